@@ -22,7 +22,7 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import collect
 from rig.engine.device_errors import guard
 from rig.engine.watchdog import Watch
-from rig.errors import DataError, DeviceError, MeterError
+from rig.errors import DataError, DeviceError, MeterError, RigError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.decoding import declared_start
 from rig.recording.events import SessionLink, Start
@@ -56,8 +56,8 @@ def record(
     ``session`` is the place of the run in its session.
     Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
 
-    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises. The directory is complete in both
-    cases.
+    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises: its remedy names ``path``, which is
+    complete.
     """
     from rig.bench.read import lab_of
 
@@ -71,10 +71,14 @@ def record(
         start = replace(start, **lab_of(files["bench.toml"]))
     background = isinstance(bench.clock, HostClock)  # in simulated time nothing is late
     with Recorder(path, keep_identity, background) as recorder:
-        recorder.event(start)
-        for name, content in files.items():
-            recorder.artifact(name, content)
-        collect(steps, bench, recorder, progress, workload=workload, watch=watch)
+        try:
+            recorder.event(start)
+            for name, content in files.items():
+                recorder.artifact(name, content)
+            collect(steps, bench, recorder, progress, workload=workload, watch=watch)
+        except RigError as error:
+            error.remedy = f"{error.remedy}. Recorded until then: {path}".removeprefix(". ")
+            raise
     return path
 
 

@@ -27,6 +27,8 @@ from rig.session.locks import holder_of, locked
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
 
+LOCK = ".lock"
+"""The file in its directory by which one process alone holds a session."""
 
 @dataclass
 class Book:
@@ -42,12 +44,15 @@ class Book:
     """How many of the runs were recorded before the session was resumed."""
     begin: Callable[[], None] = lambda: None
     """Makes the directory before the first run is recorded."""
+    given: int = 0
+    """The number of the place that was given last."""
 
     def link(self) -> SessionLink:
         """Return the place of the next run, which chains it to the run before."""
         self.begin()
+        self.given = len(self.runs) + 1
         before = sha256_of(self.folder / self.runs[-1][0] / EVENTS) if self.runs else GENESIS
-        return SessionLink(id=self.id, number=len(self.runs) + 1, of=self.of, previous=before)
+        return SessionLink(id=self.id, number=self.given, of=self.of, previous=before)
 
     def known(self, planned: PlannedRun) -> Path | None:
         """Return the directory of a run that was recorded before the session was resumed.
@@ -63,8 +68,8 @@ class Book:
         return path
 
     def add(self, planned: PlannedRun) -> None:
-        """Bind a run that has ended, in whatever way."""
-        if (self.folder / planned.name / EVENTS).is_file():
+        """Bind a run that was given a place and has ended, in whatever way."""
+        if self.given > len(self.runs) and (self.folder / planned.name / EVENTS).is_file():
             self.runs.append((planned.name, planned.purpose))
             with suppress(StoreError):  # it is tried again at the end
                 self.bind(seal=False)
@@ -103,15 +108,24 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
     except OSError as error:
         raise not_stored(book.folder, unwritten(error)) from error
     held.enter_context(_held(book.folder))
+    unused(book.folder)
     content = msgspec.json.format(msgspec.json.encode(request, enc_hook=str), indent=1)
     write_whole(book.folder / REQUEST, content, sync=True, refuse=not_stored)
     book.bind(seal=False)
 
 
+def unused(folder: Path) -> None:
+    """Raise ``StoreError`` for a directory that holds something other than the lock of a session."""
+    lock = folder / LOCK
+    if folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)}):
+        remedy = "Name a new directory with --out"
+        raise StoreError(f"{folder} is not empty", field="out", value=str(folder), remedy=remedy)
+
+
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Hold a session for this process alone."""
-    lock = folder / ".lock"
+    lock = folder / LOCK
     with locked(lock, f"the session {folder}", wait=False):
         try:
             yield

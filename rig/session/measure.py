@@ -13,11 +13,11 @@ from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.interrupts import ENDING, interrupt, on_signals
 from rig.engine.record import record, run_name
-from rig.errors import RigError, StoreError, UsageError, refused
+from rig.errors import UsageError, refused
 from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
-from rig.session.book import opened
+from rig.session.book import opened, unused
 from rig.session.locks import device_lock
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
@@ -45,10 +45,8 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
     """
     _check(request)
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)
-    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StoreError(
-            f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
-        )
+    if not resume:
+        unused(folder)
     with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if request.mode != "session":
@@ -126,27 +124,22 @@ def _record(
     solves = int(scenario["options"].get("solves") or 1)
     total = solves * len(planned.workload.samples)
     with nullcontext() if quiet else load("reports", "live")(total, path) as progress:
-        try:
-            return record(
-                path,
-                bench,
-                planned.workload,
-                steps,
-                scenario=scenario,
-                rules=setup.rules,
-                purpose=planned.purpose,
-                argv=list(request.argv),
-                artifacts=request.artifacts,
-                progress=progress,
-                keep_identity=request.keep_identity,
-                configuration=request.configuration,
-                session=None if link is None else link(),
-                workload_options=setup.workload_options,
-            )
-        except RigError as error:
-            if path.exists():
-                error.remedy = f"{error.remedy}. Recorded until then: {path}".removeprefix(". ")
-            raise
+        return record(
+            path,
+            bench,
+            planned.workload,
+            steps,
+            scenario=scenario,
+            rules=setup.rules,
+            purpose=planned.purpose,
+            argv=list(request.argv),
+            artifacts=request.artifacts,
+            progress=progress,
+            keep_identity=request.keep_identity,
+            configuration=request.configuration,
+            session=None if link is None else link(),
+            workload_options=setup.workload_options,
+        )
 
 
 def _steps(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapping[str, str]) -> Iterator[Step]:

@@ -225,11 +225,14 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) ->
     program = "import sys; from rig.commands.main import main; sys.exit(main(sys.argv[1:]))"
     call = [sys.executable, "-c", program, "view", str(recording), "--json"]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        document = json.loads(process.stdout.readline())
-        status, page, _ = asked(document["url"])
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        try:
+            assert process.stdout is not None
+            document = json.loads(process.stdout.readline())
+            status, page, _ = asked(document["url"])
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()  # if the signal is lost, the test fails and does not wait for ever
 
     assert (status, process.returncode, errors) == (200, 0, "")
     assert b"trace-model" in page

@@ -1,0 +1,57 @@
+"""Two commands that are given one directory: the later one is refused, says nothing of it, and changes nothing in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rig.errors import SetupError, StoreError
+from rig.session.book import opened
+from rig.session.measure import measure
+from rig.session.searches import PlannedRun
+from rig.session.setup import Request
+from rig.types import SampleSet
+from tests.support.serving import samples
+
+OPTIONS = ("samples=8", "idle_s=0.5")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("mode", ["together", "session"])
+def test_a_run_whose_directory_another_fills_while_it_is_set_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    request = Request(device="mock", meters=("mock",), mode=mode, options=OPTIONS, out=tmp_path / "shared")
+    first: dict[str, bytes] = {}
+
+    def another(*_: object) -> None:
+        monkeypatch.undo()
+        first.update(contents(measure(request, quiet=True)))
+
+    monkeypatch.setattr("rig.session.measure.check_declared", another)
+    with pytest.raises(StoreError, match="empty") as refused:
+        measure(request, quiet=True)
+
+    assert "Recorded until then" not in refused.value.remedy
+    assert contents(tmp_path / "shared") == first
+
+
+def test_a_session_that_another_process_is_recording_is_left_as_it_is(tmp_path: Path) -> None:
+    request = Request(device="mock", out=tmp_path)
+    planned = PlannedRun("accuracy", "accuracy", SampleSet("blank", "none", "1", "0" * 64, samples(4)), False)
+    with opened(tmp_path, request, resume=False) as first:
+        first.link()
+        (tmp_path / "accuracy").mkdir()
+        (tmp_path / "accuracy" / "events.jsonl").write_text("{}\n")
+        before = contents(tmp_path)
+        with pytest.raises(SetupError, match="in use"), opened(tmp_path, request, resume=False) as second:
+            try:
+                second.link()
+            finally:
+                second.add(planned)
+
+        assert contents(tmp_path) == before
