@@ -218,9 +218,12 @@ def _profile(steep: Floats, power: Floats, count: Floats, slow: Floats, known: f
     grid = mean * np.geomspace(1e-3, 3.0, 80) if known is None else np.array([known])
     best: Floats = np.full(len(slow), np.inf)
     white: Floats = np.zeros(len(slow))
+    model, terms = np.empty_like(slope), np.empty_like(slope)
     for level in grid:
-        model = level + slope
-        cost = np.sum(count * (np.log(model) + power / model), axis=1)
+        np.log(np.add(level, slope, out=model), out=terms)
+        terms += np.divide(power, model, out=model)
+        terms *= count
+        cost = terms.sum(axis=1)
         white = np.where(cost < best, level, white)
         best = np.minimum(best, cost)
     return white, best

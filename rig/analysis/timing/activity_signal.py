@@ -51,24 +51,23 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
     """
     if not len(edges.at_s):
         return np.zeros_like(start_s)
-    level = np.cumsum(edges.jump)
-    area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(edges.at_s))])
-    lagged = _lagged(edges.at_s, level, tau_s) if tau_s > 0 else None
-    if not np.any(end_s > start_s):
-        return _level_at(edges.at_s, level, lagged, end_s, tau_s, _held(edges.at_s, end_s))
+    rows = _rows(edges, tau_s)
 
     def area_to(t: Floats) -> Floats:
-        held = _held(edges.at_s, t)
-        return held(area) + held(level) * (t - held(edges.at_s))
+        at, level, area = _held(rows[:3], t)
+        return np.asarray(area + level * (t - at))
 
     def output_at(t: Floats) -> Floats:
-        return _level_at(edges.at_s, level, lagged, t, tau_s, _held(edges.at_s, t))
+        at, level, _, *lagged = _held(rows, t)
+        return level + (lagged[0] - level) * np.exp(-np.maximum(t - at, 0.0) / tau_s) if lagged else level
 
+    if not np.any(end_s > start_s):
+        return output_at(end_s)
     out = np.empty(len(start_s))
     for part in _blocks(len(out)):
         start, end = start_s[part], end_s[part]
         total = _rise(area_to, start, end)
-        if lagged is not None:
+        if tau_s > 0:
             total = total - tau_s * _rise(output_at, start, end)
         length = end - start
         if not np.all(length > 0):
@@ -80,8 +79,10 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
 
 def _rise(of: Callable[[Floats], Floats], start: Floats, end: Floats) -> Floats:
     """How much a function of time rises over each reading, asked once where one reading ends as the next begins."""
-    joined = np.array_equal(start[1:], end[:-1])
-    return np.diff(of(np.append(start, end[-1]))) if joined else of(end) - of(start)
+    if not np.array_equal(start[1:], end[:-1]):
+        return of(end) - of(start)
+    to = of(np.concatenate([start, end[-1:]]))
+    return to[1:] - to[:-1]
 
 
 def correlated(longer: Floats, shorter: Floats) -> Floats:
@@ -121,23 +122,26 @@ def _blocks(n: int) -> Iterator[slice]:
     return (slice(first, first + BLOCK) for first in range(0, n, BLOCK))
 
 
-Held = Callable[[Floats], Floats]
-"""A function from values at edges, shape (k,), to the value at the last edge before each moment, 0 without one."""
+def _rows(edges: Edges, tau_s: float) -> Floats:
+    """Time, level, integral and filtered level at each edge, after a column of zeros: what holds before the first."""
+    rows = np.zeros((4 if tau_s > 0 else 3, len(edges.at_s) + 1))
+    at, level = rows[0, 1:], rows[1, 1:]
+    at[:] = edges.at_s
+    np.cumsum(edges.jump, out=level)
+    np.cumsum(level[:-1] * (at[1:] - at[:-1]), out=rows[2, 2:])
+    if tau_s > 0:
+        rows[3, 1:] = _lagged(at, level, tau_s)
+    return rows
 
 
-def _held(at_s: Floats, t_s: Floats) -> Held:
+def _held(rows: Floats, t_s: Floats) -> list[Floats]:
+    """Return the values of each row at the last edge before each moment, in the shape of ``t_s``."""
+    at_s = rows[0, 1:]
     if np.all(t_s[1:] >= t_s[:-1]):  # one search for each edge, and not for each of far more moments
-        count = np.diff(np.searchsorted(t_s, at_s), prepend=0, append=len(t_s))
-        return lambda x: np.repeat(np.append(0.0, x), count)
-    number = np.searchsorted(at_s, t_s, side="right")
-    return lambda x: np.append(0.0, x)[number]
-
-
-def _level_at(at: Floats, level: Floats, lagged: Floats | None, t: Floats, tau_s: float, held: Held) -> Floats:
-    value = held(level)
-    if lagged is None:
-        return value
-    return np.asarray(value + (held(lagged) - value) * np.exp(-np.maximum(t - held(at), 0.0) / tau_s))
+        first = np.concatenate([[0], np.searchsorted(t_s, at_s), [len(t_s)]])
+        count = first[1:] - first[:-1]
+        return [row.repeat(count) for row in rows]
+    return [*rows[:, np.searchsorted(at_s, t_s, side="right")]]
 
 
 def _lagged(at: Floats, level: Floats, tau_s: float) -> Floats:
