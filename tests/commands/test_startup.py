@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ print(*sorted(sys.modules), file=sys.stderr)
 """
 
 
+@cache
 def ran(*argv: str) -> tuple[str, set[str]]:
     """What a command prints in a fresh process, and the modules that it imports."""
     ended = subprocess.run(
@@ -80,7 +82,7 @@ def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> 
     write(plain_lab(1, "plain"), tmp_path / "run")
 
     for _ in ("first", "again, from what is stored"):
-        said, modules = ran("report", str(tmp_path / "run"))
+        said, modules = ran.__wrapped__("report", str(tmp_path / "run"))
 
         assert "Dynamic power" in said
         assert "matplotlib" in modules

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from drivers.devices.arduino.device import open_device
 from drivers.devices.arduino.emulator import Emulator
 from drivers.devices.arduino.mfe import features, pcm16
 from drivers.devices.arduino.quantised import Quantised, read_network
-from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
+from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, Firmware, build
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
@@ -39,6 +40,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 SLICES = 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The firmware with the shipped network is compiled once in this file, and copied for each QEMU."""
+    made = build(tmp_path_factory.mktemp("firmware"))
+
+    def copied(out: Path, network: Path | None = None) -> Firmware:
+        return replace(made, elf=Path(shutil.copy(made.elf, out))) if network is None else build(out, network)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emulator, "build", copied)
+        yield
 
 
 @pytest.fixture(scope="module")
