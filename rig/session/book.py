@@ -30,6 +30,7 @@ from rig.session.setup import Request
 LOCK = ".lock"
 """The file in its directory by which one process alone holds a session."""
 
+
 @dataclass
 class Book:
     """The runs of a session so far: name and purpose in order, and how many there will be (None during a search)."""

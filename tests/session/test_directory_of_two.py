@@ -1,4 +1,4 @@
-"""Two commands that are given one directory: the later one is refused, says nothing of it, and changes nothing in it."""
+"""Two commands that are given one directory: the later one is refused, claims nothing of it, and leaves it as it is."""
 
 from __future__ import annotations
 
