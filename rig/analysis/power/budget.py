@@ -10,6 +10,7 @@ import numpy as np
 from rig.analysis.power.between_apertures import scatter_of_spans
 from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
+from rig.analysis.power.idle_noise import white_parts
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_bias_w
 from rig.analysis.power.resolution import apparent_step, undithered
@@ -60,7 +61,7 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
     The weights of both are added first, so that errors that they share cancel.
     """
     weight = e.dynamic + e.idle
-    own = ("white noise", "1/f noise", "hum", "random walk", "counter jitter", "resolution",
+    own = ("white noise", "scatter of spans", "1/f noise", "hum", "random walk", "counter jitter", "resolution",
            "idle drift off a straight line")  # fmt: skip
     common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
     parts = _noise_parts(model, weight) + _resolution_parts(model, weight, ("busy",)) + common
@@ -72,7 +73,7 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
 def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
     v = model.variances(weight)
     parts = [
-        Component("white noise", math.sqrt(v["white"]), model.noise.dof),
+        *white_parts(model, weight, math.sqrt(v["white"])),
         Component("1/f noise", math.sqrt(v["flicker"])),
         Component("hum", math.sqrt(v["lines"])),
         Component("random walk", math.sqrt(v["walk"])),

@@ -9,6 +9,7 @@ import numpy as np
 
 from rig.analysis.power.counter import Jitter
 from rig.analysis.power.idle_level import counted_drift_w, drift_w, idle_line, idle_window_of
+from rig.analysis.power.idle_noise import has_quiet_spans
 from rig.analysis.power.load_noise import load_noise_w
 from rig.analysis.power.noise import Noise
 from rig.analysis.power.rail_model import RailModel, Single
@@ -30,7 +31,9 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     timebase = rail.timebase
     clock, rate_sigma = timebase.clock.name, timebase.rate_sigma
     model = model_of(rail.readings, activity, clock, rail.sigma_s, rail.host_sigma_s, rate_sigma, rail.single)
-    return None if model is None else replace(model, load_noise=load_noise_w(model))
+    if model is None:
+        return None
+    return replace(model, load_noise=load_noise_w(model), quiet_spans=has_quiet_spans(model))
 
 
 def baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float) -> RailModel | None:

@@ -89,6 +89,8 @@ class RailModel:
     """Weights of idle over the gaps beside the idle windows, shape (n,), with ``gap``."""
     load_noise: tuple[float, float] = (0.0, math.inf)
     """Standard uncertainty of dynamic power by noise under load, in watts, and its degrees of freedom."""
+    quiet_spans: bool = False
+    """Whether spans are quieter than idle, so that their scatter shows what white noise does to them."""
     looked_at: Single | None = None
     """For a long trace: some single readings; None if ``readings`` are single themselves."""
 

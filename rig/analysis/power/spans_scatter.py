@@ -1,4 +1,4 @@
-"""By how much the mean of all spans may be off, as spans scatter beyond the white noise of their readings."""
+"""By how much the mean of all spans may be off, as spans scatter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST = 6
 def scatter_u_w(model: RailModel, spans: Floats) -> tuple[float, float]:
     """Return the standard uncertainty of the mean over disjoint sorted spans, in watts, and its degrees of freedom.
 
-    It is the largest one of groups of 1, 2, 4, ... neighbouring spans, because neighbours may err alike.
+    It is what spans scatter beyond the white noise of their readings.
     """
     if len(spans) < LEAST:
         return 0.0, math.inf
@@ -26,13 +26,21 @@ def scatter_u_w(model: RailModel, spans: Floats) -> tuple[float, float]:
     cycle_s = float(np.median(np.diff(spans[:, 0])))
     busy_s, noise = float(np.mean(length)), model.noise
     joules2 = model.readings.period_s * (noise.busy_w**2 * busy_s + noise.white_w**2 * max(cycle_s - busy_s, 0.0))
-    each = joules2 / busy_s**2
+    return mean_u(moved, joules2 / busy_s**2)
+
+
+def mean_u(moved: Floats, known: float = 0.0) -> tuple[float, float]:
+    """Return the standard uncertainty of the mean of values in order, and its degrees of freedom.
+
+    ``moved`` are the values less their mean, shape (k,), and ``known`` is the part of their variance that counts
+    elsewhere. It is the largest one of groups of 1, 2, 4, ... neighbours, because neighbours may err alike.
+    """
     best, dof = 0.0, math.inf
     group = 1
     while len(moved) // group >= LEAST:
         n = len(moved) // group
         means = moved[: n * group].reshape(n, group).mean(axis=1)
-        u2 = max(float(np.mean(means**2)) * n / (n - 1.0) - each / group, 0.0) / n
+        u2 = max(float(np.mean(means**2)) * n / (n - 1.0) - known / group, 0.0) / n
         if u2 > best:
             best, dof = u2, n - 1.0
         group *= 2
