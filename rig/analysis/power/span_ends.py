@@ -161,13 +161,15 @@ def _both_set_in(model: RailModel, spans: Floats) -> bool:
     A filter or a capacitor answers at once, whatever the device does later in its spans and gaps.
     """
     lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
-    early = max(int(AT_ONCE * lasts_s / model.readings.period_s), 1)
+    places = int(lasts_s / model.readings.period_s)
+    early = max(int(AT_ONCE * places), 1)
     for sign, since_s, use in ((1.0, spans[:, 0], model.held & model.readings.ok), (-1.0, spans[:, 1], model.in_gaps)):
-        level_w, n = _curve(model, since_s, use, early + 2)
-        if n[[0, -1]].min() < LEAST_SPANS:
+        level_w, n = _curve(model, since_s, use, places)
+        seen = np.flatnonzero(n >= LEAST_SPANS)[[0, early]] if np.count_nonzero(n >= LEAST_SPANS) > early else ()
+        if not len(seen):
             return False
-        u_w = model.reading_u_w(True) * math.sqrt(1.0 / n[0] + 1.0 / n[-1])
-        if sign * (level_w[-1] - level_w[0]) <= CERTAINTY * u_w:
+        u_w = model.reading_u_w(True) * math.sqrt(float(np.sum(1.0 / n[seen])))
+        if sign * float(np.diff(level_w[seen])[0]) <= CERTAINTY * u_w:
             return False
     return True
 
