@@ -13,7 +13,7 @@ from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.idle_noise import white_parts
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_bias_w
-from rig.analysis.power.resolution import apparent_step, undithered
+from rig.analysis.power.resolution import apparent_step, step_in_spans, undithered
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.activity_signal import in_step
 from rig.analysis.timing.execution_time import BusyTime
@@ -95,18 +95,24 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
     one = model.single
     raw = one.readings.raw
-    resolution = max(rail.resolution or 0.0, apparent_step(raw[one.readings.ok]))
-    if not resolution:
-        return []
-    step_w = resolution * r.watts_per_raw
-    if (s := r.supply) is not None:
-        step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
-    noise = model.noise
-    at = {"busy": (one.held & one.readings.ok, noise.busy_w), "idle": (one.idle, noise.white_w)}
-    lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
+    ok, noise = one.readings.ok, model.noise
+    everywhere = max(rail.resolution or 0.0, apparent_step(raw[ok]))
+    held = one.held & ok
+    at = {"busy": (held, noise.busy_w, everywhere), "idle": (one.idle, noise.white_w, everywhere)}
+    # idle that never changes leaves no noise by which spans would have to change
+    if np.ptp(raw[one.idle]) > 0.0:
+        in_spans, recurring = step_in_spans(raw, held & ~one.readings.overload, one.busy & ok)
+        if in_spans > everywhere:
+            at["busy"] = (recurring, noise.busy_w, in_spans)
     parts = []
     for level in levels:
-        of_level, noise_w = at[level]
+        of_level, noise_w, resolution = at[level]
+        if not resolution:
+            continue
+        step_w = resolution * r.watts_per_raw
+        if (s := r.supply) is not None:
+            step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
+        lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
         left = undithered(raw, of_level, resolution, noise_w * resolution / step_w, lines)
         u = step_w / math.sqrt(12.0) * left
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))

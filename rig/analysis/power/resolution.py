@@ -17,6 +17,8 @@ READINGS_PER_LEVEL = 8
 """Readings that must share each level before a meter is taken to round to it."""
 FRACTIONS = 6
 """Into how many steps the closest two levels may fall, where readings take few levels."""
+NEIGHBOURS = 4
+"""Values beside a level that must be multiples of the step of its range; others may be of a finer range."""
 STRETCHES = 12
 """Stretches in which dither is looked for, so that a slow change of the level is not taken for it."""
 LEAST_CHANGES = 0.3
@@ -35,6 +37,35 @@ def apparent_step(values: Floats) -> float:
     levels = np.unique(some)
     if not LEAST_LEVELS <= len(levels) <= len(some) / READINGS_PER_LEVEL:
         return 0.0
+    return _common_step(levels)
+
+
+def step_in_spans(raw: Floats, within: Bools, busy: Bools) -> tuple[float, Bools]:
+    """Return the step of the range in which spans are read, in the unit of ``raw``, and which readings show it.
+
+    A meter that changes its range may round in the high one alone, or more coarsely there. Then values recur within
+    spans, at ``raw[within]``. Readings that begin and end spans, the others of ``raw[busy]``, may show their neighbours
+    in that range. The step is 0 if none recurs.
+    """
+    positions = np.flatnonzero(within)
+    some = raw[positions[:: max(1, len(positions) // LOOKED_AT)]]
+    levels, count = np.unique(some, return_counts=True)
+    often = levels[count >= READINGS_PER_LEVEL]
+    if not len(often):
+        return 0.0, within
+    recurring, level = within & np.isin(raw, often), levels[np.argmax(count)]
+    beside = np.unique(np.concatenate([levels, raw[busy & ~within]]))
+    # a reading of a finer range may lie between the neighbours, but does not recur
+    for values in (beside, often):
+        near = np.sort(values[np.argsort(np.abs(values - level))[: NEIGHBOURS + 1]])
+        if len(near) > 1 and (step := _common_step(near)):
+            return step, recurring
+    others = beside[beside != level]
+    return float(np.min(np.abs(others - level))) if len(others) else 0.0, recurring
+
+
+def _common_step(levels: Floats) -> float:
+    """Return the largest step of which all differences of sorted levels are multiples, or 0 without one."""
     closest = float(np.min(np.diff(levels)))
     for parts in range(1, FRACTIONS + 1):
         multiples = (levels - levels[0]) / (step := closest / parts)

@@ -22,6 +22,8 @@ CERTAINTY, ALIKE = 3.0, 2.0
 """Standard uncertainties from which spans last too long, or lack what gaps have too much; how far one may exceed the
 other."""
 LEAST_SPANS = 8
+AT_ONCE = 0.08
+"""Part of a span or a gap within which a filter begins to show, and a device that follows its load does not."""
 ONE_CURVE, SETTLED = 0.3, 0.05
 """Part of its area by which a curve must differ from another to be another, and of its height to which it must fall."""
 ASLEEP = 0.05
@@ -105,7 +107,8 @@ def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     least_w = max(VISIBLE * abs(cut.value_w), SEEN * noise_w)
     of, beside = (_stretches(model, spans, use) for use in (model.held, gap))
     slanted = min(_slanted_w(x, noise_w) for x in (of, beside)) >= least_w
-    if not (r.inferred or slanted or (_gives_back(of, beside) and _by_one_curve(model, spans))):
+    alike = _gives_back(of, beside) and _by_one_curve(model, spans)
+    if not (r.inferred or slanted or alike or _both_set_in(model, spans)):
         return 0.0
     above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
     if len(above_w) and float(np.quantile(above_w, ASLEEP)) < -least_w:
@@ -150,6 +153,25 @@ def _by_one_curve(model: RailModel, spans: Floats) -> bool:
     apart_w = np.abs(lacks_w - more_w) - SEEN * model.reading_u_w(True) * np.sqrt(1.0 / n + 1.0 / m)
     area_w = max(float(np.abs(lacks_w).sum()), float(np.abs(more_w).sum()))
     return float(np.maximum(apart_w, 0.0).sum()) <= ONE_CURVE * area_w
+
+
+def _both_set_in(model: RailModel, spans: Floats) -> bool:
+    """Whether spans begin to rise and gaps begin to fall, before a device that follows its load does either.
+
+    A filter or a capacitor answers at once, whatever the device does later in its spans and gaps.
+    """
+    lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
+    places = int(lasts_s / model.readings.period_s)
+    early = max(int(AT_ONCE * places), 1)
+    for sign, since_s, use in ((1.0, spans[:, 0], model.held & model.readings.ok), (-1.0, spans[:, 1], model.in_gaps)):
+        level_w, n = _curve(model, since_s, use, places)
+        seen = np.flatnonzero(n >= LEAST_SPANS)[[0, early]] if np.count_nonzero(n >= LEAST_SPANS) > early else ()
+        if not len(seen):
+            return False
+        u_w = model.reading_u_w(True) * math.sqrt(float(np.sum(1.0 / n[seen])))
+        if sign * float(np.diff(level_w[seen])[0]) <= CERTAINTY * u_w:
+            return False
+    return True
 
 
 def _curve(model: RailModel, since_s: Floats, use: Bools, places: int) -> tuple[Floats, Floats]:

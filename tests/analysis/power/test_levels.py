@@ -15,7 +15,7 @@ from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
-from rig.analysis.power.resolution import apparent_step, undithered
+from rig.analysis.power.resolution import apparent_step, step_in_spans, undithered
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
 from rig.recording.reader import open_run
@@ -110,6 +110,36 @@ def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
 
     parts = u_of(evaluated(lab, tmp_path).quantities[ACTIVE], "resolution")
     assert parts["resolution"] == pytest.approx(step / math.sqrt(12.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(("seed", "low_steps"), [(1, 0), (6, 0), (4, 10)])
+def test_a_step_of_the_high_range_alone_that_nobody_declared_is_within_the_interval(
+    seed: int, low_steps: int, tmp_path: Path
+) -> None:
+    lab = plain_lab(seed, "plain")
+    busy_w = float(lab.span_w[0])
+    switch_w, step = 0.5 * (busy_w + lab.idle_w), 0.03 * busy_w
+    fine = step / low_steps if low_steps else 1e-9 * step
+    lab.declared, lab.sense = {}, lambda w: w
+    lab.raw = lambda w: np.where(w > switch_w, np.round(w / step) * step, np.round(w / fine) * fine)
+    found, real = evaluated(lab, tmp_path).quantities, lab.truth()
+
+    for key in (DYNAMIC, ACTIVE):
+        assert abs(found[key].value - real[key.quantity]) <= found[key].half_width() <= 1.2 * step
+
+
+@given(st.floats(1e-6, 1e3), st.integers(20, 40), st.integers(0, 2**32 - 1))
+def test_the_step_of_spans_is_that_of_their_own_range(step: float, level: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    low = rng.uniform(0.0, (level - 4.5) * step, 300)
+    ends = rng.permutation(np.arange(level - 4, level)) * step
+    raw = np.concatenate([low, ends, np.full(200, level * step)])
+    within = np.arange(len(raw)) >= len(raw) - 200
+
+    found, recurring = step_in_spans(raw, within, np.arange(len(raw)) >= 250)
+
+    assert found == pytest.approx(step, rel=1e-6)
+    assert np.array_equal(recurring, within)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.kinds import KINDS
-from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
@@ -19,8 +19,10 @@ POWER = FigureKey("dynamic_power_w")
 
 
 def evaluated(kind: str, seed: int, folder: Path) -> tuple[Lab, Result]:
+    """The lab and the result of a kind, or of several that are joined by +."""
     lab = plain_lab(seed, kind)
-    KINDS[kind](lab)
+    for each in kind.split("+"):
+        KINDS[each](lab)
     write(lab, folder / "run")
     return lab, evaluate(open_run(folder / "run"))
 
@@ -118,6 +120,22 @@ def test_a_capacitor_and_a_device_that_tails_off_are_both_what_power_may_be(seed
 
     assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.05 * power.half_width()
     assert any("gaps begin with what spans" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("seed", [41000011, 41000017, 41000039])
+def test_a_capacitor_shows_at_once_beside_a_governor_that_follows_later(seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated("governor_follows_load+capacitor_behind_the_shunt", seed, tmp_path)
+    assert near(lab, result.quantities[POWER])
+
+
+@pytest.mark.parametrize("seed", [4, 13, 37])
+def test_a_capacitor_shows_beside_spans_that_begin_low(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "plain")
+    low_w, length_s = 0.3 * (lab.idle_w - lab.span_w[0]), lab.spans_s[0, 1] - lab.spans_s[0, 0]
+    lab.pieces = [Piece(on, on + 0.1 * length_s, low_w) for on in lab.spans_s[:, 0]]
+    KINDS["capacitor_behind_the_shunt"](lab)
+    write(lab, tmp_path / "run")
+    assert near(lab, evaluate(open_run(tmp_path / "run")).quantities[POWER])
 
 
 @pytest.mark.parametrize("seed", [1000031, 1000050])
