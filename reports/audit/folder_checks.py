@@ -21,7 +21,7 @@ def layout(e: Evidence) -> Verdict:
     faults = [text for text in e.subject.faults if not text.startswith("about.")]
     faults += [f"{part.name}: {text}" for part in e.subject.parts for text in part.unread]
     if e.subject.submission is not None:
-        held = {name: place.stat().st_size for name, place in walk(e.subject.path)}
+        held = walk(e.subject.path)
         faults += [f"{name} is missing or empty" for name in FILES if not held.get(name)]
     tables = ("samples", "replies")
     faults += each(e, lambda run: [f"{name}.arrows has no row" for name in tables if not run.tables[name].num_rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 import rig.types
-from reports.audit.files import clean, read_json
+from reports.audit.files import clean
 
 FOLDER = Path(rig.types.__file__).parent / "recording" / "schemas"
 MOST = 20
@@ -20,7 +21,7 @@ MOST = 20
 
 @functools.cache
 def _validator(name: str, part: str) -> Draft202012Validator:
-    whole = read_json(FOLDER / f"{name}.json")
+    whole = json.loads((FOLDER / f"{name}.json").read_bytes())
     return Draft202012Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{part}"} if part else whole)
 
 
