@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reports.audit import folder_checks, power_checks, work_checks
 from reports.audit.archive import is_archive, unpack
-from reports.audit.checks import run_checks
-from reports.audit.compare import Compared, compared
-from reports.audit.evidence import Anchor, Check, Evidence
+from reports.audit.evidence import Anchor, Asked, Check, Compared, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
@@ -21,6 +20,10 @@ from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
 from rig.errors import MissingExtraError, StoreError
+
+SHOWN = 6
+_HELD = [one for module in (folder_checks, power_checks, work_checks) for one in vars(module).values()]
+CHECKS = sorted((one for one in _HELD if isinstance(one, Asked)), key=lambda one: one.number)
 
 
 @dataclass(frozen=True)
@@ -144,3 +147,21 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
         faults.append(f"the root hash is {subject.root}, and the published one is {' or '.join(roots)}")
     asked, altered = signers is not None or bool(roots), bool(subject.ledger.faults)
     return Anchor(clean(signer), fingerprint, published, altered, tuple(map(clean, faults)), asked)
+
+
+def run_checks(evidence: Evidence) -> list[Check]:
+    """Every check in the order of its number."""
+    done = []
+    for one in CHECKS:
+        head = (one.number, one.name)
+        try:
+            faults, found, allowed = one.decide(evidence)
+        except NotApplicable as missing:
+            done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
+            continue
+        except StoreError as error:
+            faults, found, allowed = [error.message], "", "a recording that can be read"
+        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
+        shown = "; ".join([*map(clean, faults[:SHOWN]), *more]) if faults else clean(found)
+        done.append(Check(*head, "failed" if faults else "passed", shown, allowed, one.source))
+    return done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
-from reports.audit.reading import Run, column, ticks
+from reports.audit.reading import Run, by_sample, column, ticks
 from rig.types import Floats
 
 EXACT = 1e-9
@@ -97,11 +96,13 @@ def device_line(run: Run) -> Line:
 
 def spans(run: Run) -> Spans:
     """The spans that the device stamped, in the order of their begin."""
-    table, samples = run.tables["replies"], run.tables["samples"]
+    table = run.tables["replies"]
     on, there = ticks(table, "on_tick")
     off, _ = ticks(table, "off_tick")
-    each = dict(zip(column(samples, "id"), column(samples, "inferences"), strict=True))
-    pairs = zip(column(table, "executions"), column(table, "sample_id"), strict=True)
+    each, pairs = (
+        by_sample(run, "inferences"),
+        zip(column(table, "executions"), column(table, "sample_id"), strict=True),
+    )
     inferences = np.array([(e or 1) * (each.get(s) or 1) for e, s in pairs], dtype=np.float64)
     clock = device_line(run)
     issue = ticks(table, "issue")[0]
@@ -169,8 +170,7 @@ def requested(run: Run) -> Floats:
 
 def deadline_s(run: Run) -> float | None:
     """The deadline of a frame; without one, the time between frames."""
-    options = run.start["scenario"].get("options") or {}
-    return options.get("deadline_s") or options.get("stride_s")
+    return run.options.get("deadline_s") or run.options.get("stride_s")
 
 
 def service(run: Run) -> Figures:
@@ -212,56 +212,10 @@ def early_stopping(latency: Floats, share: float) -> float | None:
     return float(np.sort(latency)[n - over]) if over else None
 
 
-def accuracy(run: Run) -> Figures:
-    """Accuracy from the recorded outputs: each sample once, and the mean over classes."""
-    samples = run.tables["samples"]
-    label = dict(zip(column(samples, "id"), column(samples, "label"), strict=True))
-    right: dict[str, list[bool]] = defaultdict(list)
-    for issue in decided(run):
-        wanted = label.get(issue.sample)
-        if not issue.warmup and wanted is not None and issue.output is not None:
-            right[issue.sample].append(answered(issue.output) == wanted)
-    classes: dict[str, list[float]] = defaultdict(list)
-    for name, found in right.items():
-        classes[str(label[name])].append(mean_of(found))
-    if not right:
-        return {}
-    share = mean_of(value for values in classes.values() for value in values)
-    recall = mean_of(map(mean_of, classes.values()))
-    return {
-        "accuracy": Plain(share, EXACT, "outputs equal to labels"),
-        "balanced_accuracy": Plain(recall, EXACT, "mean over classes"),
-    }
-
-
 def mean_of(values: Iterable[float]) -> float:
     """The mean of one or more values."""
     held = list(values)
     return math.fsum(held) / len(held)
-
-
-def decided(run: Run) -> list[Issue]:
-    """The issues whose output is an answer; one of an earlier phase alone is none, if the last ran alone elsewhere."""
-    phases, every = run.start["device"].get("phases") or [], issues(run)
-    last = phases[-1:]
-    told = bool((run.start["scenario"].get("options") or {}).get("apart"))
-    if len(phases) < 2 or not (told or any(list(dict.fromkeys(i.phases)) == last for i in every)):
-        return every
-    return [i for i in every if not i.phases or last[0] in i.phases]
-
-
-def parsed(output: str | None) -> Any:
-    """The JSON value of an output; None if it is no JSON."""
-    try:
-        return json.loads(output or "null")
-    except (ValueError, RecursionError):
-        return None
-
-
-def answered(output: str) -> Any:
-    """What an output answers: its field ``label`` if it has one, else the output itself; None if it is no JSON."""
-    value = parsed(output)
-    return value["label"] if isinstance(value, dict) and "label" in value else value
 
 
 def together(parts: Iterable[Mapping[str, Plain]]) -> Figures:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.audit.figures import Figures, Plain, Spans, device_line, spans
-from reports.audit.placing import drift_s, open_s, shift_s
+from reports.audit.placing import drift_s, length_s, looked_at, open_s, shift_s
 from reports.audit.reading import Run, Trace, traces
-from reports.audit.regions import length_s, looked_at
 from reports.audit.windows import TINY, Facts, Sums, facts_of, sums
 from rig.types import Floats
 

@@ -12,9 +12,9 @@ from reports.audit.clocks import line
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, each, unlike
 from reports.audit.figures import device_line, spans
 from reports.audit.files import clean
+from reports.audit.placing import shortened, touch
 from reports.audit.power import RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
-from reports.audit.regions import shortened, touch
 from reports.audit.rules import ended
 
 LOST_MOST, OVER_MOST = 0.05, 0.01

@@ -53,6 +53,16 @@ class Run:
         """What the run is for: all, performance, accuracy, power, compliance or probe."""
         return str(self.start.get("purpose", "all"))
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the scenario."""
+        return self.start["scenario"].get("options") or {}
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What the workload tells beyond the format."""
+        return self.start["workload"].get("details") or {}
+
 
 def read_run(path: Path) -> Run:
     """Read the events and tables of a run directory.
@@ -134,6 +144,12 @@ def _table(folder: Path, name: str) -> pa.Table:
 def column(table: pa.Table, name: str) -> list[Any]:
     """A column as Python values, null as ``None``."""
     return list(table.column(name).to_pylist())
+
+
+def by_sample(run: Run, name: str) -> dict[str, Any]:
+    """A column of the samples, by the name of the sample."""
+    samples = run.tables["samples"]
+    return dict(zip(column(samples, "id"), column(samples, name), strict=True))
 
 
 def ticks(table: pa.Table, name: str) -> tuple[Indices, Any]:

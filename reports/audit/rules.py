@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from reports.audit import figures
 from reports.audit.figures import Issue, issues, spans
 from reports.audit.files import clean
 from reports.audit.power import idle_windows
-from reports.audit.qubo import solving
 from reports.audit.reading import Run, column
 from reports.audit.rule_sets import Values
+from reports.audit.scores import answers, is_solving, solving, told
 from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
@@ -75,16 +74,11 @@ def none(rule: str, found: int, of: object = None) -> Judged:
     return rule, found if of is None else f"{found} of {of}", 0, found == 0
 
 
-def options_of(run: Run) -> dict[str, Any]:
-    """The options of the scenario."""
-    return run.start["scenario"].get("options") or {}
-
-
 def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
     yield from to_the_end(run)
     labels = set(column(run.tables["samples"], "label")) - {None}
     if labels:
-        told = [figures.answered(i.output) for i in figures.decided(run) if not i.warmup and i.output is not None]
+        told = [answer for _, answer in answers(run)]
         given = [a for a in told if a is not None]
         odd = sum(not (isinstance(a, str) and a in labels | classes_of(run)) for a in given)
         yield none("answers that are no label of the workload", odd, len(told))
@@ -137,7 +131,7 @@ def _timed(run: Run, asked: list[Issue]) -> Iterator[Judged]:
 
 def classes_of(run: Run) -> set[str]:
     """The labels that the workload declares."""
-    classes = (run.start["workload"].get("details") or {}).get("classes")
+    classes = run.details.get("classes")
     return {c for c in classes if isinstance(c, str)} if isinstance(classes, list) else set()
 
 
@@ -151,7 +145,7 @@ def _benchmark(run: Run) -> Iterator[Judged]:
     yield "benchmark of the workload", "declared" if declared else "none", "declared", declared
     if not isinstance(declared, dict):
         return
-    scenario, options = run.start["scenario"].get("name"), options_of(run)
+    scenario, options = run.start["scenario"].get("name"), run.options
     cases = [("scenario of the benchmark", [scenario], declared.get("scenarios") or {})]
     own = (declared.get("parameters") or {}).items()
     cases += [(f"benchmark: {name}", one.get("found", []), one) for name, one in own]
@@ -194,13 +188,13 @@ def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
         yield from _schedule(run, values, asked)
     if values["at_a_time"] is not None:
         yield at_most("samples at a time", _together(done), values["at_a_time"])
-    if run.start["workload"].get("task") == "qubo-mis":
-        yield from _solves(run, values, asked)
+    if is_solving(run):
+        yield from _solves(run, values)
     yield from _stamps(run)
 
 
 def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
-    share, bound, count = values["percentile"], options_of(run).get("latency_bound_s"), len(latency)
+    share, bound, count = values["percentile"], run.options.get("latency_bound_s"), len(latency)
     name = f"p{share * 100:g}"
     if bound is None:
         if values["early_stopping"]:
@@ -215,7 +209,7 @@ def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
 
 
 def _in_time(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
-    stride, deadline = options_of(run).get("stride_s"), figures.deadline_s(run)
+    stride, deadline = run.options.get("stride_s"), figures.deadline_s(run)
     if not deadline:
         yield "deadline of a frame", "not recorded", "a time", False
         return
@@ -235,7 +229,7 @@ def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
     due, at = np.array(pairs, dtype=np.float64).T
     ends = np.sort([-np.inf, *(i.answered_s for i in asked if i.answered_s is not None)])
     held = np.maximum(due, ends[np.searchsorted(ends, at, "right") - 1])
-    bound = options_of(run).get("latency_bound_s") or figures.deadline_s(run)
+    bound = run.options.get("latency_bound_s") or figures.deadline_s(run)
     if values["late_share"] is not None and bound:
         slip = figures.nearest_rank(np.maximum(0.0, at - held), 0.99)
         yield at_most("p99 of the host's slip", slip, values["late_share"] * bound, " s")
@@ -252,14 +246,14 @@ def _together(done: list[Issue]) -> int:
     return max(np.cumsum([step for _, step in sorted(steps)]), default=0)  # an answer at the moment of an issue first
 
 
-def _solves(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _solves(run: Run, values: Values) -> Iterator[Judged]:
     yield none("solves whose costs are not those of their solutions", len(solving(run)[1]))
     stamped = spans(run)
     solve = stamped.of(~stamped.warmup & (stamped.inferences <= 1))
-    if (budget := options_of(run).get("timeout_s")) and len(stamped.on):
+    if (budget := run.options.get("timeout_s")) and len(stamped.on):
         late = int(np.sum(solve.off - solve.on > budget * (1 + BUDGET_SHARE) + BUDGET_S))
         yield none("solves past their budget by 1 ms and 1 %", late)
-    outputs = [(i.sample, value) for i in asked if isinstance(value := figures.parsed(i.output), dict)]
+    outputs = [(issue.sample, fields) for issue, fields in told(run)]
     if values["fresh_seeds"]:
         seeds = [(sample, o["seed"]) for sample, o in outputs if o.get("seed") is not None]
         yield none("solves with a seed that their problem had before", len(seeds) - len(set(seeds)))

@@ -8,10 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from reports.audit.figures import Figures, answered, decided
-from reports.audit.reading import Run, column
+from reports.audit.figures import Figures
+from reports.audit.reading import Run, by_sample
 from reports.audit.rule_sets import Values
 from reports.audit.rules import Judged, Rule, written
+from reports.audit.scores import answers
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01
 """So many answers may differ between speed and accuracy, if the accuracies differ by no more than the second."""
@@ -58,14 +59,13 @@ def _answers(runs: list[Run]) -> Iterator[Judged]:
     """Answers for speed are those for accuracy, but for a few that leave the accuracy as it is."""
     by_purpose: dict[str, dict[str, Any]] = defaultdict(dict)
     for run in runs:
-        for issue in decided(run):
-            if not issue.warmup and issue.output is not None:
-                by_purpose[run.purpose].setdefault(issue.sample, answered(issue.output))
+        for sample, answer in answers(run):
+            by_purpose[run.purpose].setdefault(sample, answer)
     speed, quality = by_purpose["performance"], by_purpose["accuracy"]
     both = [s for s in speed if s in quality]
     if not both:
         return
-    label = dict(zip(*(column(runs[0].tables["samples"], name) for name in ("id", "label")), strict=True))
+    label = by_sample(runs[0], "label")
     other = sum(speed[s] != quality[s] for s in both)
     step = abs(sum((speed[s] == label.get(s)) - (quality[s] == label.get(s)) for s in both)) / len(both)
     ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)

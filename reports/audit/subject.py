@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit import hashes, schema
-from reports.audit.figures import Figures, Plain, accuracy, execution_times, issues, service, spans, together
+from reports.audit.figures import Figures, Plain, execution_times, issues, service, spans, together
 from reports.audit.files import clean, inside, parse_json, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.power import RailPower, power
-from reports.audit.predictions import predictions
-from reports.audit.qubo import solving
 from reports.audit.reading import Run, read_run
 from reports.audit.rules import Rule
+from reports.audit.scores import accuracy, is_solving, predictions, solving
 from rig.errors import StoreError
 
 RESULTS = "derived/results.json"
@@ -148,7 +147,7 @@ def _energies(figures: Figures, run: Run) -> Figures:
     """Power, and what follows from it and from times of the same run."""
     if "active_power_w" not in figures:
         return figures
-    if run.start["workload"].get("task") == "qubo-mis":
+    if is_solving(run):
         figures["runtime_power_w"] = figures["active_power_w"]
     figures |= energies(figures)
     average = figures.get("average_power_w")

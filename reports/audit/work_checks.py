@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
 from reports.audit.figures import issues
-from reports.audit.qubo import redrawn
 from reports.audit.reading import Run, column
-from reports.audit.rules import ended, modes_of, options_of, to_the_end
+from reports.audit.rules import ended, modes_of, to_the_end
+from reports.audit.scores import redrawn
 from reports.audit.session_rules import TRIED
 
 CLAIM_MOST = 0.05
@@ -54,8 +54,7 @@ def _other_data(run: Run) -> bool:
 @check(9, "test split unused in tuning; seeds of the right set", "NeuroBench N22, N48, N49")
 def tuning_seeds(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        details = run.start["workload"].get("details") or {}
-        kinds = {*(details.get("seed_kinds") or {}).values(), details.get("seed_kind")}
+        kinds = {*(run.details.get("seed_kinds") or {}).values(), run.details.get("seed_kind")}
         if (run.start.get("rules") or {}).get("submittable") and "tuning" in kinds:
             yield "tuning seeds in an evaluation"
         told = run.start["device"].get("algorithm") or {}
@@ -142,7 +141,7 @@ def trials(e: Evidence) -> Verdict:
 @check(28, "no answers from a cache; repeated samples declared", "MLPerf inference TEST01, TEST04")
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        declared = run.start.get("imported") or options_of(run).get("repeat") or options_of(run).get("window_s")
+        declared = run.start.get("imported") or run.options.get("repeat") or run.options.get("window_s")
         most = max((n or 1 for n in column(run.tables["replies"], "executions")), default=1)
         if most > 1 and not declared:
             yield f"a span holds {most} executions, and no repeat is declared"
