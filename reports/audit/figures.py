@@ -99,11 +99,11 @@ def spans(run: Run) -> Spans:
     table = run.tables["replies"]
     on, there = ticks(table, "on_tick")
     off, _ = ticks(table, "off_tick")
-    each, pairs = (
+    each, times = (
         by_sample(run, "inferences"),
-        zip(column(table, "executions"), column(table, "sample_id"), strict=True),
+        zip(column(table, "sample_id"), column(table, "executions"), strict=True),
     )
-    inferences = np.array([(e or 1) * (each.get(s) or 1) for e, s in pairs], dtype=np.float64)
+    inferences = np.array([(n or 1) * (each.get(sample) or 1) for sample, n in times], dtype=np.float64)
     clock = device_line(run)
     issue = ticks(table, "issue")[0]
     phase, warmup = (np.array(column(table, name), dtype=object) for name in ("phase", "warmup"))

@@ -15,7 +15,7 @@ from reports.audit.files import clean
 from reports.audit.power import idle_windows
 from reports.audit.reading import Run, column
 from reports.audit.rule_sets import Values
-from reports.audit.scores import answers, is_solving, solving, told
+from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
@@ -253,12 +253,12 @@ def _solves(run: Run, values: Values) -> Iterator[Judged]:
     if (budget := run.options.get("timeout_s")) and len(stamped.on):
         late = int(np.sum(solve.off - solve.on > budget * (1 + BUDGET_SHARE) + BUDGET_S))
         yield none("solves past their budget by 1 ms and 1 %", late)
-    outputs = [(issue.sample, fields) for issue, fields in told(run)]
+    told = [(issue.sample, fields) for issue, fields in outputs(run)]
     if values["fresh_seeds"]:
-        seeds = [(sample, o["seed"]) for sample, o in outputs if o.get("seed") is not None]
+        seeds = [(sample, o["seed"]) for sample, o in told if o.get("seed") is not None]
         yield none("solves with a seed that their problem had before", len(seeds) - len(set(seeds)))
     if values["one_tuning"]:
-        tunings = {json.dumps(o["tuning"], sort_keys=True) for _, o in outputs if o.get("tuning") is not None}
+        tunings = {json.dumps(o["tuning"], sort_keys=True) for _, o in told if o.get("tuning") is not None}
         yield at_most("tunings of the solver in a run", len(tunings), 1)
 
 

@@ -30,7 +30,7 @@ def parsed(output: str) -> Any:
         return None
 
 
-def told(run: Run) -> Iterator[tuple[Issue, dict[str, Any]]]:
+def outputs(run: Run) -> Iterator[tuple[Issue, dict[str, Any]]]:
     """Each counted issue with an output, and the fields of this output; none of one that is no JSON object."""
     for issue in issues(run):
         if not issue.warmup and issue.output is not None:
@@ -101,11 +101,9 @@ def r2(wanted: Floats, found: Floats) -> float | None:
 
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
-    each, truth = (
-        defaultdict[str, list[float]](list),
-        functools.cache(lambda sample: _truth(run, sample, *part(sample))),
-    )
-    for issue, fields in told(run):
+    each = defaultdict[str, list[float]](list)
+    truth = functools.cache(lambda sample: _truth(run, sample, *part(sample)))
+    for issue, fields in outputs(run):
         if not isinstance(fields.get(key), list):
             continue
         wanted = truth(issue.sample)
@@ -161,7 +159,7 @@ def cost_of(graph: tuple[int, Any], text: str) -> float | None:
 def solving(run: Run) -> tuple[Figures, list[str]]:
     """Costs and gaps of recorded solutions of independent-set problems, and what of the claims is not so."""
     wrong, costs = list[str](), list[tuple[str, float]]()
-    for issue, fields in told(run) if is_solving(run) else ():
+    for issue, fields in outputs(run) if is_solving(run) else ():
         text, graph = fields.get("solution"), problem(run, issue.sample)
         if graph is None or not isinstance(text, str):
             wrong.append(f"issue {issue.number}: no solution of a recorded problem")
