@@ -35,57 +35,36 @@ class Plain:
 Figures = dict[str, Plain]
 
 
-@dataclass(frozen=True)
-class Issue:
-    """One sample handed to the device once: its rows of ``replies.arrows`` put together. Times in s of the run."""
-
-    number: int
-    sample: str
-    warmup: bool
-    asked_s: float | None
-    issued_s: float | None
-    due_s: float | None
-    answered_s: float | None
-    output: str | None
-    phases: tuple[str, ...]
+Table = np.recarray[Any, Any]
+"""Rows whose columns are attributes; a choice of rows is a table again."""
 
 
-@dataclass(frozen=True)
-class Spans:
-    """Every stamped span in seconds of the run: float64 ``on`` and ``off`` of shape (n,)."""
+def issues(run: Run) -> Table:
+    """What was handed to the device, in order of ``number``: the rows of ``replies.arrows`` of an issue put together.
 
-    on: Floats
-    off: Floats
-    issue: Any
-    phase: Any
-    inferences: Floats
-    warmup: Any
-
-    def of(self, chosen: Any) -> Spans:
-        """The spans where ``chosen`` is true."""
-        return Spans(*(part[chosen] for part in vars(self).values()))
-
-
-def issues(run: Run) -> list[Issue]:
-    """The issues of a run in order of their number."""
+    ``sample``, ``warmup``, the first ``output`` (None without one), ``phases`` as a tuple, and times in s of the run: when
+    it was due, issued and answered (``due_s`` and so on), and ``asked_s``, when it was due, or else issued. NaN stands for none.
+    """
     table, t0 = run.tables["replies"], int(run.start["t0_ns"])
-    names = ("issue", "sample_id", "phase", "due_ns", "issued_ns", "completed_ns", "output", "warmup")
-    rows: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in zip(*(column(table, name) for name in names), strict=True):
-        rows[row[0]].append(row)
+    numbers = ticks(table, "issue")[0]
+    number, first = np.unique(numbers, return_index=True)
+    output, phases = dict[int, str](), defaultdict[int, tuple[str, ...]](tuple)
+    for issue, text, phase in zip(numbers, column(table, "output"), column(table, "phase"), strict=True):
+        output |= {issue: text} if text is not None and issue not in output else {}
+        phases[issue] += () if phase is None else (phase,)
+    sample, warmup = (np.array(column(table, name), dtype=object)[first] for name in ("sample_id", "warmup"))
+    told = (np.fromiter(map(of, number), dtype=object, count=len(number)) for of in (output.get, phases.get))
+    stamps = (ticks(table, name) for name in ("due_ns", "issued_ns", "completed_ns"))
+    due, issued, answered = (np.where(there, (ns - t0) * 1e-9, np.nan)[first] for ns, there in stamps)
+    asked = np.where(np.isnan(due), issued, due)
+    names = "number,sample,warmup,output,phases,asked_s,due_s,issued_s,answered_s"
+    return np.rec.fromarrays([number, sample, warmup.astype(bool), *told, asked, due, issued, answered], names=names)
 
-    def seconds(ns: int | None) -> float | None:
-        return None if ns is None else (ns - t0) * 1e-9
 
-    found = []
-    for number, same in sorted(rows.items()):
-        first = same[0]
-        due, issued, answered = (seconds(first[k]) for k in (3, 4, 5))
-        output = next((row[6] for row in same if row[6] is not None), None)
-        phases = tuple(row[2] for row in same if row[2] is not None)
-        asked = due if due is not None else issued
-        found.append(Issue(number, first[1], bool(first[7]), asked, issued, due, answered, output, phases))
-    return found
+def counted(run: Run) -> Table:
+    """The issues of a run that are no warm-up."""
+    every = issues(run)
+    return every[~every.warmup]
 
 
 def device_line(run: Run) -> Line:
@@ -94,28 +73,33 @@ def device_line(run: Run) -> Line:
     return line(run, clock["name"] if clock else None)
 
 
-def spans(run: Run) -> Spans:
-    """The spans that the device stamped, in the order of their begin."""
-    table = run.tables["replies"]
-    on, there = ticks(table, "on_tick")
-    off, _ = ticks(table, "off_tick")
+def spans(run: Run) -> Table:
+    """The spans that the device stamped, in the order of their begin.
+
+    ``on`` and ``off`` in s of the run, ``issue``, ``phase``, ``inferences`` and ``warmup``.
+    """
+    table, clock = run.tables["replies"], device_line(run)
+    (on, there), (off, _), (issue, _) = (ticks(table, name) for name in ("on_tick", "off_tick", "issue"))
     each, times = (
         by_sample(run, "inferences"),
         zip(column(table, "sample_id"), column(table, "executions"), strict=True),
     )
     inferences = np.array([(n or 1) * (each.get(sample) or 1) for sample, n in times], dtype=np.float64)
-    clock = device_line(run)
-    issue = ticks(table, "issue")[0]
     phase, warmup = (np.array(column(table, name), dtype=object) for name in ("phase", "warmup"))
-    whole = Spans(clock.seconds(on), clock.seconds(off), issue, phase, inferences, warmup.astype(bool))
-    return whole.of(np.flatnonzero(there)[np.argsort(whole.on[there], kind="stable")])
+    columns = [clock.seconds(on), clock.seconds(off), issue, phase, inferences, warmup.astype(bool)]
+    whole = np.rec.fromarrays([one[there] for one in columns], names="on,off,issue,phase,inferences,warmup")
+    return whole[np.argsort(whole.on, kind="stable")]
 
 
-def batches(of_phase: Spans) -> tuple[Floats, Any, Floats]:
+def windows_of(stamped: Table) -> Floats:
+    """Begin and end of spans, float64 of shape (n, 2)."""
+    return np.stack([stamped.on, stamped.off], axis=1)
+
+
+def batches(of_phase: Table) -> tuple[Floats, Any, Floats]:
     """Windows of spans that overlap, float64 of shape (k, 2), the first issue of each, and its inferences."""
     begins = np.flatnonzero(np.concatenate([[True], of_phase.on[1:] >= np.maximum.accumulate(of_phase.off)[:-1]]))
-    ends = np.maximum.reduceat(of_phase.off, begins)
-    window = np.stack([of_phase.on[begins], ends], axis=1)
+    window = np.stack([of_phase.on[begins], np.maximum.reduceat(of_phase.off, begins)], axis=1)
     return window, of_phase.issue[begins], np.add.reduceat(of_phase.inferences, begins)
 
 
@@ -126,15 +110,14 @@ def nearest_rank(values: Floats, share: float) -> float:
 
 def execution_times(run: Run) -> Figures:
     """Execution times from stamps alone."""
-    counted = spans(run)
-    counted = counted.of(~counted.warmup)
-    clock = device_line(run)
-    if not len(counted.on):
+    stamped, clock = spans(run), device_line(run)
+    stamped = stamped[~stamped.warmup]
+    if not len(stamped):
         return {}
     found: Figures = {}
     mean_s, by_issue = 0.0, defaultdict[int, float](float)
-    for phase in dict.fromkeys(counted.phase):
-        window, number, inferences = batches(counted.of(counted.phase == phase))
+    for phase in dict.fromkeys(stamped.phase):
+        window, number, inferences = batches(stamped[stamped.phase == phase])
         length = np.diff(window, axis=1)[:, 0]
         each = length / inferences
         mean = float(length.sum() / inferences.sum())
@@ -155,17 +138,17 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
     return found
 
 
-def waits_s(asked: Iterable[Issue]) -> Floats:
+def waits_s(asked: Table) -> Floats:
     """Seconds from asked to answered, of the issues that have both."""
-    return np.array([i.answered_s - i.asked_s for i in asked if i.answered_s is not None and i.asked_s is not None])
+    waited = asked.answered_s - asked.asked_s
+    return waited[~np.isnan(waited)]
 
 
 def requested(run: Run) -> Floats:
     """From the first request to the last answer, as one window of shape (1, 2); none if nothing was answered."""
-    asked = [i for i in issues(run) if not i.warmup]
-    begins = [i.asked_s for i in asked if i.asked_s is not None]
-    ends = [i.answered_s for i in asked if i.answered_s is not None]
-    return np.array([[min(begins), max(ends)]] if begins and ends else []).reshape(-1, 2)
+    asked = counted(run)
+    begin, end = np.fmin.reduce(asked.asked_s, initial=np.inf), np.fmax.reduce(asked.answered_s, initial=-np.inf)
+    return np.array([[begin, end]] if np.isfinite([begin, end]).all() else []).reshape(-1, 2)
 
 
 def deadline_s(run: Run) -> float | None:
@@ -175,10 +158,9 @@ def deadline_s(run: Run) -> float | None:
 
 def service(run: Run) -> Figures:
     """Latency from the host's stamps, duration, throughput and the share of dropped samples."""
-    asked = [i for i in issues(run) if not i.warmup]
-    due = any(i.due_s is not None for i in asked)
-    lost = sum(i.issued_s is None for i in asked)
-    found = {"dropped_share": Plain(lost / len(asked), EXACT, "counted")} if due else {}
+    asked = counted(run)
+    due = not np.isnan(asked.due_s).all()
+    found = {"dropped_share": Plain(float(np.isnan(asked.issued_s).mean()), EXACT, "counted")} if due else {}
     latency = waits_s(asked)
     if not len(latency):
         return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.figures import Spans, batches, device_line, issues, requested
+from reports.audit.figures import Table, batches, device_line, issues, requested, windows_of
 from reports.audit.reading import Run, Trace
 from reports.audit.windows import TINY, Facts, facts_of, sums
 from rig.types import Bools, Floats
@@ -26,10 +26,9 @@ GAP = 2.0
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
-def shift_s(run: Run, rails: Iterable[Trace], stamped: Spans, idle: Floats) -> float:
+def shift_s(run: Run, rails: Iterable[Trace], stamped: Table, idle: Floats) -> float:
     """By how much the readings of rails with one clock lie late on the device's time, as the clearest rail says."""
-    chosen = np.unique(np.linspace(0, len(stamped.on) - 1, SEARCHED).astype(int))
-    window = np.stack([stamped.on[chosen], stamped.off[chosen]], axis=1)
+    window = windows_of(stamped[np.unique(np.linspace(0, len(stamped) - 1, SEARCHED).astype(int))])
     return max(_clearest(run, trace, window, idle) for trace in rails)[1]
 
 
@@ -71,7 +70,7 @@ def _levels(run: Run, trace: Trace, window: Floats, tried: Floats) -> Floats:
 
 
 def looked_at(
-    run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, facts: Facts
+    run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, facts: Facts
 ) -> tuple[dict[str, Floats], int]:
     """The windows of each kind in seconds, float64 of shape (k, 2), and how many ends of spans meet other activity.
 
@@ -81,7 +80,7 @@ def looked_at(
     """
     period, settle = facts.period_s, SETTLED * float(trace.rail.get("filter_tau_s", 0.0))
     bound = line(run, trace.clock).bound_s
-    window = batches(stamped.of(~stamped.warmup))[0] + shift
+    window = batches(stamped[~stamped.warmup])[0] + shift
     other = _other(run, stamped) + shift
     seen = (window[:, 0] - PAD * period > facts.first_s) & (window[:, 1] + PAD * period + settle < facts.last_s)
     if seen.any():
@@ -104,19 +103,21 @@ def length_s(window: Floats) -> float:
     return float(np.sum(window[:, 1] - window[:, 0]))
 
 
-def _other(run: Run, stamped: Spans) -> Floats:
+def _other(run: Run, stamped: Table) -> Floats:
     """What the device does beside counted spans: warm-up, marks, and work that was asked for and has no stamps.
 
     Such work is that of issues without an answer, and whatever follows the end of a run that broke off.
     """
-    clock, last = device_line(run), float(stamped.off.max())
     rows = np.array([pair for event in run.events["marks"] for pair in event["spans"]], dtype=np.int64).reshape(-1, 2)
-    begins = [i.issued_s for i in issues(run) if i.issued_s is not None and i.answered_s is None]
+    every, last = issues(run), float(stamped.off.max())
+    begins = every.issued_s[np.isnan(every.answered_s) & ~np.isnan(every.issued_s)]
     broken = run.stop is None or run.stop.get("error") is not None
-    unstamped = [[s, s + 1.0] for s in begins] + [[last, last + 1e9]] * broken
-    warmup = stamped.of(stamped.warmup)
-    parts = (np.stack([warmup.on, warmup.off], axis=1), clock.seconds(rows), np.array(unstamped).reshape(-1, 2))
-    return np.concatenate(parts)
+    parts = [
+        windows_of(stamped[stamped.warmup]),
+        device_line(run).seconds(rows),
+        np.stack([begins, begins + 1.0], axis=1),
+    ]
+    return np.concatenate([*parts, np.array([[last, last + 1e9]] * broken).reshape(-1, 2)])
 
 
 def shortened(window: Floats, head: float, tail: float) -> Floats:

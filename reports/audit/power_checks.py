@@ -10,7 +10,7 @@ import numpy as np
 
 from reports.audit.clocks import line
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, each, unlike
-from reports.audit.figures import device_line, spans
+from reports.audit.figures import device_line, spans, windows_of
 from reports.audit.files import clean
 from reports.audit.placing import shortened, touch
 from reports.audit.power import RailPower, idle_windows, power_rails
@@ -60,7 +60,7 @@ def window_places(e: Evidence) -> Verdict:
         if np.any(idle[1:, 0] < idle[:-1, 1]) or np.any(idle[:, 1] < idle[:, 0]):
             yield "idle windows overlap"
         stamped, slack = spans(run), device_line(run).bound_s + 1e-6
-        if touch(shortened(idle, slack, slack), np.stack([stamped.on, stamped.off], axis=1)).any():
+        if touch(shortened(idle, slack, slack), windows_of(stamped)).any():
             yield "a span lies in an idle window"
 
     faults = each(e, faults_of) + broken(e, "spans that")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.audit import figures
-from reports.audit.figures import Issue, issues, spans
+from reports.audit.figures import Table, counted, issues, spans
 from reports.audit.files import clean
 from reports.audit.power import idle_windows
 from reports.audit.reading import Run, column
@@ -47,7 +47,7 @@ class Rule:
 
 def judge_run(run: Run, values: Values) -> list[Rule]:
     """The rules about one run."""
-    asked = [i for i in issues(run) if not i.warmup]
+    asked = counted(run)
     found = list(_any_purpose(run, values, asked))
     if run.purpose in ("all", "performance", "power", "probe"):
         found += _played(run, values, asked)
@@ -74,7 +74,7 @@ def none(rule: str, found: int, of: object = None) -> Judged:
     return rule, found if of is None else f"{found} of {of}", 0, found == 0
 
 
-def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     yield from to_the_end(run)
     labels = set(column(run.tables["samples"], "label")) - {None}
     if labels:
@@ -89,7 +89,7 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judge
         yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
     if (values["whole_set"] and run.purpose != "probe") or run.purpose == "accuracy":
         whole = run.start["workload"].get("samples") or run.tables["samples"].num_rows
-        done = len({i.sample for i in asked if i.answered_s is not None or i.output is not None})
+        done = len({i.sample for i in asked if not np.isnan(i.answered_s) or i.output is not None})
         yield "samples of the set answered", done, whole, done >= whole
     if values["benchmark"]:
         yield from _benchmark(run)
@@ -108,7 +108,8 @@ def to_the_end(run: Run) -> Iterator[Judged]:
     error = ((run.stop or {}).get("error") or {}).get("error")
     how = "to the end" if ended(run) else "no stop line" if run.stop is None else f"broken off by {error}"
     yield "the run", how, "to the end", ended(run)
-    lost = sum(i.answered_s is None and i.issued_s is not None for i in issues(run) if not i.warmup)
+    asked = counted(run)
+    lost = int(np.sum(np.isnan(asked.answered_s) & ~np.isnan(asked.issued_s)))
     yield none("samples without an answer", 0 if run.start.get("imported") else lost)
     yield none("gaps in which the host did not run", len(run.events["gap"]))
 
@@ -118,7 +119,7 @@ def ended(run: Run) -> bool:
     return run.stop is not None and run.stop.get("error") is None
 
 
-def _timed(run: Run, asked: list[Issue]) -> Iterator[Judged]:
+def _timed(run: Run, asked: Table) -> Iterator[Judged]:
     """Where spans are recorded, every declared phase ran and no other, and every answer has a span."""
     declared, ran = set(run.start["device"].get("phases") or []), {phase for i in asked for phase in i.phases}
     if not ran:
@@ -168,11 +169,11 @@ def _preprocessing(run: Run) -> Judged:
     return "pre-processing, reported separately from inference", told.get("none") or found, allowed, ok
 
 
-def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _played(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     """Rules about how samples were issued and answered."""
     if values["warmup"] is not None:
-        yield at_most("warm-up samples", sum(i.warmup for i in issues(run)), values["warmup"])
-    done = [i for i in asked if i.answered_s is not None]
+        yield at_most("warm-up samples", int(issues(run).warmup.sum()), values["warmup"])
+    done = asked[~np.isnan(asked.answered_s)]
     yield "queries", len(asked), f"at least {values['min_queries']}", len(asked) >= values["min_queries"]
     if (least := values["min_duration_s"]) > 0:
         lasted = float(np.sum(np.diff(figures.requested(run))))
@@ -208,26 +209,25 @@ def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
         yield what, count, "as many as chance needs", count > 0 and figures.by_chance(over, count, share)
 
 
-def _in_time(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     stride, deadline = run.options.get("stride_s"), figures.deadline_s(run)
     if not deadline:
         yield "deadline of a frame", "not recorded", "a time", False
         return
-    good = sum(i.answered_s is not None and i.due_s is not None and i.answered_s - i.due_s <= deadline for i in asked)
-    share, least = good / len(asked) if asked else 0.0, values["in_time_share"]
+    share, least = np.sum(asked.answered_s - asked.due_s <= deadline) / max(len(asked), 1), values["in_time_share"]
     yield f"frames answered within {deadline:g} s", f"{share:.2%}", f"at least {least:.0%}", share >= least
     if (most := values["deadline_strides"]) is not None:
         strides = deadline / stride if stride else math.inf
         yield "deadline of a frame", f"{strides:g} strides", f"at most {most:g}", strides <= most * (1 + ROUNDING)
 
 
-def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     """How far the host kept its schedule: the delay of issues that nothing held up, and the gaps between them."""
-    pairs = [(i.due_s, i.issued_s) for i in asked if i.due_s is not None and i.issued_s is not None]
-    if not pairs:
+    known = asked[~np.isnan(asked.due_s + asked.issued_s)]
+    if not len(known):
         return
-    due, at = np.array(pairs, dtype=np.float64).T
-    ends = np.sort([-np.inf, *(i.answered_s for i in asked if i.answered_s is not None)])
+    due, at = known.due_s, known.issued_s
+    ends = np.sort([-np.inf, *asked.answered_s[~np.isnan(asked.answered_s)]])
     held = np.maximum(due, ends[np.searchsorted(ends, at, "right") - 1])
     bound = run.options.get("latency_bound_s") or figures.deadline_s(run)
     if values["late_share"] is not None and bound:
@@ -240,17 +240,17 @@ def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
         yield at_most("Kolmogorov distance of gaps kept to gaps scheduled", float(apart) / len(ideal), most)
 
 
-def _together(done: list[Issue]) -> int:
+def _together(done: Table) -> int:
     """The most samples that waited for an answer at one time, by the stamps of the host."""
-    steps = [(i.issued_s, 1) for i in done if i.issued_s is not None] + [(i.answered_s or 0.0, -1) for i in done]
+    steps = [(i.issued_s, 1) for i in done if not np.isnan(i.issued_s)] + [(i.answered_s, -1) for i in done]
     return max(np.cumsum([step for _, step in sorted(steps)]), default=0)  # an answer at the moment of an issue first
 
 
 def _solves(run: Run, values: Values) -> Iterator[Judged]:
     yield none("solves whose costs are not those of their solutions", len(solving(run)[1]))
     stamped = spans(run)
-    solve = stamped.of(~stamped.warmup & (stamped.inferences <= 1))
-    if (budget := run.options.get("timeout_s")) and len(stamped.on):
+    solve = stamped[~stamped.warmup & (stamped.inferences <= 1)]
+    if (budget := run.options.get("timeout_s")) and len(stamped):
         late = int(np.sum(solve.off - solve.on > budget * (1 + BUDGET_SHARE) + BUDGET_S))
         yield none("solves past their budget by 1 ms and 1 %", late)
     told = [(issue.sample, fields) for issue, fields in outputs(run)]
@@ -264,13 +264,8 @@ def _solves(run: Run, values: Values) -> Iterator[Judged]:
 
 def _stamps(run: Run) -> Iterator[Judged]:
     """Spans lie between the stamps of the host, within the round trips of the device's clock."""
-    clock, stamped = figures.device_line(run), spans(run)
-    times = {i.number: i for i in issues(run)}
-    slack = clock.bound_s + clock.rate_bound * (float(np.ptp(stamped.on)) if len(stamped.on) else 0.0) + 1e-6
-    early = late = 0
-    for number, on, off in zip(stamped.issue, stamped.on, stamped.off, strict=True):
-        one = times[number]
-        early += one.issued_s is not None and on < one.issued_s - slack
-        late += one.answered_s is not None and off > one.answered_s + slack
-    yield none("spans that begin before they were issued", early)
-    yield none("spans that end after their answer arrived", late)
+    clock, stamped, every = figures.device_line(run), spans(run), issues(run)
+    slack = clock.bound_s + clock.rate_bound * (float(np.ptp(stamped.on)) if len(stamped) else 0.0) + 1e-6
+    own = every[np.searchsorted(every.number, stamped.issue)]
+    yield none("spans that begin before they were issued", int(np.sum(stamped.on < own.issued_s - slack)))
+    yield none("spans that end after their answer arrived", int(np.sum(stamped.off > own.answered_s + slack)))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.audit.figures import EXACT, Figures, Issue, Plain, issues, mean_of
+from reports.audit.figures import EXACT, Figures, Plain, counted, issues, mean_of
 from reports.audit.files import clean, refuse
 from reports.audit.reading import Run, by_sample, payload
 from rig.types import Floats
@@ -30,10 +30,10 @@ def parsed(output: str) -> Any:
         return None
 
 
-def outputs(run: Run) -> Iterator[tuple[Issue, dict[str, Any]]]:
+def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each counted issue with an output, and the fields of this output; none of one that is no JSON object."""
-    for issue in issues(run):
-        if not issue.warmup and issue.output is not None:
+    for issue in counted(run):
+        if issue.output is not None:
             value = parsed(issue.output)
             yield issue, value if isinstance(value, dict) else {}
 

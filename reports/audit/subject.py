@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from reports.audit import hashes, schema
-from reports.audit.figures import Figures, Plain, execution_times, issues, service, spans, together
+from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
 from reports.audit.files import clean, inside, parse_json, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.power import RailPower, power
@@ -152,8 +154,7 @@ def _energies(figures: Figures, run: Run) -> Figures:
     figures |= energies(figures)
     average = figures.get("average_power_w")
     if average is not None and "duration_s" in figures:
-        answers = sum(not i.warmup and i.answered_s is not None for i in issues(run))
-        each_s = figures["duration_s"].value / answers
+        each_s = figures["duration_s"].value / np.sum(~np.isnan(counted(run).answered_s))
         joules = (average.value * each_s, average.bound * each_s)
         figures["average_energy_per_sample_j"] = Plain(*joules, "average power x duration over samples", average.why)
     stamped = spans(run)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
-from reports.audit.figures import issues
+from reports.audit.figures import counted, issues
 from reports.audit.reading import Run, column
 from reports.audit.rules import ended, modes_of, to_the_end
 from reports.audit.scores import redrawn
@@ -25,7 +25,7 @@ def workload(e: Evidence) -> Verdict:
         ids = column(run.tables["samples"], "id")
         if len(set(ids)) != len(ids):
             yield "a sample stands twice"
-        if unknown := {i.sample for i in issues(run)} - set(ids):
+        if unknown := set(issues(run).sample) - set(ids):
             yield f"{len(unknown)} issued samples are not recorded"
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
         if streamed or not ended(run) or _other_data(run):
@@ -33,7 +33,7 @@ def workload(e: Evidence) -> Verdict:
         declared = run.start["workload"].get("samples")
         if declared and declared != len(set(ids)):
             yield f"{len(set(ids))} samples, declared {declared}"
-        times = Counter(i.sample for i in issues(run) if not i.warmup).values()
+        times = Counter(counted(run).sample).values()
         if times and max(times) > min(times):
             yield f"samples were issued {min(times)} to {max(times)} times"
 
