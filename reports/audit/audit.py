@@ -127,26 +127,27 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
     """What ties the recording to someone; what was asked for and is not so is a fault."""
-    faults: list[str] = []
-    signer = fingerprint = ""
+    asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):
         try:
             message = read_bytes(subject.path / MANIFEST, MANIFEST_BYTES)
             found = verify(message, read_bytes(place, TEXT_BYTES), signers or "")
-            signer, fingerprint = found.who, found.fingerprint
-            faults += [f"{found.why}: {fingerprint}"] if signers is not None and not signer else []
+            by += [f"anchored by the signature of {clean(found.who)} ({found.fingerprint})"] * bool(found.who)
+            faults += [f"{found.why}: {found.fingerprint}"] if signers is not None and not found.who else []
         except MissingExtraError as error:
             faults += [f"{error.message}: {error.remedy}"] if signers is not None else []
         except StoreError as error:
             faults.append(error.message)
     elif signers is not None:
         faults.append("it is not signed")
-    published = subject.root in roots
-    if roots and not published:
+    if subject.root in roots:
+        by.append("anchored by the published root hash")
+    elif roots:
         faults.append(f"the root hash is {subject.root}, and the published one is {' or '.join(roots)}")
-    asked, altered = signers is not None or bool(roots), bool(subject.ledger.faults)
-    return Anchor(clean(signer), fingerprint, published, altered, tuple(map(clean, faults)), asked)
+    against = ["altered after it was hashed, not anchored"] * bool(subject.ledger.faults) + faults
+    words = "; ".join(map(clean, against or by or ["self-consistent, not anchored"]))
+    return Anchor(words, bool(by) and not against, asked or bool(faults))
 
 
 def run_checks(evidence: Evidence) -> list[Check]:

@@ -42,8 +42,8 @@ Table = np.recarray[Any, Any]
 def issues(run: Run) -> Table:
     """What was handed to the device, in order of ``number``: the rows of ``replies.arrows`` of an issue put together.
 
-    ``sample``, ``warmup``, the first ``output`` (None without one), ``phases`` as a tuple, and times in s of the run: when
-    it was due, issued and answered (``due_s`` and so on), and ``asked_s``, when it was due, or else issued. NaN stands for none.
+    ``sample``, ``warmup``, the first ``output`` (None without one), ``phases`` as a tuple, and times in s of the run
+    (NaN without one): ``due_s``, ``issued_s``, ``answered_s``, and ``asked_s``, when it was due, or else issued.
     """
     table, t0 = run.tables["replies"], int(run.start["t0_ns"])
     numbers = ticks(table, "issue")[0]
@@ -80,11 +80,9 @@ def spans(run: Run) -> Table:
     """
     table, clock = run.tables["replies"], device_line(run)
     (on, there), (off, _), (issue, _) = (ticks(table, name) for name in ("on_tick", "off_tick", "issue"))
-    each, times = (
-        by_sample(run, "inferences"),
-        zip(column(table, "sample_id"), column(table, "executions"), strict=True),
-    )
-    inferences = np.array([(n or 1) * (each.get(sample) or 1) for sample, n in times], dtype=np.float64)
+    executed = zip(column(table, "sample_id"), column(table, "executions"), strict=True)
+    each = by_sample(run, "inferences")
+    inferences = np.array([(n or 1) * (each.get(sample) or 1) for sample, n in executed], dtype=np.float64)
     phase, warmup = (np.array(column(table, name), dtype=object) for name in ("phase", "warmup"))
     columns = [clock.seconds(on), clock.seconds(off), issue, phase, inferences, warmup.astype(bool)]
     whole = np.rec.fromarrays([one[there] for one in columns], names="on,off,issue,phase,inferences,warmup")

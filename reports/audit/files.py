@@ -1,10 +1,12 @@
-"""Files that anyone may have written: bounded, regular, inside their folder; hashes; JSON without surprises."""
+"""Files that anyone may have written: bounded, regular, inside their folder; JSON that is what its schema says."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -13,11 +15,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+import rig.types
 from rig.errors import StoreError
 
 TEXT_BYTES = 16 << 20
 FILE_BYTES = 1 << 44
 FILES_MOST = 100_000
+SCHEMAS = Path(rig.types.__file__).parent / "recording" / "schemas"
+SCHEMA_FAULTS_MOST = 20
 REMEDY = "No recording of the rig is like this; ask for the original"
 DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
 
@@ -111,3 +119,16 @@ def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
         raise ValueError(f"{text[:20]} is no finite number")
     return value
+
+
+@functools.cache
+def _validator(name: str, part: str) -> Draft202012Validator:
+    whole = json.loads((SCHEMAS / f"{name}.json").read_bytes())
+    return Draft202012Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{part}"} if part else whole)
+
+
+def schema_faults(value: Any, name: str, part: str = "") -> list[str]:
+    """What of a document differs from a schema (start, event, stop), or from one ``part`` of it, in words."""
+    found = itertools.islice(_validator(name, part).iter_errors(value), SCHEMA_FAULTS_MOST)
+    nearest = [best_match([error]) for error in found]  # of several ways, the one that fits best
+    return [clean(f"{error.json_path.removeprefix('$')}: {error.message}".lstrip(".: ")) for error in nearest]

@@ -12,9 +12,8 @@ from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, s
 from reports.audit.reading import GENESIS, Run
 from rig.errors import StoreError
 
-SUBMISSION, MANIFEST, SIGNATURE, SESSION = (
-    "submission.json", "MANIFEST.sha256", "MANIFEST.sha256.sig", "session.json",
-)  # fmt: skip
+SUBMISSION, SESSION = "submission.json", "session.json"
+MANIFEST, SIGNATURE = "MANIFEST.sha256", "MANIFEST.sha256.sig"
 MANIFEST_BYTES = 64 << 20
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f\\]+)")
 _RECORDED = re.compile(r"(samples|replies|progress|activity)\.arrows|traces/[^/]+\.arrows|artifacts/payloads/.+")

@@ -111,13 +111,9 @@ def _other(run: Run, stamped: Table) -> Floats:
     rows = np.array([pair for event in run.events["marks"] for pair in event["spans"]], dtype=np.int64).reshape(-1, 2)
     every, last = issues(run), float(stamped.off.max())
     begins = every.issued_s[np.isnan(every.answered_s) & ~np.isnan(every.issued_s)]
-    broken = run.stop is None or run.stop.get("error") is not None
-    parts = [
-        windows_of(stamped[stamped.warmup]),
-        device_line(run).seconds(rows),
-        np.stack([begins, begins + 1.0], axis=1),
-    ]
-    return np.concatenate([*parts, np.array([[last, last + 1e9]] * broken).reshape(-1, 2)])
+    warmup, lost = windows_of(stamped[stamped.warmup]), np.stack([begins, begins + 1.0], axis=1)
+    after = np.array([[last, last + 1e9]] * (not run.ended)).reshape(-1, 2)
+    return np.concatenate([warmup, device_line(run).seconds(rows), lost, after])
 
 
 def shortened(window: Floats, head: float, tail: float) -> Floats:

@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from reports.audit import schema
-from reports.audit.files import FILE_BYTES, clean, inside, opened, parse_json, read_bytes, refuse
+from reports.audit.files import FILE_BYTES, clean, inside, opened, parse_json, read_bytes, refuse, schema_faults
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
@@ -54,6 +53,11 @@ class Run:
         return str(self.start.get("purpose", "all"))
 
     @property
+    def ended(self) -> bool:
+        """Whether the run came to its end."""
+        return self.stop is not None and self.stop.get("error") is None
+
+    @property
     def options(self) -> dict[str, Any]:
         """The options of the scenario."""
         return self.start["scenario"].get("options") or {}
@@ -78,7 +82,7 @@ def read_run(path: Path) -> Run:
         if not isinstance(event, dict):
             refuse(where, "is no JSON object")
         kind = str(event.get("type"))
-        wrong = schema.faults(event, kind if kind in ("start", "stop") else "event")
+        wrong = schema_faults(event, kind if kind in ("start", "stop") else "event")
         if number == 0 and (wrong or kind != "start"):
             refuse("the start line", f"is not of the format: {'; '.join(wrong) or f'its type is {kind!r}'}")
         if event.get("seq") != number or event.get("prev") != previous:
@@ -200,7 +204,7 @@ def traces(run: Run) -> dict[str, Trace]:
         with _stream(path) as stream:
             told = stream.schema.metadata or {}
         rail, grid = (parse_json(told.get(key, b"null"), f"the metadata of {path.name}") for key in (b"rail", b"grid"))
-        wrong = schema.faults(rail, "start", "Rail")
+        wrong = schema_faults(rail, "start", "Rail")
         if wrong or rail["name"] in found:
             refuse(path.name, f"describes no rail of its own: {'; '.join(wrong) or 'the name stands twice'}")
         clock = told.get(b"clock", b"").decode("utf-8", "replace")

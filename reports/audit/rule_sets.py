@@ -45,6 +45,6 @@ def values_of(run: Run) -> tuple[Values | None, list[str]]:
     revisions = known_values(str(recorded.get("name")), str(recorded.get("scenario")))
     if not revisions:
         return None, [f"the auditor knows no rules {recorded.get('name')!r} of {recorded.get('scenario')!r}"]
-    apart = [differences(recorded, values) for values in revisions]
-    best = min(range(len(apart)), key=lambda k: (len(apart[k]), -k))
-    return (revisions[best], []) if not apart[best] else (revisions[-1], apart[-1])
+    same = [values for values in revisions if not differences(recorded, values)]
+    values = (same or revisions)[-1]
+    return values, differences(recorded, values)

@@ -80,7 +80,8 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     if labels:
         told = [answer for _, answer in answers(run)]
         given = [a for a in told if a is not None]
-        odd = sum(not (isinstance(a, str) and a in labels | classes_of(run)) for a in given)
+        known = labels.union(run.details.get("classes") or ())
+        odd = sum(not (isinstance(a, str) and a in known) for a in given)
         yield none("answers that are no label of the workload", odd, len(told))
         yield "samples that the device answered", f"{len(given)} of {len(told)}", "1 or more", given or not told
     yield from _timed(run, asked)
@@ -106,17 +107,12 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 def to_the_end(run: Run) -> Iterator[Judged]:
     """The rules that hold of every run, whatever its set: it ended well, and every sample was answered."""
     error = ((run.stop or {}).get("error") or {}).get("error")
-    how = "to the end" if ended(run) else "no stop line" if run.stop is None else f"broken off by {error}"
-    yield "the run", how, "to the end", ended(run)
+    how = "to the end" if run.ended else "no stop line" if run.stop is None else f"broken off by {error}"
+    yield "the run", how, "to the end", run.ended
     asked = counted(run)
     lost = int(np.sum(np.isnan(asked.answered_s) & ~np.isnan(asked.issued_s)))
     yield none("samples without an answer", 0 if run.start.get("imported") else lost)
     yield none("gaps in which the host did not run", len(run.events["gap"]))
-
-
-def ended(run: Run) -> bool:
-    """Whether a run came to its end."""
-    return run.stop is not None and run.stop.get("error") is None
 
 
 def _timed(run: Run, asked: Table) -> Iterator[Judged]:
@@ -124,16 +120,10 @@ def _timed(run: Run, asked: Table) -> Iterator[Judged]:
     declared, ran = set(run.start["device"].get("phases") or []), {phase for i in asked for phase in i.phases}
     if not ran:
         return
-    if declared and ended(run):
+    if declared and run.ended:
         yield "phases that ran", ", ".join(sorted(ran)), ", ".join(sorted(declared)), ran == declared
     told = [i for i in asked if i.output is not None]
     yield none("answers without a span", sum(not i.phases for i in told), len(told))
-
-
-def classes_of(run: Run) -> set[str]:
-    """The labels that the workload declares."""
-    classes = run.details.get("classes")
-    return {c for c in classes if isinstance(c, str)} if isinstance(classes, list) else set()
 
 
 def modes_of(run: Run) -> set[str]:

@@ -1,8 +1,7 @@
-"""The rules about a session as a whole: enough runs, of one system, whose trials and answers agree."""
+"""The rules about a session as a whole: enough runs, whose trials and answers agree."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
     """The rules about a session as a whole. ``each`` holds the plain figures of its runs by name, if they were made."""
-    return written("", [*_counts(runs, values), *_one_system(runs), *_trials(runs, values, each), *_answers(runs)])
+    return written("", [*_counts(runs, values), *_trials(runs, values, each), *_answers(runs)])
 
 
 def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
@@ -35,13 +34,6 @@ def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
         asked["accuracy"] = 1
     for purpose, least in asked.items():
         yield f"runs for {purpose}", purposes[purpose], f"at least {least}", purposes[purpose] >= least
-
-
-def _one_system(runs: list[Run]) -> Iterator[Judged]:
-    names = {str(run.start.get("configuration", "")) for run in runs}
-    yield "configurations of the runs", ", ".join(sorted(names)) or "none", "one", len(names) == 1
-    devices = {json.dumps(run.start["device"], sort_keys=True) for run in runs}
-    yield "devices, as they were declared in the runs", len(devices), "one", len(devices) == 1
 
 
 def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterator[Judged]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from reports.audit import hashes, schema
+from reports.audit import hashes
 from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
-from reports.audit.files import clean, inside, parse_json, read_bytes, refuse
+from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, schema_faults
 from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.power import RailPower, power
 from reports.audit.reading import Run, read_run
@@ -98,7 +98,7 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
     if root is None:
         ledger.faults.append(f"there is no {MANIFEST}")
     document = parse_json(read_bytes(path / SUBMISSION), SUBMISSION)
-    faults = schema.faults(document, "submission")
+    faults = schema_faults(document, "submission")
     if any(not text.startswith("about.") for text in faults) or not all(map(_whole, document["configurations"])):
         faults, document = faults or [UNEVEN], {"configurations": [], "about": {}}
     names = [name for one in document["configurations"] for name in one["sessions"]]

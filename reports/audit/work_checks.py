@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
 from reports.audit.figures import counted, issues
 from reports.audit.reading import Run, column
-from reports.audit.rules import ended, modes_of, to_the_end
+from reports.audit.rules import modes_of, to_the_end
 from reports.audit.scores import redrawn
 from reports.audit.session_rules import TRIED
 
@@ -28,7 +28,7 @@ def workload(e: Evidence) -> Verdict:
         if unknown := set(issues(run).sample) - set(ids):
             yield f"{len(unknown)} issued samples are not recorded"
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
-        if streamed or not ended(run) or _other_data(run):
+        if streamed or not run.ended or _other_data(run):
             return
         declared = run.start["workload"].get("samples")
         if declared and declared != len(set(ids)):
@@ -94,10 +94,9 @@ def queries(e: Evidence) -> Verdict:
 @check(13, "latency and early stopping derived again, from the due time", "MLPerf inference, early_stopping.adoc")
 def latency(e: Evidence) -> Verdict:
     try:
-        faults, found, allowed = comparisons(e, *LATENCY)
+        return comparisons(e, broken(e, *LATENCY_RULES), *LATENCY)
     except NotApplicable:
         return by_rule(e, *LATENCY_RULES)
-    return faults + broken(e, *LATENCY_RULES), found, allowed
 
 
 @check(14, "clean end: no error, no missing reply, no gap of the host", "MLPerf inference, submission checker")
@@ -108,8 +107,8 @@ def clean_end(e: Evidence) -> Verdict:
 
 @check(15, "accuracy and costs derived again from recorded outputs", "MLPerf inference; NeuroBench N45")
 def accuracy(e: Evidence) -> Verdict:
-    faults, found, allowed = comparisons(e, "accuracy", "gap_", "cost_", "smape_", "r2")
-    return faults + broken(e, "solves whose costs", "samples answered otherwise"), found, allowed
+    faults = broken(e, "solves whose costs", "samples answered otherwise")
+    return comparisons(e, faults, "accuracy", "gap_", "cost_", "smape_", "r2")
 
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")

@@ -12,9 +12,8 @@ import pytest
 
 from reports.audit.archive import unpack
 from reports.audit.audit import audit
-from reports.audit.files import clean, inside, parse_json, walk
+from reports.audit.files import clean, inside, parse_json, schema_faults, walk
 from reports.audit.rule_sets import known_values
-from reports.audit.schema import faults
 from rig.commands.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
@@ -105,13 +104,15 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_that_the_format_excludes_is_a_fault(part: str, value: dict[str, object]) -> None:
-    (found,) = faults(value, "start", part)
+    (found,) = schema_faults(value, "start", part)
     assert found.startswith(f"{next(iter(value))}: ")
 
 
 def test_of_several_ways_that_a_value_may_have_the_fault_is_told_of_the_nearest() -> None:
-    assert faults({"name": "core", "rate_hz": 100.0}, "start", "Rail") == []
-    assert faults({"name": "core", "rate_hz": "fast"}, "start", "Rail") == ["rate_hz: 'fast' is not of type 'number'"]
+    assert schema_faults({"name": "core", "rate_hz": 100.0}, "start", "Rail") == []
+    assert schema_faults({"name": "core", "rate_hz": "fast"}, "start", "Rail") == [
+        "rate_hz: 'fast' is not of type 'number'"
+    ]
 
 
 def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
