@@ -14,8 +14,7 @@ from reports.audit.evidence import Anchor, Asked, Check, Compared, Evidence, Not
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
-from reports.audit.rule_sets import values_of
-from reports.audit.rules import Rule, judge_run, modes_of
+from reports.audit.rules import Rule, judge_run, modes_of, values_of
 from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject

@@ -8,8 +8,7 @@ from typing import Any
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
-from reports.audit.rule_sets import values_of
-from reports.audit.rules import modes_of
+from reports.audit.rules import modes_of, values_of
 
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from reports.audit.files import FILE_BYTES, clean, inside, opened, parse_json, read_bytes, refuse, schema_faults
+from reports.audit.files import FILE_BYTES, inside, opened, parse_json, read_bytes, refuse, schema_faults
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
@@ -156,15 +156,12 @@ def by_sample(run: Run, name: str) -> dict[str, Any]:
     return dict(zip(column(samples, "id"), column(samples, name), strict=True))
 
 
-def ticks(table: pa.Table, name: str) -> tuple[Indices, Any]:
+def ticks(table: pa.Table | pa.RecordBatch, name: str) -> tuple[Indices, Any]:
     """A column of whole numbers as int64 with null as 0, and where it is not null."""
     found = table.column(name)
-    valid = np.asarray(found.is_valid().to_numpy(), dtype=bool)
-    try:
-        filled = found.cast(pa.int64()).fill_null(0).to_numpy()
-    except pa.ArrowException as error:
-        refuse(f"the column {name}", f"does not hold whole numbers: {error}")
-    return filled, valid
+    if not (pa.types.is_signed_integer(found.type) or pa.types.is_null(found.type)):
+        refuse(f"the column {name}", f"does not hold whole numbers, but {found.type}")
+    return np.asarray(found.cast(pa.int64()).fill_null(0)), np.asarray(found.is_valid())
 
 
 def payload(run: Run, sample: str) -> Any:
@@ -224,12 +221,13 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
     """
     rows, last, limit = 0, -np.inf, trace.rail.get("range_max")
     for batch in _gathered(_batches(_stream(trace.path))):
-        names = batch.schema.names
-        if "value" not in names or (trace.grid is None and "start_tick" not in names):
+        names = set(batch.schema.names)
+        ticked = "start_tick" in names or trace.grid is None
+        if not names.issuperset(("value", "start_tick", "end_tick") if ticked else ("value",)):
             refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
         value = np.asarray(batch.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
-        if "start_tick" in names or trace.grid is None:
-            begin, end = (_counted(batch, name, origin, trace) for name in ("start_tick", "end_tick"))
+        if trace.grid is None or ticked:
+            begin, end = (ticks(batch, name)[0] - origin for name in ("start_tick", "end_tick"))
         else:
             begin = (trace.grid.t0_tick - origin) + trace.grid.period_tick * (rows + np.arange(len(value)))
             end = begin + trace.grid.aperture_tick
@@ -252,11 +250,3 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             waiting = []
     if waiting:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(BLOCK)
-
-
-def _counted(part: pa.RecordBatch, name: str, origin: int, trace: Trace) -> Floats:
-    try:
-        whole = part.column(name).cast(pa.int64()).to_numpy()
-    except (KeyError, pa.ArrowException) as error:
-        refuse(trace.path.name, f"has no whole ticks in {name}: {clean(error)}")
-    return np.asarray(whole - origin, dtype=np.float64)

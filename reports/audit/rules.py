@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.stats import ks_2samp
 
 from reports.audit import figures
 from reports.audit.figures import Table, counted, issues, spans
 from reports.audit.files import clean
 from reports.audit.power import idle_windows
 from reports.audit.reading import Run, column
-from reports.audit.rule_sets import Values
 from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 
@@ -25,6 +28,7 @@ OUTLINED = {
     "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),
 }
+Values = dict[str, Any]
 Judged = tuple[str, object, object, object]
 """A rule by name, what was found, what is allowed, and whether it is kept."""
 
@@ -43,6 +47,44 @@ class Rule:
     def said(self) -> str:
         """In one line."""
         return f"{self.run + ': ' if self.run else ''}{self.rule} {self.found}, allowed {self.allowed}"
+
+
+@functools.cache
+def sets() -> dict[str, Any]:
+    """The sets that the auditor knows."""
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("rule_sets.json").read_bytes())
+    return found
+
+
+def known_values(name: str, scenario: str) -> list[Values]:
+    """The values of each revision of a set for a scenario, the newest last; none if the set does not cover it."""
+    found = []
+    for revision in sets()["sets"].get(name, []):
+        by_scenario = revision["scenarios"]
+        if own := by_scenario.get(scenario, by_scenario.get("*")):
+            found.append({**sets()["defaults"], **own})
+    return found
+
+
+def differences(recorded: Values, values: Values) -> list[str]:
+    """In which values recorded rules differ from those of a set."""
+    defaults = sets()["defaults"]
+    pairs = {key: (recorded.get(key, defaults.get(key)), value) for key, value in values.items()}
+    return [f"{key} is {json.dumps(a)}, not {json.dumps(b)}" for key, (a, b) in pairs.items() if a != b]
+
+
+def values_of(run: Run) -> tuple[Values | None, list[str]]:
+    """The values by which a run is judged, and how its recorded rules differ from every revision of their set.
+
+    A run is judged by the revision that it recorded; if it recorded none of them, by the newest.
+    """
+    recorded = run.start.get("rules") or {}
+    revisions = known_values(str(recorded.get("name")), str(recorded.get("scenario")))
+    if not revisions:
+        return None, [f"the auditor knows no rules {recorded.get('name')!r} of {recorded.get('scenario')!r}"]
+    same = [values for values in revisions if not differences(recorded, values)]
+    values = (same or revisions)[-1]
+    return values, differences(recorded, values)
 
 
 def judge_run(run: Run, values: Values) -> list[Rule]:
@@ -134,17 +176,15 @@ def modes_of(run: Run) -> set[str]:
 def _benchmark(run: Run) -> Iterator[Judged]:
     declared = run.start["workload"].get("benchmark")
     yield "benchmark of the workload", "declared" if declared else "none", "declared", declared
-    if not isinstance(declared, dict):
+    if not declared:
         return
-    scenario, options = run.start["scenario"].get("name"), run.options
-    cases = [("scenario of the benchmark", [scenario], declared.get("scenarios") or {})]
-    own = (declared.get("parameters") or {}).items()
-    cases += [(f"benchmark: {name}", one.get("found", []), one) for name, one in own]
-    own = (declared.get("options") or {}).items()
-    cases += [(f"benchmark: option {name}", [options.get(name)], one) for name, one in own]
+    cases = [("scenario of the benchmark", [run.start["scenario"].get("name")], declared["scenarios"])]
+    cases += [(f"benchmark: {name}", one["found"], one) for name, one in declared["parameters"].items()]
+    own = declared.get("options", {}).items()
+    cases += [(f"benchmark: option {name}", [run.options.get(name)], one) for name, one in own]
     for rule, found, one in cases:
-        allowed = one.get("allowed", [])
-        yield rule, ", ".join(map(str, found)), ", ".join(map(str, allowed)), found and set(found) <= set(allowed)
+        told, allowed = (", ".join(map(str, values)) for values in (found, one["allowed"]))
+        yield rule, told, allowed, found and set(found) <= set(one["allowed"])
 
 
 def _preprocessing(run: Run) -> Judged:
@@ -224,10 +264,8 @@ def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
         slip = figures.nearest_rank(np.maximum(0.0, at - held), 0.99)
         yield at_most("p99 of the host's slip", slip, values["late_share"] * bound, " s")
     if (most := values["gap_distance"]) is not None and len(at) > 2:
-        ideal, kept = (np.sort(np.diff(np.sort(when))) for when in (held, at))
-        edges = np.concatenate([ideal, kept])
-        apart = np.max(np.abs(np.searchsorted(ideal, edges, "right") - np.searchsorted(kept, edges, "right")))
-        yield at_most("Kolmogorov distance of gaps kept to gaps scheduled", float(apart) / len(ideal), most)
+        apart = ks_2samp(np.diff(np.sort(held)), np.diff(np.sort(at)), method="asymp").statistic
+        yield at_most("Kolmogorov distance of gaps kept to gaps scheduled", apart, most)
 
 
 def _together(done: Table) -> int:

@@ -13,7 +13,7 @@ import pytest
 from reports.audit.archive import unpack
 from reports.audit.audit import audit
 from reports.audit.files import clean, inside, parse_json, schema_faults, walk
-from reports.audit.rule_sets import known_values
+from reports.audit.rules import known_values
 from rig.commands.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
