@@ -222,15 +222,15 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
     rows, last, limit = 0, -np.inf, trace.rail.get("range_max")
     for batch in _gathered(_batches(_stream(trace.path))):
         names = set(batch.schema.names)
-        ticked = "start_tick" in names or trace.grid is None
-        if not names.issuperset(("value", "start_tick", "end_tick") if ticked else ("value",)):
+        grid = None if "start_tick" in names else trace.grid
+        if not names.issuperset(("value",) if grid else ("value", "start_tick", "end_tick")):
             refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
         value = np.asarray(batch.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
-        if trace.grid is None or ticked:
+        if grid is None:
             begin, end = (ticks(batch, name)[0] - origin for name in ("start_tick", "end_tick"))
         else:
-            begin = (trace.grid.t0_tick - origin) + trace.grid.period_tick * (rows + np.arange(len(value)))
-            end = begin + trace.grid.aperture_tick
+            begin = (grid.t0_tick - origin) + grid.period_tick * (rows + np.arange(len(value)))
+            end = begin + grid.aperture_tick
         rows += len(value)
         if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
             refuse(trace.path.name, "has readings whose times do not rise")

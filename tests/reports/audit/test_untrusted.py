@@ -8,11 +8,13 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from reports.audit.archive import unpack
 from reports.audit.audit import audit
 from reports.audit.files import clean, inside, parse_json, schema_faults, walk
+from reports.audit.reading import ticks
 from reports.audit.rules import known_values
 from rig.commands.main import main
 from rig.errors import StoreError
@@ -85,6 +87,30 @@ def test_an_archive_that_is_cut_or_flipped_is_called_damaged(tmp_path: Path, sha
     for name in ("cut.tar.gz", "flipped.tar.gz"):
         with pytest.raises(StoreError, match=f"^{name} is damaged.* Fetch it again"):
             audit(tmp_path / name, quick=True)
+
+
+def test_an_archive_that_holds_a_path_twice_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        for content in (b"x", b"y"):
+            entry = tarfile.TarInfo("same")
+            entry.size = 1
+            archive.addfile(entry, io.BytesIO(content))
+    with pytest.raises(StoreError, match=r"^a\.tar\.gz is damaged"):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "into")
+
+
+def test_a_link_in_a_zip_becomes_no_link(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("link")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        packed.writestr(link, "/etc/passwd")
+    assert (unpack(tmp_path / "a.zip", tmp_path / "into") / "link").read_text() == "/etc/passwd"
+
+
+@pytest.mark.parametrize("column", [pa.array(["1"]), pa.array([1.0]), pa.array([2**63], pa.uint64())])
+def test_ticks_are_whole_numbers(column: pa.Array) -> None:
+    with pytest.raises(StoreError, match="does not hold whole numbers"):
+        ticks(pa.table({"on_tick": column}), "on_tick")
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
