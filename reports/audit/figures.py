@@ -57,14 +57,20 @@ def issues(run: Run) -> Table:
     stamps = (ticks(table, name) for name in ("due_ns", "issued_ns", "completed_ns"))
     due, issued, answered = (np.where(there, (ns - t0) * 1e-9, np.nan)[first] for ns, there in stamps)
     asked = np.where(np.isnan(due), issued, due)
-    names = "number,sample,warmup,output,phases,asked_s,due_s,issued_s,answered_s"
-    return np.rec.fromarrays([number, sample, warmup.astype(bool), *told, asked, due, issued, answered], names=names)
+    names = ("number", "sample", "warmup", "output", "phases", "asked_s", "due_s", "issued_s", "answered_s")
+    return _table(names, [number, sample, warmup.astype(bool), *told, asked, due, issued, answered])
+
+
+def _table(names: Iterable[str], columns: list[Any]) -> Table:
+    kinds = [(name, column.dtype) for name, column in zip(names, columns, strict=True)]
+    return np.rec.fromarrays(columns, dtype=np.dtype(kinds))
 
 
 def counted(run: Run) -> Table:
     """The issues of a run that are no warm-up."""
     every = issues(run)
-    return every[~every.warmup]
+    found: Table = every[~every.warmup]
+    return found
 
 
 def device_line(run: Run) -> Line:
@@ -85,8 +91,8 @@ def spans(run: Run) -> Table:
     inferences = np.array([(n or 1) * (each.get(sample) or 1) for sample, n in executed], dtype=np.float64)
     phase, warmup = (np.array(column(table, name), dtype=object) for name in ("phase", "warmup"))
     columns = [clock.seconds(on), clock.seconds(off), issue, phase, inferences, warmup.astype(bool)]
-    whole = np.rec.fromarrays([one[there] for one in columns], names="on,off,issue,phase,inferences,warmup")
-    return whole[np.argsort(whole.on, kind="stable")]
+    order = np.flatnonzero(there)[np.argsort(columns[0][there], kind="stable")]
+    return _table(("on", "off", "issue", "phase", "inferences", "warmup"), [one[order] for one in columns])
 
 
 def windows_of(stamped: Table) -> Floats:
@@ -138,7 +144,7 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 
 def waits_s(asked: Table) -> Floats:
     """Seconds from asked to answered, of the issues that have both."""
-    waited = asked.answered_s - asked.asked_s
+    waited: Floats = asked.answered_s - asked.asked_s
     return waited[~np.isnan(waited)]
 
 

@@ -227,7 +227,7 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
             refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
         value = np.asarray(batch.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
         if grid is None:
-            begin, end = (ticks(batch, name)[0] - origin for name in ("start_tick", "end_tick"))
+            begin, end = ((ticks(batch, name)[0] - origin).astype(np.float64) for name in ("start_tick", "end_tick"))
         else:
             begin = (grid.t0_tick - origin) + grid.period_tick * (rows + np.arange(len(value)))
             end = begin + grid.aperture_tick

@@ -43,7 +43,7 @@ def answers(run: Run) -> list[tuple[str, Any]]:
 
     An output of an earlier phase alone is no answer, if the last phase ran alone elsewhere.
     """
-    every, phases = issues(run), run.start["device"].get("phases") or []
+    every, phases = list(issues(run)), run.start["device"].get("phases") or []
     if len(phases) > 1 and (run.options.get("apart") or any(set(i.phases) == {phases[-1]} for i in every)):
         every = [i for i in every if not i.phases or phases[-1] in i.phases]
     found = [(i.sample, parsed(i.output)) for i in every if not i.warmup and i.output is not None]
@@ -59,7 +59,7 @@ def accuracy(run: Run) -> Figures:
     if not right:
         return {}
     share = pd.Series({sample: mean_of(found) for sample, found in right.items()})
-    recall = mean_of(share.groupby(label).agg(mean_of))
+    recall = mean_of(share.groupby(label.get).agg(mean_of))
     return {
         "accuracy": Plain(mean_of(share), EXACT, "outputs equal to labels"),
         "balanced_accuracy": Plain(recall, EXACT, "mean over classes"),
