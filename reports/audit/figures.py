@@ -144,8 +144,9 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 
 def waits_s(asked: Table) -> Floats:
     """Seconds from asked to answered, of the issues that have both."""
-    waited: Floats = asked.answered_s - asked.asked_s
-    return waited[~np.isnan(waited)]
+    waited = asked.answered_s - asked.asked_s
+    found: Floats = waited[~np.isnan(waited)]
+    return found
 
 
 def requested(run: Run) -> Floats:

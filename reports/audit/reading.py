@@ -229,7 +229,8 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
         if grid is None:
             begin, end = ((ticks(batch, name)[0] - origin).astype(np.float64) for name in ("start_tick", "end_tick"))
         else:
-            begin = (grid.t0_tick - origin) + grid.period_tick * (rows + np.arange(len(value)))
+            at = (grid.t0_tick - origin) + grid.period_tick * (rows + np.arange(len(value)))
+            begin = at.astype(np.float64)
             end = begin + grid.aperture_tick
         rows += len(value)
         if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
