@@ -122,7 +122,8 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     if labels:
         told = [answer for _, answer in answers(run)]
         given = [a for a in told if a is not None]
-        known = labels.union(run.details.get("classes") or ())
+        classes = run.details.get("classes")
+        known = labels.union(c for c in (classes if isinstance(classes, list) else ()) if isinstance(c, str))
         odd = sum(not (isinstance(a, str) and a in known) for a in given)
         yield none("answers that are no label of the workload", odd, len(told))
         yield "samples that the device answered", f"{len(given)} of {len(told)}", "1 or more", given or not told
