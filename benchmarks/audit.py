@@ -28,7 +28,7 @@ import numpy as np
 
 from fixtures.worlds.random_draw import Draw, draw, measured
 from reports.audit.audit import audit
-from reports.audit.compare import Compared
+from reports.audit.evidence import Compared
 from rig.analysis.evaluate import evaluate
 from rig.errors import StoreError
 from rig.recording.reader import open_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -31,57 +32,43 @@ def is_archive(path: Path) -> bool:
 
 def unpack(path: Path, folder: Path) -> Path:
     """Unpack an archive into ``folder``; the folder that it holds. Refuses damage, links, ways out, and bombs."""
-    most = min(BYTES_MOST, max(SMALL, RATIO_MOST * path.stat().st_size))
     folder.mkdir(parents=True)
     try:
         with ExitStack() as stack:
-            for count, (name, source) in enumerate(_members(path, stack, most)):
+            for count, (name, source) in enumerate(_members(path, stack)):
                 if count >= FILES_MOST:
-                    refuse(path.name, f"holds more than {FILES_MOST} files", remedy=HOSTILE)
+                    refuse("it", f"holds more than {FILES_MOST} files")
                 target = inside(folder, name)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                if target.exists():
-                    refuse(path.name, f"holds {name!r} twice", remedy=HOSTILE)
                 with source, target.open("xb") as sink:
-                    most -= _copied(source, most, path, sink)
+                    shutil.copyfileobj(source, sink)
     except StoreError as error:
-        what = error.message if error.message.startswith(path.name) else f"{path.name}: {error.message}"
-        raise StoreError(what, field="audit", value=path.name, remedy=error.remedy or HOSTILE) from error
+        refuse(f"{path.name}:", error.message, path.name, HOSTILE)
     except _BROKEN as error:
-        refuse(path.name, f"is damaged, or no archive: {clean(error)}", remedy=DAMAGED)
+        refuse(path.name, f"is damaged, or no archive: {clean(error)}", path.name, DAMAGED)
     inner = sorted(folder.iterdir())
     if not inner:
-        refuse(path.name, "is an archive without a file", remedy=DAMAGED)
+        refuse(path.name, "is an archive without a file", path.name, DAMAGED)
     return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
 
 
-def _copied(source: IO[bytes] | gzip.GzipFile, most: int, path: Path, sink: IO[bytes] | None = None) -> int:
-    """How many bytes a stream holds; they are copied to ``sink``. Refuses more than ``most``."""
-    count = 0
-    while part := source.read(1 << 20):
-        count += len(part)
-        if count > most:
-            refuse(path.name, f"is a bomb: it unpacks to more than {most} bytes", remedy=HOSTILE)
-        if sink is not None:
-            sink.write(part)
-    return count
-
-
-def _members(path: Path, stack: ExitStack, most: int) -> Iterator[tuple[str, IO[bytes]]]:
+def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
     """The regular files of an archive, each with its path and its content."""
+    most = min(BYTES_MOST, max(SMALL, RATIO_MOST * path.stat().st_size))
+    bomb = f"is a bomb: it unpacks to more than {most} bytes"
     if path.name.lower().endswith(".zip"):
         archive = stack.enter_context(zipfile.ZipFile(path))
-        for entry in archive.infolist():
-            if entry.external_attr >> 28 not in (0, 0x8, 0x4):
-                refuse(path.name, f"holds {entry.filename!r}, which is a link or no regular file", remedy=HOSTILE)
-            if not entry.is_dir():
-                yield entry.filename, archive.open(entry)
+        if sum(entry.file_size for entry in archive.infolist()) > most:  # no entry is read beyond its size
+            refuse("it", bomb)
+        yield from ((entry.filename, archive.open(entry)) for entry in archive.infolist() if not entry.is_dir())
         return
     with gzip.open(path) as whole:  # tarfile takes a damaged header for the end, and looks at no checksum
-        _copied(whole, most, path)
+        while whole.read(1 << 20):
+            if whole.tell() > most:
+                refuse("it", bomb)
     for member in (packed := stack.enter_context(tarfile.open(path, "r:gz"))):  # noqa: SIM115
-        source = packed.extractfile(member) if member.isreg() else None
+        source = packed.extractfile(member) if member.isreg() and not member.issparse() else None
         if source is not None:
             yield member.name.removeprefix("./"), source
         elif not member.isdir():
-            refuse(path.name, f"holds {member.name!r}, which is a link or no regular file", remedy=HOSTILE)
+            refuse("it", f"holds {member.name!r}, which is a link or no regular file")

@@ -8,19 +8,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reports.audit import folder_checks, power_checks, work_checks
 from reports.audit.archive import is_archive, unpack
-from reports.audit.checks import run_checks
-from reports.audit.compare import Compared, compared
-from reports.audit.evidence import Anchor, Check, Evidence
+from reports.audit.evidence import Anchor, Asked, Check, Compared, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
-from reports.audit.rule_sets import values_of
-from reports.audit.rules import Rule, judge_run, modes_of
+from reports.audit.rules import Rule, judge_run, modes_of, values_of
 from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
 from rig.errors import MissingExtraError, StoreError
+
+SHOWN = 6
+_HELD = [one for module in (folder_checks, power_checks, work_checks) for one in vars(module).values()]
+CHECKS = sorted((one for one in _HELD if isinstance(one, Asked)), key=lambda one: one.number)
 
 
 @dataclass(frozen=True)
@@ -124,23 +126,42 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
     """What ties the recording to someone; what was asked for and is not so is a fault."""
-    faults: list[str] = []
-    signer = fingerprint = ""
+    asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):
         try:
             message = read_bytes(subject.path / MANIFEST, MANIFEST_BYTES)
             found = verify(message, read_bytes(place, TEXT_BYTES), signers or "")
-            signer, fingerprint = found.who, found.fingerprint
-            faults += [f"{found.why}: {fingerprint}"] if signers is not None and not signer else []
+            by += [f"anchored by the signature of {clean(found.who)} ({found.fingerprint})"] * bool(found.who)
+            faults += [f"{found.why}: {found.fingerprint}"] if signers is not None and not found.who else []
         except MissingExtraError as error:
             faults += [f"{error.message}: {error.remedy}"] if signers is not None else []
         except StoreError as error:
             faults.append(error.message)
     elif signers is not None:
         faults.append("it is not signed")
-    published = subject.root in roots
-    if roots and not published:
+    if subject.root in roots:
+        by.append("anchored by the published root hash")
+    elif roots:
         faults.append(f"the root hash is {subject.root}, and the published one is {' or '.join(roots)}")
-    asked, altered = signers is not None or bool(roots), bool(subject.ledger.faults)
-    return Anchor(clean(signer), fingerprint, published, altered, tuple(map(clean, faults)), asked)
+    against = ["altered after it was hashed, not anchored"] * bool(subject.ledger.faults) + faults
+    words = "; ".join(map(clean, against or by or ["self-consistent, not anchored"]))
+    return Anchor(words, bool(by) and not against, asked or bool(faults))
+
+
+def run_checks(evidence: Evidence) -> list[Check]:
+    """Every check in the order of its number."""
+    done = []
+    for one in CHECKS:
+        head = (one.number, one.name)
+        try:
+            faults, found, allowed = one.decide(evidence)
+        except NotApplicable as missing:
+            done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
+            continue
+        except StoreError as error:
+            faults, found, allowed = [error.message], "", "a recording that can be read"
+        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
+        shown = "; ".join([*map(clean, faults[:SHOWN]), *more]) if faults else clean(found)
+        done.append(Check(*head, "failed" if faults else "passed", shown, allowed, one.source))
+    return done

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from reports.audit.compare import Compared
+from reports.audit.figures import Figures
+from reports.audit.power import SHARP
 from reports.audit.reading import Run
 from reports.audit.rules import Rule
-from reports.audit.subject import Part, Subject
+from reports.audit.subject import Claim, Part, Subject
 
 Outcome = Literal["passed", "failed", "not applicable"]
+INTERVAL = "; and the interval of the claim"
 
 
 @dataclass(frozen=True)
@@ -30,30 +32,59 @@ class Check:
 
 @dataclass(frozen=True)
 class Anchor:
-    """What ties the recording to someone: a good signature of an allowed signer, or a published root hash."""
+    """Whether a good signature of an allowed signer, or a published root hash, ties the recording to someone."""
 
-    signer: str = ""
-    fingerprint: str = ""
-    published: bool = False
-    altered: bool = False
-    """Some file differs from its hash, so that no signature and no root hash speaks for it."""
-    faults: tuple[str, ...] = ()
-    asked: bool = False
-    """Whether a file of signers or a root hash was given."""
+    words: str
+    holds: bool
+    asked: bool
+    """Whether it is to be judged: a file of signers or a root hash was given, or the signature is not good."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One claim beside the plain figure. ``allowed`` is how far apart they may lie, in the unit of both."""
+
+    scope: str
+    key: str
+    unit: str
+    claimed: float
+    plain: float
+    bound: float
+    allowed: float
+    method: str
+    why: str
 
     @property
-    def holds(self) -> bool:
-        """Whether what was hashed is tied to someone."""
-        return bool(self.signer or self.published) and not self.altered and not self.faults
+    def ok(self) -> bool:
+        """Whether they agree; what is no number never does."""
+        return bool(abs(self.claimed - self.plain) <= self.allowed)
 
     @property
-    def words(self) -> str:
+    def said(self) -> str:
         """In one line."""
-        if self.altered or self.faults:
-            return "; ".join([*["altered after it was hashed, not anchored"] * self.altered, *self.faults])
-        by = [f"anchored by the signature of {self.signer} ({self.fingerprint})"] * bool(self.signer)
-        by += ["anchored by the published root hash"] * self.published
-        return "; ".join(by) or "self-consistent, not anchored"
+        plain = f"{self.plain:.6g} +- {self.allowed:.2g} {self.unit}"
+        return f"{self.scope}: {self.key} is {self.claimed:.6g}, derived {plain}"
+
+    @property
+    def sharp(self) -> bool:
+        """Whether the plain method alone decides, whatever interval the claim has."""
+        return bool(self.allowed == self.bound)
+
+
+def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Compared]:
+    """Each claim that the auditor can derive, beside its plain figure.
+
+    Where the plain method is sharper than 0.2 %, it decides alone; else the interval of the claim is added.
+    """
+    found = []
+    for key, claim in claims.items():
+        if (own := plain.get(key)) is not None:
+            size = abs(own.value)
+            sharp = own.bound <= SHARP * size
+            allowed, why = (own.bound, "") if sharp else (own.bound + claim.half_width + 4e-16 * size, INTERVAL)
+            pair = (claim.value, own.value, own.bound, allowed)
+            found.append(Compared(scope, key, claim.unit, *pair, own.method, own.why + why))
+    return found
 
 
 @dataclass(frozen=True)
@@ -128,13 +159,15 @@ def by_rule(evidence: Evidence, *begins: str) -> Verdict:
     return broken(evidence, *begins), found, least.allowed
 
 
-def comparisons(evidence: Evidence, *words: str) -> Verdict:
-    """The claims whose names hold one of the words, beside the plain figures."""
-    if evidence.quick:
-        raise NotApplicable("left out by --quick")
-    mine = [c for c in evidence.compared if not words or any(w in c.key for w in words)]
-    if not mine:
-        raise NotApplicable("no such figure is claimed, or the auditor has no method of its own for it")
-    far = max(mine, key=lambda c: abs(c.claimed - c.plain) / c.allowed if c.allowed else 0.0)
-    found = f"{len(mine)} figures agree; nearest to its limit is {far.key}"
-    return [c.said for c in mine if not c.ok], found, "claims within the bounds of the table of figures"
+def comparisons(evidence: Evidence, faults: list[str], *words: str) -> Verdict:
+    """The claims whose names hold one of the words beside the plain figures, and faults that were found besides.
+
+    Raises ``NotApplicable`` if there are neither.
+    """
+    mine = [c for c in evidence.compared if any(w in c.key for w in words)]
+    if not mine and not faults:
+        missing = "no such figure is claimed, or the auditor has no method of its own for it"
+        raise NotApplicable("left out by --quick" if evidence.quick else missing)
+    far = max(mine, key=lambda c: abs(c.claimed - c.plain) / c.allowed if c.allowed else 0.0).key if mine else "none"
+    found = f"{len(mine)} figures agree; nearest to its limit is {far}"
+    return faults + [c.said for c in mine if not c.ok], found, "claims within the bounds of the table of figures"

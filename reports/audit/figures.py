@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
-from reports.audit.reading import Run, column, ticks
+from reports.audit.reading import Run, by_sample, column, ticks
 from rig.types import Floats
 
 EXACT = 1e-9
@@ -36,56 +35,41 @@ class Plain:
 Figures = dict[str, Plain]
 
 
-@dataclass(frozen=True)
-class Issue:
-    """One sample handed to the device once: its rows of ``replies.arrows`` put together. Times in s of the run."""
-
-    number: int
-    sample: str
-    warmup: bool
-    asked_s: float | None
-    issued_s: float | None
-    due_s: float | None
-    answered_s: float | None
-    output: str | None
-    phases: tuple[str, ...]
+Table = np.recarray[Any, Any]
+"""Rows whose columns are attributes; a choice of rows is a table again."""
 
 
-@dataclass(frozen=True)
-class Spans:
-    """Every stamped span in seconds of the run: float64 ``on`` and ``off`` of shape (n,)."""
+def issues(run: Run) -> Table:
+    """What was handed to the device, in order of ``number``: the rows of ``replies.arrows`` of an issue put together.
 
-    on: Floats
-    off: Floats
-    issue: Any
-    phase: Any
-    inferences: Floats
-    warmup: Any
-
-    def of(self, chosen: Any) -> Spans:
-        """The spans where ``chosen`` is true."""
-        return Spans(*(part[chosen] for part in vars(self).values()))
-
-
-def issues(run: Run) -> list[Issue]:
-    """The issues of a run in order of their number."""
+    ``sample``, ``warmup``, the first ``output`` (None without one), ``phases`` as a tuple, and times in s of the run
+    (NaN without one): ``due_s``, ``issued_s``, ``answered_s``, and ``asked_s``, when it was due, or else issued.
+    """
     table, t0 = run.tables["replies"], int(run.start["t0_ns"])
-    names = ("issue", "sample_id", "phase", "due_ns", "issued_ns", "completed_ns", "output", "warmup")
-    rows: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for row in zip(*(column(table, name) for name in names), strict=True):
-        rows[row[0]].append(row)
+    numbers = ticks(table, "issue")[0]
+    number, first = np.unique(numbers, return_index=True)
+    output, phases = dict[int, str](), defaultdict[int, tuple[str, ...]](tuple)
+    for issue, text, phase in zip(numbers, column(table, "output"), column(table, "phase"), strict=True):
+        output |= {issue: text} if text is not None and issue not in output else {}
+        phases[issue] += () if phase is None else (phase,)
+    sample, warmup = (np.array(column(table, name), dtype=object)[first] for name in ("sample_id", "warmup"))
+    told = (np.fromiter(map(of, number), dtype=object, count=len(number)) for of in (output.get, phases.get))
+    stamps = (ticks(table, name) for name in ("due_ns", "issued_ns", "completed_ns"))
+    due, issued, answered = (np.where(there, (ns - t0) * 1e-9, np.nan)[first] for ns, there in stamps)
+    asked = np.where(np.isnan(due), issued, due)
+    names = ("number", "sample", "warmup", "output", "phases", "asked_s", "due_s", "issued_s", "answered_s")
+    return _table(names, [number, sample, warmup.astype(bool), *told, asked, due, issued, answered])
 
-    def seconds(ns: int | None) -> float | None:
-        return None if ns is None else (ns - t0) * 1e-9
 
-    found = []
-    for number, same in sorted(rows.items()):
-        first = same[0]
-        due, issued, answered = (seconds(first[k]) for k in (3, 4, 5))
-        output = next((row[6] for row in same if row[6] is not None), None)
-        phases = tuple(row[2] for row in same if row[2] is not None)
-        asked = due if due is not None else issued
-        found.append(Issue(number, first[1], bool(first[7]), asked, issued, due, answered, output, phases))
+def _table(names: Iterable[str], columns: list[Any]) -> Table:
+    kinds = [(name, column.dtype) for name, column in zip(names, columns, strict=True)]
+    return np.rec.fromarrays(columns, dtype=np.dtype(kinds))
+
+
+def counted(run: Run) -> Table:
+    """The issues of a run that are no warm-up."""
+    every = issues(run)
+    found: Table = every[~every.warmup]
     return found
 
 
@@ -95,26 +79,31 @@ def device_line(run: Run) -> Line:
     return line(run, clock["name"] if clock else None)
 
 
-def spans(run: Run) -> Spans:
-    """The spans that the device stamped, in the order of their begin."""
-    table, samples = run.tables["replies"], run.tables["samples"]
-    on, there = ticks(table, "on_tick")
-    off, _ = ticks(table, "off_tick")
-    each = dict(zip(column(samples, "id"), column(samples, "inferences"), strict=True))
-    pairs = zip(column(table, "executions"), column(table, "sample_id"), strict=True)
-    inferences = np.array([(e or 1) * (each.get(s) or 1) for e, s in pairs], dtype=np.float64)
-    clock = device_line(run)
-    issue = ticks(table, "issue")[0]
+def spans(run: Run) -> Table:
+    """The spans that the device stamped, in the order of their begin.
+
+    ``on`` and ``off`` in s of the run, ``issue``, ``phase``, ``inferences`` and ``warmup``.
+    """
+    table, clock = run.tables["replies"], device_line(run)
+    (on, there), (off, _), (issue, _) = (ticks(table, name) for name in ("on_tick", "off_tick", "issue"))
+    executed = zip(column(table, "sample_id"), column(table, "executions"), strict=True)
+    each = by_sample(run, "inferences")
+    inferences = np.array([(n or 1) * (each.get(sample) or 1) for sample, n in executed], dtype=np.float64)
     phase, warmup = (np.array(column(table, name), dtype=object) for name in ("phase", "warmup"))
-    whole = Spans(clock.seconds(on), clock.seconds(off), issue, phase, inferences, warmup.astype(bool))
-    return whole.of(np.flatnonzero(there)[np.argsort(whole.on[there], kind="stable")])
+    columns = [clock.seconds(on), clock.seconds(off), issue, phase, inferences, warmup.astype(bool)]
+    order = np.flatnonzero(there)[np.argsort(columns[0][there], kind="stable")]
+    return _table(("on", "off", "issue", "phase", "inferences", "warmup"), [one[order] for one in columns])
 
 
-def batches(of_phase: Spans) -> tuple[Floats, Any, Floats]:
+def windows_of(stamped: Table) -> Floats:
+    """Begin and end of spans, float64 of shape (n, 2)."""
+    return np.stack([stamped.on, stamped.off], axis=1)
+
+
+def batches(of_phase: Table) -> tuple[Floats, Any, Floats]:
     """Windows of spans that overlap, float64 of shape (k, 2), the first issue of each, and its inferences."""
     begins = np.flatnonzero(np.concatenate([[True], of_phase.on[1:] >= np.maximum.accumulate(of_phase.off)[:-1]]))
-    ends = np.maximum.reduceat(of_phase.off, begins)
-    window = np.stack([of_phase.on[begins], ends], axis=1)
+    window = np.stack([of_phase.on[begins], np.maximum.reduceat(of_phase.off, begins)], axis=1)
     return window, of_phase.issue[begins], np.add.reduceat(of_phase.inferences, begins)
 
 
@@ -125,15 +114,14 @@ def nearest_rank(values: Floats, share: float) -> float:
 
 def execution_times(run: Run) -> Figures:
     """Execution times from stamps alone."""
-    counted = spans(run)
-    counted = counted.of(~counted.warmup)
-    clock = device_line(run)
-    if not len(counted.on):
+    stamped, clock = spans(run), device_line(run)
+    stamped = stamped[~stamped.warmup]
+    if not len(stamped):
         return {}
     found: Figures = {}
     mean_s, by_issue = 0.0, defaultdict[int, float](float)
-    for phase in dict.fromkeys(counted.phase):
-        window, number, inferences = batches(counted.of(counted.phase == phase))
+    for phase in dict.fromkeys(stamped.phase):
+        window, number, inferences = batches(stamped[stamped.phase == phase])
         length = np.diff(window, axis=1)[:, 0]
         each = length / inferences
         mean = float(length.sum() / inferences.sum())
@@ -154,31 +142,30 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
     return found
 
 
-def waits_s(asked: Iterable[Issue]) -> Floats:
+def waits_s(asked: Table) -> Floats:
     """Seconds from asked to answered, of the issues that have both."""
-    return np.array([i.answered_s - i.asked_s for i in asked if i.answered_s is not None and i.asked_s is not None])
+    waited = asked.answered_s - asked.asked_s
+    found: Floats = waited[~np.isnan(waited)]
+    return found
 
 
 def requested(run: Run) -> Floats:
     """From the first request to the last answer, as one window of shape (1, 2); none if nothing was answered."""
-    asked = [i for i in issues(run) if not i.warmup]
-    begins = [i.asked_s for i in asked if i.asked_s is not None]
-    ends = [i.answered_s for i in asked if i.answered_s is not None]
-    return np.array([[min(begins), max(ends)]] if begins and ends else []).reshape(-1, 2)
+    asked = counted(run)
+    begin, end = np.fmin.reduce(asked.asked_s, initial=np.inf), np.fmax.reduce(asked.answered_s, initial=-np.inf)
+    return np.array([[begin, end]] if np.isfinite([begin, end]).all() else []).reshape(-1, 2)
 
 
 def deadline_s(run: Run) -> float | None:
     """The deadline of a frame; without one, the time between frames."""
-    options = run.start["scenario"].get("options") or {}
-    return options.get("deadline_s") or options.get("stride_s")
+    return run.options.get("deadline_s") or run.options.get("stride_s")
 
 
 def service(run: Run) -> Figures:
     """Latency from the host's stamps, duration, throughput and the share of dropped samples."""
-    asked = [i for i in issues(run) if not i.warmup]
-    due = any(i.due_s is not None for i in asked)
-    lost = sum(i.issued_s is None for i in asked)
-    found = {"dropped_share": Plain(lost / len(asked), EXACT, "counted")} if due else {}
+    asked = counted(run)
+    due = not np.isnan(asked.due_s).all()
+    found = {"dropped_share": Plain(float(np.isnan(asked.issued_s).mean()), EXACT, "counted")} if due else {}
     latency = waits_s(asked)
     if not len(latency):
         return found
@@ -212,56 +199,10 @@ def early_stopping(latency: Floats, share: float) -> float | None:
     return float(np.sort(latency)[n - over]) if over else None
 
 
-def accuracy(run: Run) -> Figures:
-    """Accuracy from the recorded outputs: each sample once, and the mean over classes."""
-    samples = run.tables["samples"]
-    label = dict(zip(column(samples, "id"), column(samples, "label"), strict=True))
-    right: dict[str, list[bool]] = defaultdict(list)
-    for issue in decided(run):
-        wanted = label.get(issue.sample)
-        if not issue.warmup and wanted is not None and issue.output is not None:
-            right[issue.sample].append(answered(issue.output) == wanted)
-    classes: dict[str, list[float]] = defaultdict(list)
-    for name, found in right.items():
-        classes[str(label[name])].append(mean_of(found))
-    if not right:
-        return {}
-    share = mean_of(value for values in classes.values() for value in values)
-    recall = mean_of(map(mean_of, classes.values()))
-    return {
-        "accuracy": Plain(share, EXACT, "outputs equal to labels"),
-        "balanced_accuracy": Plain(recall, EXACT, "mean over classes"),
-    }
-
-
 def mean_of(values: Iterable[float]) -> float:
     """The mean of one or more values."""
     held = list(values)
     return math.fsum(held) / len(held)
-
-
-def decided(run: Run) -> list[Issue]:
-    """The issues whose output is an answer; one of an earlier phase alone is none, if the last ran alone elsewhere."""
-    phases, every = run.start["device"].get("phases") or [], issues(run)
-    last = phases[-1:]
-    told = bool((run.start["scenario"].get("options") or {}).get("apart"))
-    if len(phases) < 2 or not (told or any(list(dict.fromkeys(i.phases)) == last for i in every)):
-        return every
-    return [i for i in every if not i.phases or last[0] in i.phases]
-
-
-def parsed(output: str | None) -> Any:
-    """The JSON value of an output; None if it is no JSON."""
-    try:
-        return json.loads(output or "null")
-    except (ValueError, RecursionError):
-        return None
-
-
-def answered(output: str) -> Any:
-    """What an output answers: its field ``label`` if it has one, else the output itself; None if it is no JSON."""
-    value = parsed(output)
-    return value["label"] if isinstance(value, dict) and "label" in value else value
 
 
 def together(parts: Iterable[Mapping[str, Plain]]) -> Figures:

@@ -1,10 +1,12 @@
-"""Files that anyone may have written: bounded, regular, inside their folder; hashes; JSON without surprises."""
+"""Files that anyone may have written: bounded, regular, inside their folder; JSON that is what its schema says."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -13,14 +15,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+import rig.types
 from rig.errors import StoreError
 
 TEXT_BYTES = 16 << 20
-LINE_BYTES = 64 << 20
-EVENTS_BYTES = 1 << 30
 FILE_BYTES = 1 << 44
 FILES_MOST = 100_000
-DEPTH_MOST = 64
+SCHEMAS = Path(rig.types.__file__).parent / "recording" / "schemas"
+SCHEMA_FAULTS_MOST = 20
 REMEDY = "No recording of the rig is like this; ask for the original"
 DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
 
@@ -36,19 +41,19 @@ def clean(text: object, most: int = 300) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 3]}..."
 
 
-def walk(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each regular file below ``root``: its relative path and its place. Refuses links and the like."""
-    count = 0
+def walk(root: Path) -> dict[str, int]:
+    """The size in bytes of each regular file below ``root``, by its relative path. Refuses links and the like."""
+    held: dict[str, int] = {}
     for folder, inner, files in os.walk(root, onerror=_unlisted):
         for place in sorted(Path(folder, name) for name in (*inner, *files)):
-            name, mode = place.relative_to(root).as_posix(), place.lstat().st_mode
-            count += 1
-            if count > FILES_MOST or name.count("/") > DEPTH_MOST:
-                refuse(root.name, f"holds more than {FILES_MOST} files, or folders more than {DEPTH_MOST} deep")
-            if stat.S_ISREG(mode):
-                yield name, place
-            elif not stat.S_ISDIR(mode):
+            name, found = place.relative_to(root).as_posix(), place.lstat()
+            if stat.S_ISREG(found.st_mode):
+                held[name] = found.st_size
+            elif not stat.S_ISDIR(found.st_mode):
                 refuse(name, "is a link or no regular file")
+        if len(held) > FILES_MOST:
+            refuse(root.name, f"holds more than {FILES_MOST} files")
+    return held
 
 
 def _unlisted(error: OSError) -> NoReturn:
@@ -96,16 +101,11 @@ def sha256_of(path: Path) -> str:
 
 
 def parse_json(text: bytes | str, where: object) -> Any:
-    """Decode JSON. Refuses NaN, infinity, repeated keys, deep nesting and numbers of thousands of digits."""
-
+    """Decode JSON. Refuses NaN, infinity, repeated keys, endless nesting and numbers of thousands of digits."""
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
-        deep = _depth(value) > DEPTH_MOST
+        return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         refuse(where, f"is no JSON that can be read: {error}")
-    if deep:
-        refuse(where, f"is nested more than {DEPTH_MOST} deep")
-    return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -121,14 +121,14 @@ def _finite(text: str) -> float:
     return value
 
 
-def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max((_depth(part) for part in inner if isinstance(part, (dict, list))), default=0)
+@functools.cache
+def _validator(name: str, part: str) -> Draft202012Validator:
+    whole = json.loads((SCHEMAS / f"{name}.json").read_bytes())
+    return Draft202012Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{part}"} if part else whole)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises ``StoreError``."""
-    value = parse_json(read_bytes(path), path.name)
-    if not isinstance(value, dict):
-        refuse(path.name, "holds no JSON object")
-    return value
+def schema_faults(value: Any, name: str, part: str = "") -> list[str]:
+    """What of a document differs from a schema (start, event, stop), or from one ``part`` of it, in words."""
+    found = itertools.islice(_validator(name, part).iter_errors(value), SCHEMA_FAULTS_MOST)
+    nearest = [best_match([error]) for error in found]  # of several ways, the one that fits best
+    return [clean(f"{error.json_path.removeprefix('$')}: {error.message}".lstrip(".: ")) for error in nearest]

@@ -12,9 +12,8 @@ from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, s
 from reports.audit.reading import GENESIS, Run
 from rig.errors import StoreError
 
-SUBMISSION, MANIFEST, SIGNATURE, SESSION = (
-    "submission.json", "MANIFEST.sha256", "MANIFEST.sha256.sig", "session.json",
-)  # fmt: skip
+SUBMISSION, SESSION = "submission.json", "session.json"
+MANIFEST, SIGNATURE = "MANIFEST.sha256", "MANIFEST.sha256.sig"
 MANIFEST_BYTES = 64 << 20
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f\\]+)")
 _RECORDED = re.compile(r"(samples|replies|progress|activity)\.arrows|traces/[^/]+\.arrows|artifacts/payloads/.+")
@@ -65,7 +64,7 @@ def check_run(run: Run, ledger: Ledger) -> None:
     listed: dict[str, Any] = (run.stop or {}).get("files") or {}
     for name, expected in listed.items():
         ledger.compare(run.path, name, expected, where)
-    for name, _ in walk(run.path) if run.stop is not None else ():
+    for name in walk(run.path) if run.stop is not None else ():
         if _RECORDED.fullmatch(name) and name not in listed:
             ledger.faults.append(clean(f"{where}: {name} is not listed in the stop line"))
     ledger.compare_seal(run.path, "events.jsonl", run.digest)
@@ -110,18 +109,13 @@ def check_session(document: dict[str, Any], runs: list[Run], ledger: Ledger) -> 
 def check_manifest(folder: Path, ledger: Ledger) -> str:
     """Verify every file of a submission against its manifest; the root hash, that of the manifest itself."""
     content = read_bytes(folder / MANIFEST, MANIFEST_BYTES)
-    listed: dict[str, str] = {}
-    for number, line in enumerate(content.decode("utf-8", "replace").removesuffix("\n").split("\n"), start=1):
-        found = _LINE.fullmatch(line)
-        if found is None or found[2] in listed:
-            ledger.faults.append(f"line {number} of {MANIFEST} is no hash and path of its own")
-            continue
-        listed[found[2]] = found[1]
-    if list(listed) != sorted(listed) or not content.endswith(b"\n"):
-        ledger.faults.append(f"{MANIFEST} is not in order")
+    lines = content.decode("utf-8", "replace").split("\n")
+    listed = {found[2]: found[1] for line in lines if (found := _LINE.fullmatch(line))}
+    if lines != [*(f"{digest}  {name}" for name, digest in sorted(listed.items())), ""]:
+        ledger.faults.append(f"{MANIFEST} is not a hash and a path in each line, each path once and in order")
     for name, expected in listed.items():
         ledger.compare(folder, name, expected, MANIFEST)
-    for name, _ in walk(folder):
+    for name in walk(folder):
         if name not in (MANIFEST, SIGNATURE) and name not in listed and "derived" not in name.split("/"):
             ledger.faults.append(clean(f"{name} is not in {MANIFEST}"))
     return hashlib.sha256(content).hexdigest()

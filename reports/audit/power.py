@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.audit.figures import Figures, Plain, Spans, device_line, spans
-from reports.audit.placing import drift_s, open_s, shift_s
+from reports.audit.figures import Figures, Plain, Table, device_line, spans
+from reports.audit.placing import drift_s, length_s, looked_at, open_s, shift_s
 from reports.audit.reading import Run, Trace, traces
-from reports.audit.regions import length_s, looked_at
 from reports.audit.windows import TINY, Facts, Sums, facts_of, sums
 from rig.types import Floats
 
@@ -92,7 +91,7 @@ def power(run: Run) -> tuple[Figures, dict[str, RailPower]]:
     return _figures(each), each
 
 
-def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float) -> RailPower:
+def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) -> RailPower:
     """What one rail says, in one pass for its facts and one for all windows."""
     facts = facts_of(run, trace)
     at, met = looked_at(run, trace, stamped, idle, shift, facts)

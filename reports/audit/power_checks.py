@@ -10,18 +10,18 @@ import numpy as np
 
 from reports.audit.clocks import line
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, each, unlike
-from reports.audit.figures import device_line, spans
+from reports.audit.figures import device_line, spans, windows_of
 from reports.audit.files import clean
+from reports.audit.placing import shortened, touch
 from reports.audit.power import RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
-from reports.audit.regions import shortened, touch
-from reports.audit.rules import ended
 
 LOST_MOST, OVER_MOST = 0.05, 0.01
 """The largest shares of readings that may be missing or at the end of the range."""
 ASLEEP = 0.03
 """By so much of dynamic power may idle windows lie below the gaps between spans."""
 CALIBRATED_DAYS = 730
+PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 
 
 def _metered(e: Evidence) -> list[tuple[str, Run]]:
@@ -60,14 +60,14 @@ def window_places(e: Evidence) -> Verdict:
         if np.any(idle[1:, 0] < idle[:-1, 1]) or np.any(idle[:, 1] < idle[:, 0]):
             yield "idle windows overlap"
         stamped, slack = spans(run), device_line(run).bound_s + 1e-6
-        if touch(shortened(idle, slack, slack), np.stack([stamped.on, stamped.off], axis=1)).any():
+        if touch(shortened(idle, slack, slack), windows_of(stamped)).any():
             yield "a span lies in an idle window"
 
     faults = each(e, faults_of) + broken(e, "spans that")
     for where, run, name, rail in _rails(e):
         stamped, margin = spans(run), rail.clock_bound_s + 2 * rail.facts.period_s
         inside = stamped.on.min() >= rail.facts.first_s - margin and stamped.off.max() <= rail.facts.last_s + margin
-        if ended(run) and not inside:
+        if run.ended and not inside:
             faults.append(f"{where}: spans lie outside the trace of {name}")
     return faults, "inside", "spans between issue and answer, inside the trace, outside of idle windows"
 
@@ -140,31 +140,21 @@ def rails(e: Evidence) -> Verdict:
 
     _metered(e)
     held = unlike(e, "power runs have different rails", lambda r: sorted(traces(r)) if r.purpose == "power" else None)
-    faults = each(e, faults_of) + held
-    try:
-        more, found, allowed = comparisons(e, "power_w")
-    except NotApplicable as missing:
-        if faults:
-            return faults, "", "every declared rail"
-        raise NotApplicable(f"every declared rail has its trace; {missing}") from None
-    return faults + more, found, allowed
+    return comparisons(e, each(e, faults_of) + held, "power_w")
 
 
 @check(25, "energy is power times time, dynamic is active minus idle", "NeuroBench N39, N40; SPEC Power")
 def arithmetic(e: Evidence) -> Verdict:
     faults, counted = [], 0
-    for scope, prefix, values in ((s, p, v) for s, v in e.claims.items() for p in ("", "literal.")):
-        idle, time = values.get("idle_power_w", math.nan), values.get("execution_time_s", math.nan)
-        active, dynamic, joules = (
-            values.get(f"{prefix}{key}", math.nan)
-            for key in ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
-        )
-        for apart, scale, fault in (
-            (active - dynamic - idle, active, "dynamic_power_w is not active less idle power"),
-            (joules - active * time, joules, "energy_per_inference_j is not power times time"),
-        ):
-            counted += not math.isnan(apart)
-            faults += [f"{scope}: {prefix}{fault}"] if abs(apart) > 1e-6 * abs(scale) else []
+    for scope, held in e.claims.items():
+        idle, time = (held.get(key, math.nan) for key in ("idle_power_w", "execution_time_s"))
+        for prefix in ("", "literal."):
+            active, dynamic, joules = (held.get(prefix + key, math.nan) for key in PRODUCTS)
+            sums = (active - dynamic - idle, active, "dynamic_power_w is not active less idle power")
+            products = (joules - active * time, joules, "energy_per_inference_j is not power times time")
+            for apart, scale, fault in (sums, products):
+                counted += not math.isnan(apart)
+                faults += [f"{scope}: {prefix}{fault}"] if abs(apart) > 1e-6 * abs(scale) else []
     if not counted:
         raise NotApplicable("no power and energy are claimed together")
     return faults, f"{counted} sums and products", "equal within one in a million"

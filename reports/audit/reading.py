@@ -5,33 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from reports.audit import schema
-from reports.audit.files import (
-    EVENTS_BYTES,
-    FILE_BYTES,
-    LINE_BYTES,
-    clean,
-    inside,
-    opened,
-    parse_json,
-    read_bytes,
-    refuse,
-)
+from reports.audit.files import FILE_BYTES, inside, opened, parse_json, read_bytes, refuse, schema_faults
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
 BLOCK = 1 << 20
-TABLE_BYTES = 1 << 30
-PAYLOAD_BYTES = 1 << 28
+ORIGIN = msgspec.Meta(ge=-(2**62), le=2**62)
+EVENTS_BYTES, LINE_BYTES = 1 << 30, 64 << 20
+TABLE_BYTES, PAYLOAD_BYTES = 1 << 30, 1 << 28
 KEPT = ("idle", "gap", "marks", "note")
 COLUMNS = {
     "samples": ("id", "payload_sha256", "label", "target_cost", "duration_s", "rate_hz", "inferences", "seed"),
@@ -62,6 +52,21 @@ class Run:
         """What the run is for: all, performance, accuracy, power, compliance or probe."""
         return str(self.start.get("purpose", "all"))
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run came to its end."""
+        return self.stop is not None and self.stop.get("error") is None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the scenario."""
+        return self.start["scenario"].get("options") or {}
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What the workload tells beyond the format."""
+        return self.start["workload"].get("details") or {}
+
 
 def read_run(path: Path) -> Run:
     """Read the events and tables of a run directory.
@@ -77,7 +82,7 @@ def read_run(path: Path) -> Run:
         if not isinstance(event, dict):
             refuse(where, "is no JSON object")
         kind = str(event.get("type"))
-        wrong = schema.faults(event, kind if kind in ("start", "stop") else "event")
+        wrong = schema_faults(event, kind if kind in ("start", "stop") else "event")
         if number == 0 and (wrong or kind != "start"):
             refuse("the start line", f"is not of the format: {'; '.join(wrong) or f'its type is {kind!r}'}")
         if event.get("seq") != number or event.get("prev") != previous:
@@ -145,15 +150,18 @@ def column(table: pa.Table, name: str) -> list[Any]:
     return list(table.column(name).to_pylist())
 
 
-def ticks(table: pa.Table, name: str) -> tuple[Indices, Any]:
+def by_sample(run: Run, name: str) -> dict[str, Any]:
+    """A column of the samples, by the name of the sample."""
+    samples = run.tables["samples"]
+    return dict(zip(column(samples, "id"), column(samples, name), strict=True))
+
+
+def ticks(table: pa.Table | pa.RecordBatch, name: str) -> tuple[Indices, Any]:
     """A column of whole numbers as int64 with null as 0, and where it is not null."""
     found = table.column(name)
-    valid = np.asarray(found.is_valid().to_numpy(), dtype=bool)
-    try:
-        filled = found.cast(pa.int64()).fill_null(0).to_numpy()
-    except pa.ArrowException as error:
-        refuse(f"the column {name}", f"does not hold whole numbers: {error}")
-    return filled, valid
+    if not (pa.types.is_signed_integer(found.type) or pa.types.is_null(found.type)):
+        refuse(f"the column {name}", f"does not hold whole numbers, but {found.type}")
+    return np.asarray(found.cast(pa.int64()).fill_null(0)), np.asarray(found.is_valid())
 
 
 def payload(run: Run, sample: str) -> Any:
@@ -167,6 +175,14 @@ def payload(run: Run, sample: str) -> Any:
         refuse(f"the payload of {sample!r}", "is no array")
 
 
+class Grid(msgspec.Struct, frozen=True):
+    """Readings at equal distances, in ticks of the meter's clock; an origin may be too large for a float64."""
+
+    t0_tick: Annotated[int, ORIGIN] | Annotated[float, ORIGIN]
+    period_tick: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
+    aperture_tick: Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+
+
 @dataclass(frozen=True)
 class Trace:
     """One rail's file: what its metadata says. Readings are read by ``blocks``."""
@@ -174,90 +190,64 @@ class Trace:
     path: Path
     rail: dict[str, Any]
     clock: str
-    grid: dict[str, float] | None
+    grid: Grid | None
 
 
 def traces(run: Run) -> dict[str, Trace]:
     """The traces of a run by the name of their rail. Raises ``StoreError`` for metadata that cannot be used."""
     found: dict[str, Trace] = {}
     folder = run.path / "traces"
-    files = sorted(folder.glob("*.arrows")) if folder.is_dir() and not folder.is_symlink() else []
-    for path in files:
+    for path in sorted(folder.glob("*.arrows")) if folder.is_dir() and not folder.is_symlink() else []:
         with _stream(path) as stream:
             told = stream.schema.metadata or {}
         rail, grid = (parse_json(told.get(key, b"null"), f"the metadata of {path.name}") for key in (b"rail", b"grid"))
-        wrong = schema.faults(rail, "start", "Rail")
+        wrong = schema_faults(rail, "start", "Rail")
         if wrong or rail["name"] in found:
             refuse(path.name, f"describes no rail of its own: {'; '.join(wrong) or 'the name stands twice'}")
         clock = told.get(b"clock", b"").decode("utf-8", "replace")
-        found[rail["name"]] = Trace(path, rail, clock, _grid(grid, path.name))
+        try:
+            found[rail["name"]] = Trace(path, rail, clock, msgspec.convert(grid, Grid | None))
+        except msgspec.ValidationError as error:
+            refuse(f"the grid of {path.name}", f"cannot be used: {error}")
     return found
 
 
-def _grid(grid: Any, where: str) -> dict[str, float] | None:
-    if grid is None:
-        return None
-    keys = ("t0_tick", "period_tick", "aperture_tick")
-    if not isinstance(grid, dict) or any(not isinstance(grid.get(k), (int, float)) for k in keys):
-        refuse(f"the grid of {where}", f"does not hold the numbers {', '.join(keys)}")
-    if not 0 < grid["period_tick"] < 1e18 or not 0 <= grid["aperture_tick"] <= 1e18 or abs(grid["t0_tick"]) > 2**62:
-        refuse(f"the grid of {where}", "has a value out of range")
-    return {k: grid[k] for k in keys}
+def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
+    """The readings of a trace, at most ``BLOCK`` at a time: float64 of shape (4, n).
 
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive readings: begin and end in ticks of the meter's clock (float64), raw values, and overload."""
-
-    begin: Floats
-    end: Floats
-    value: Floats
-    overload: Any
-
-
-def blocks(trace: Trace, origin: int) -> Iterator[Block]:
-    """The readings of a trace, at most ``BLOCK`` at a time, their ticks counted from ``origin``.
-
-    Raises ``StoreError`` for a trace whose times do not rise, or whose columns are not those of the format.
+    The rows are begin and end in ticks of the meter's clock, counted from ``origin``, raw values, and 1 for a reading
+    at the end of its range, else 0. Raises ``StoreError`` for a trace whose times do not rise, or whose columns are not
+    those of the format.
     """
-    rows, last = 0, -np.inf
-    most = trace.rail.get("range_max")
-    limit = np.inf if most is None else most
+    rows, last, limit = 0, -np.inf, trace.rail.get("range_max")
     for batch in _gathered(_batches(_stream(trace.path))):
-        names = batch.schema.names
-        if "value" not in names or (trace.grid is None and "start_tick" not in names):
+        names = set(batch.schema.names)
+        grid = None if "start_tick" in names else trace.grid
+        if not names.issuperset(("value",) if grid else ("value", "start_tick", "end_tick")):
             refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
-        for part in (batch.slice(k, BLOCK) for k in range(0, batch.num_rows, BLOCK)):
-            value = np.asarray(part.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
-            if "start_tick" in names:
-                begin, end = (_counted(part, name, origin, trace) for name in ("start_tick", "end_tick"))
-            else:
-                grid = trace.grid or {}
-                begin = (grid["t0_tick"] - origin) + grid["period_tick"] * (rows + np.arange(len(value)))
-                end = begin + grid["aperture_tick"]
-            rows += len(value)
-            if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
-                refuse(trace.path.name, "has readings whose times do not rise")
-            last = begin[-1]
-            flags = part.column("flags").to_numpy(zero_copy_only=False) if "flags" in names else np.zeros(len(value))
-            over, good = (np.asarray(flags) != 0) | (value >= limit), np.isfinite(value)
-            yield Block(begin[good], end[good], value[good], over[good])
+        value = np.asarray(batch.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
+        if grid is None:
+            begin, end = ((ticks(batch, name)[0] - origin).astype(np.float64) for name in ("start_tick", "end_tick"))
+        else:
+            at = (grid.t0_tick - origin) + grid.period_tick * (rows + np.arange(len(value)))
+            begin = at.astype(np.float64)
+            end = begin + grid.aperture_tick
+        rows += len(value)
+        if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
+            refuse(trace.path.name, "has readings whose times do not rise")
+        last = begin[-1]
+        flags = batch.column("flags").to_numpy(zero_copy_only=False) if "flags" in names else np.zeros(len(value))
+        over = (np.asarray(flags) != 0) | (value >= (np.inf if limit is None else limit))
+        yield np.array([begin, end, value, over])[:, np.isfinite(value)]
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of at least a quarter of a block each, but for the last, so that small ones cost nothing."""
+    """Batches of a quarter of a block to a block each, but for the last, so that small ones cost nothing."""
     waiting: list[pa.RecordBatch] = []
-    for batch in itertools.chain(batches, [None]):
-        waiting += [batch] if batch is not None else []
-        count = sum(b.num_rows for b in waiting)
-        if count >= BLOCK // 4 or (batch is None and count):
-            yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0] if len(waiting) > 1 else waiting[0]
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= BLOCK // 4:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(BLOCK)
             waiting = []
-
-
-def _counted(part: pa.RecordBatch, name: str, origin: int, trace: Trace) -> Floats:
-    try:
-        whole = part.column(name).cast(pa.int64()).to_numpy()
-    except (KeyError, pa.ArrowException) as error:
-        refuse(trace.path.name, f"has no whole ticks in {name}: {clean(error)}")
-    return np.asarray(whole - origin, dtype=np.float64)
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(BLOCK)

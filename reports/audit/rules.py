@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import ks_2samp
 
 from reports.audit import figures
-from reports.audit.figures import Issue, issues, spans
+from reports.audit.figures import Table, counted, issues, spans
 from reports.audit.files import clean
 from reports.audit.power import idle_windows
-from reports.audit.qubo import solving
 from reports.audit.reading import Run, column
-from reports.audit.rule_sets import Values
+from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
@@ -26,6 +28,7 @@ OUTLINED = {
     "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),
 }
+Values = dict[str, Any]
 Judged = tuple[str, object, object, object]
 """A rule by name, what was found, what is allowed, and whether it is kept."""
 
@@ -46,9 +49,47 @@ class Rule:
         return f"{self.run + ': ' if self.run else ''}{self.rule} {self.found}, allowed {self.allowed}"
 
 
+@functools.cache
+def sets() -> dict[str, Any]:
+    """The sets that the auditor knows."""
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("rule_sets.json").read_bytes())
+    return found
+
+
+def known_values(name: str, scenario: str) -> list[Values]:
+    """The values of each revision of a set for a scenario, the newest last; none if the set does not cover it."""
+    found = []
+    for revision in sets()["sets"].get(name, []):
+        by_scenario = revision["scenarios"]
+        if own := by_scenario.get(scenario, by_scenario.get("*")):
+            found.append({**sets()["defaults"], **own})
+    return found
+
+
+def differences(recorded: Values, values: Values) -> list[str]:
+    """In which values recorded rules differ from those of a set."""
+    defaults = sets()["defaults"]
+    pairs = {key: (recorded.get(key, defaults.get(key)), value) for key, value in values.items()}
+    return [f"{key} is {json.dumps(a)}, not {json.dumps(b)}" for key, (a, b) in pairs.items() if a != b]
+
+
+def values_of(run: Run) -> tuple[Values | None, list[str]]:
+    """The values by which a run is judged, and how its recorded rules differ from every revision of their set.
+
+    A run is judged by the revision that it recorded; if it recorded none of them, by the newest.
+    """
+    recorded = run.start.get("rules") or {}
+    revisions = known_values(str(recorded.get("name")), str(recorded.get("scenario")))
+    if not revisions:
+        return None, [f"the auditor knows no rules {recorded.get('name')!r} of {recorded.get('scenario')!r}"]
+    same = [values for values in revisions if not differences(recorded, values)]
+    values = (same or revisions)[-1]
+    return values, differences(recorded, values)
+
+
 def judge_run(run: Run, values: Values) -> list[Rule]:
     """The rules about one run."""
-    asked = [i for i in issues(run) if not i.warmup]
+    asked = counted(run)
     found = list(_any_purpose(run, values, asked))
     if run.purpose in ("all", "performance", "power", "probe"):
         found += _played(run, values, asked)
@@ -75,18 +116,15 @@ def none(rule: str, found: int, of: object = None) -> Judged:
     return rule, found if of is None else f"{found} of {of}", 0, found == 0
 
 
-def options_of(run: Run) -> dict[str, Any]:
-    """The options of the scenario."""
-    return run.start["scenario"].get("options") or {}
-
-
-def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     yield from to_the_end(run)
     labels = set(column(run.tables["samples"], "label")) - {None}
     if labels:
-        told = [figures.answered(i.output) for i in figures.decided(run) if not i.warmup and i.output is not None]
+        told = [answer for _, answer in answers(run)]
         given = [a for a in told if a is not None]
-        odd = sum(not (isinstance(a, str) and a in labels | classes_of(run)) for a in given)
+        classes = run.details.get("classes")
+        known = labels.union(c for c in (classes if isinstance(classes, list) else ()) if isinstance(c, str))
+        odd = sum(not (isinstance(a, str) and a in known) for a in given)
         yield none("answers that are no label of the workload", odd, len(told))
         yield "samples that the device answered", f"{len(given)} of {len(told)}", "1 or more", given or not told
     yield from _timed(run, asked)
@@ -95,7 +133,7 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judge
         yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
     if (values["whole_set"] and run.purpose != "probe") or run.purpose == "accuracy":
         whole = run.start["workload"].get("samples") or run.tables["samples"].num_rows
-        done = len({i.sample for i in asked if i.answered_s is not None or i.output is not None})
+        done = len({i.sample for i in asked if not np.isnan(i.answered_s) or i.output is not None})
         yield "samples of the set answered", done, whole, done >= whole
     if values["benchmark"]:
         yield from _benchmark(run)
@@ -112,33 +150,23 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judge
 def to_the_end(run: Run) -> Iterator[Judged]:
     """The rules that hold of every run, whatever its set: it ended well, and every sample was answered."""
     error = ((run.stop or {}).get("error") or {}).get("error")
-    how = "to the end" if ended(run) else "no stop line" if run.stop is None else f"broken off by {error}"
-    yield "the run", how, "to the end", ended(run)
-    lost = sum(i.answered_s is None and i.issued_s is not None for i in issues(run) if not i.warmup)
+    how = "to the end" if run.ended else "no stop line" if run.stop is None else f"broken off by {error}"
+    yield "the run", how, "to the end", run.ended
+    asked = counted(run)
+    lost = int(np.sum(np.isnan(asked.answered_s) & ~np.isnan(asked.issued_s)))
     yield none("samples without an answer", 0 if run.start.get("imported") else lost)
     yield none("gaps in which the host did not run", len(run.events["gap"]))
 
 
-def ended(run: Run) -> bool:
-    """Whether a run came to its end."""
-    return run.stop is not None and run.stop.get("error") is None
-
-
-def _timed(run: Run, asked: list[Issue]) -> Iterator[Judged]:
+def _timed(run: Run, asked: Table) -> Iterator[Judged]:
     """Where spans are recorded, every declared phase ran and no other, and every answer has a span."""
     declared, ran = set(run.start["device"].get("phases") or []), {phase for i in asked for phase in i.phases}
     if not ran:
         return
-    if declared and ended(run):
+    if declared and run.ended:
         yield "phases that ran", ", ".join(sorted(ran)), ", ".join(sorted(declared)), ran == declared
     told = [i for i in asked if i.output is not None]
     yield none("answers without a span", sum(not i.phases for i in told), len(told))
-
-
-def classes_of(run: Run) -> set[str]:
-    """The labels that the workload declares."""
-    classes = (run.start["workload"].get("details") or {}).get("classes")
-    return {c for c in classes if isinstance(c, str)} if isinstance(classes, list) else set()
 
 
 def modes_of(run: Run) -> set[str]:
@@ -149,17 +177,15 @@ def modes_of(run: Run) -> set[str]:
 def _benchmark(run: Run) -> Iterator[Judged]:
     declared = run.start["workload"].get("benchmark")
     yield "benchmark of the workload", "declared" if declared else "none", "declared", declared
-    if not isinstance(declared, dict):
+    if not declared:
         return
-    scenario, options = run.start["scenario"].get("name"), options_of(run)
-    cases = [("scenario of the benchmark", [scenario], declared.get("scenarios") or {})]
-    own = (declared.get("parameters") or {}).items()
-    cases += [(f"benchmark: {name}", one.get("found", []), one) for name, one in own]
-    own = (declared.get("options") or {}).items()
-    cases += [(f"benchmark: option {name}", [options.get(name)], one) for name, one in own]
+    cases = [("scenario of the benchmark", [run.start["scenario"].get("name")], declared["scenarios"])]
+    cases += [(f"benchmark: {name}", one["found"], one) for name, one in declared["parameters"].items()]
+    own = declared.get("options", {}).items()
+    cases += [(f"benchmark: option {name}", [run.options.get(name)], one) for name, one in own]
     for rule, found, one in cases:
-        allowed = one.get("allowed", [])
-        yield rule, ", ".join(map(str, found)), ", ".join(map(str, allowed)), found and set(found) <= set(allowed)
+        told, allowed = (", ".join(map(str, values)) for values in (found, one["allowed"]))
+        yield rule, told, allowed, found and set(found) <= set(one["allowed"])
 
 
 def _preprocessing(run: Run) -> Judged:
@@ -174,11 +200,11 @@ def _preprocessing(run: Run) -> Judged:
     return "pre-processing, reported separately from inference", told.get("none") or found, allowed, ok
 
 
-def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _played(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     """Rules about how samples were issued and answered."""
     if values["warmup"] is not None:
-        yield at_most("warm-up samples", sum(i.warmup for i in issues(run)), values["warmup"])
-    done = [i for i in asked if i.answered_s is not None]
+        yield at_most("warm-up samples", int(issues(run).warmup.sum()), values["warmup"])
+    done = asked[~np.isnan(asked.answered_s)]
     yield "queries", len(asked), f"at least {values['min_queries']}", len(asked) >= values["min_queries"]
     if (least := values["min_duration_s"]) > 0:
         lasted = float(np.sum(np.diff(figures.requested(run))))
@@ -194,13 +220,13 @@ def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
         yield from _schedule(run, values, asked)
     if values["at_a_time"] is not None:
         yield at_most("samples at a time", _together(done), values["at_a_time"])
-    if run.start["workload"].get("task") == "qubo-mis":
-        yield from _solves(run, values, asked)
+    if is_solving(run):
+        yield from _solves(run, values)
     yield from _stamps(run)
 
 
 def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
-    share, bound, count = values["percentile"], options_of(run).get("latency_bound_s"), len(latency)
+    share, bound, count = values["percentile"], run.options.get("latency_bound_s"), len(latency)
     name = f"p{share * 100:g}"
     if bound is None:
         if values["early_stopping"]:
@@ -214,69 +240,61 @@ def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
         yield what, count, "as many as chance needs", count > 0 and figures.by_chance(over, count, share)
 
 
-def _in_time(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
-    stride, deadline = options_of(run).get("stride_s"), figures.deadline_s(run)
+def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
+    stride, deadline = run.options.get("stride_s"), figures.deadline_s(run)
     if not deadline:
         yield "deadline of a frame", "not recorded", "a time", False
         return
-    good = sum(i.answered_s is not None and i.due_s is not None and i.answered_s - i.due_s <= deadline for i in asked)
-    share, least = good / len(asked) if asked else 0.0, values["in_time_share"]
+    share, least = np.sum(asked.answered_s - asked.due_s <= deadline) / max(len(asked), 1), values["in_time_share"]
     yield f"frames answered within {deadline:g} s", f"{share:.2%}", f"at least {least:.0%}", share >= least
     if (most := values["deadline_strides"]) is not None:
         strides = deadline / stride if stride else math.inf
         yield "deadline of a frame", f"{strides:g} strides", f"at most {most:g}", strides <= most * (1 + ROUNDING)
 
 
-def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     """How far the host kept its schedule: the delay of issues that nothing held up, and the gaps between them."""
-    pairs = [(i.due_s, i.issued_s) for i in asked if i.due_s is not None and i.issued_s is not None]
-    if not pairs:
+    known = asked[~np.isnan(asked.due_s + asked.issued_s)]
+    if not len(known):
         return
-    due, at = np.array(pairs, dtype=np.float64).T
-    ends = np.sort([-np.inf, *(i.answered_s for i in asked if i.answered_s is not None)])
+    due, at = known.due_s, known.issued_s
+    ends = np.sort([-np.inf, *asked.answered_s[~np.isnan(asked.answered_s)]])
     held = np.maximum(due, ends[np.searchsorted(ends, at, "right") - 1])
-    bound = options_of(run).get("latency_bound_s") or figures.deadline_s(run)
+    bound = run.options.get("latency_bound_s") or figures.deadline_s(run)
     if values["late_share"] is not None and bound:
         slip = figures.nearest_rank(np.maximum(0.0, at - held), 0.99)
         yield at_most("p99 of the host's slip", slip, values["late_share"] * bound, " s")
     if (most := values["gap_distance"]) is not None and len(at) > 2:
-        ideal, kept = (np.sort(np.diff(np.sort(when))) for when in (held, at))
-        edges = np.concatenate([ideal, kept])
-        apart = np.max(np.abs(np.searchsorted(ideal, edges, "right") - np.searchsorted(kept, edges, "right")))
-        yield at_most("Kolmogorov distance of gaps kept to gaps scheduled", float(apart) / len(ideal), most)
+        apart = ks_2samp(np.diff(np.sort(held)), np.diff(np.sort(at)), method="asymp").statistic
+        yield at_most("Kolmogorov distance of gaps kept to gaps scheduled", apart, most)
 
 
-def _together(done: list[Issue]) -> int:
+def _together(done: Table) -> int:
     """The most samples that waited for an answer at one time, by the stamps of the host."""
-    steps = [(i.issued_s, 1) for i in done if i.issued_s is not None] + [(i.answered_s or 0.0, -1) for i in done]
+    steps = [(i.issued_s, 1) for i in done if not np.isnan(i.issued_s)] + [(i.answered_s, -1) for i in done]
     return max(np.cumsum([step for _, step in sorted(steps)]), default=0)  # an answer at the moment of an issue first
 
 
-def _solves(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+def _solves(run: Run, values: Values) -> Iterator[Judged]:
     yield none("solves whose costs are not those of their solutions", len(solving(run)[1]))
     stamped = spans(run)
-    solve = stamped.of(~stamped.warmup & (stamped.inferences <= 1))
-    if (budget := options_of(run).get("timeout_s")) and len(stamped.on):
+    solve = stamped[~stamped.warmup & (stamped.inferences <= 1)]
+    if (budget := run.options.get("timeout_s")) and len(stamped):
         late = int(np.sum(solve.off - solve.on > budget * (1 + BUDGET_SHARE) + BUDGET_S))
         yield none("solves past their budget by 1 ms and 1 %", late)
-    outputs = [(i.sample, value) for i in asked if isinstance(value := figures.parsed(i.output), dict)]
+    told = [(issue.sample, fields) for issue, fields in outputs(run)]
     if values["fresh_seeds"]:
-        seeds = [(sample, o["seed"]) for sample, o in outputs if o.get("seed") is not None]
+        seeds = [(sample, o["seed"]) for sample, o in told if o.get("seed") is not None]
         yield none("solves with a seed that their problem had before", len(seeds) - len(set(seeds)))
     if values["one_tuning"]:
-        tunings = {json.dumps(o["tuning"], sort_keys=True) for _, o in outputs if o.get("tuning") is not None}
+        tunings = {json.dumps(o["tuning"], sort_keys=True) for _, o in told if o.get("tuning") is not None}
         yield at_most("tunings of the solver in a run", len(tunings), 1)
 
 
 def _stamps(run: Run) -> Iterator[Judged]:
     """Spans lie between the stamps of the host, within the round trips of the device's clock."""
-    clock, stamped = figures.device_line(run), spans(run)
-    times = {i.number: i for i in issues(run)}
-    slack = clock.bound_s + clock.rate_bound * (float(np.ptp(stamped.on)) if len(stamped.on) else 0.0) + 1e-6
-    early = late = 0
-    for number, on, off in zip(stamped.issue, stamped.on, stamped.off, strict=True):
-        one = times[number]
-        early += one.issued_s is not None and on < one.issued_s - slack
-        late += one.answered_s is not None and off > one.answered_s + slack
-    yield none("spans that begin before they were issued", early)
-    yield none("spans that end after their answer arrived", late)
+    clock, stamped, every = figures.device_line(run), spans(run), issues(run)
+    slack = clock.bound_s + clock.rate_bound * (float(np.ptp(stamped.on)) if len(stamped) else 0.0) + 1e-6
+    own = every[np.searchsorted(every.number, stamped.issue)]
+    yield none("spans that begin before they were issued", int(np.sum(stamped.on < own.issued_s - slack)))
+    yield none("spans that end after their answer arrived", int(np.sum(stamped.off > own.answered_s + slack)))

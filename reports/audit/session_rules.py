@@ -1,17 +1,16 @@
-"""The rules about a session as a whole: enough runs, of one system, whose trials and answers agree."""
+"""The rules about a session as a whole: enough runs, whose trials and answers agree."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from reports.audit.figures import Figures, answered, decided
-from reports.audit.reading import Run, column
-from reports.audit.rule_sets import Values
-from reports.audit.rules import Judged, Rule, written
+from reports.audit.figures import Figures
+from reports.audit.reading import Run, by_sample
+from reports.audit.rules import Judged, Rule, Values, written
+from reports.audit.scores import answers
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01
 """So many answers may differ between speed and accuracy, if the accuracies differ by no more than the second."""
@@ -21,7 +20,7 @@ TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
     """The rules about a session as a whole. ``each`` holds the plain figures of its runs by name, if they were made."""
-    return written("", [*_counts(runs, values), *_one_system(runs), *_trials(runs, values, each), *_answers(runs)])
+    return written("", [*_counts(runs, values), *_trials(runs, values, each), *_answers(runs)])
 
 
 def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
@@ -34,13 +33,6 @@ def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
         asked["accuracy"] = 1
     for purpose, least in asked.items():
         yield f"runs for {purpose}", purposes[purpose], f"at least {least}", purposes[purpose] >= least
-
-
-def _one_system(runs: list[Run]) -> Iterator[Judged]:
-    names = {str(run.start.get("configuration", "")) for run in runs}
-    yield "configurations of the runs", ", ".join(sorted(names)) or "none", "one", len(names) == 1
-    devices = {json.dumps(run.start["device"], sort_keys=True) for run in runs}
-    yield "devices, as they were declared in the runs", len(devices), "one", len(devices) == 1
 
 
 def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterator[Judged]:
@@ -58,14 +50,13 @@ def _answers(runs: list[Run]) -> Iterator[Judged]:
     """Answers for speed are those for accuracy, but for a few that leave the accuracy as it is."""
     by_purpose: dict[str, dict[str, Any]] = defaultdict(dict)
     for run in runs:
-        for issue in decided(run):
-            if not issue.warmup and issue.output is not None:
-                by_purpose[run.purpose].setdefault(issue.sample, answered(issue.output))
+        for sample, answer in answers(run):
+            by_purpose[run.purpose].setdefault(sample, answer)
     speed, quality = by_purpose["performance"], by_purpose["accuracy"]
     both = [s for s in speed if s in quality]
     if not both:
         return
-    label = dict(zip(*(column(runs[0].tables["samples"], name) for name in ("id", "label")), strict=True))
+    label = by_sample(runs[0], "label")
     other = sum(speed[s] != quality[s] for s in both)
     step = abs(sum((speed[s] == label.get(s)) - (quality[s] == label.get(s)) for s in both)) / len(both)
     ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)

@@ -72,15 +72,13 @@ def _string(value: bytes) -> bytes:
 
 
 def _strings(blob: bytes, count: int) -> list[bytes]:
-    found = []
+    found, rest = list[bytes](), blob
     for _ in range(count):
-        (length,) = struct.unpack(">I", blob[:4])
-        if length > len(blob) - 4:
-            raise ValueError("it ends early")
-        found.append(blob[4 : 4 + length])
-        blob = blob[4 + length :]
-    if blob:
-        raise ValueError("it has more parts than it may have")
+        (length,) = struct.unpack_from(">I", rest)
+        found.append(rest[4 : 4 + length])
+        rest = rest[4 + length :]
+    if b"".join(map(_string, found)) != blob:
+        raise ValueError("it does not end where its parts end")
     return found
 
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reports.audit import hashes, schema
-from reports.audit.figures import Figures, Plain, accuracy, execution_times, issues, service, spans, together
-from reports.audit.files import clean, inside, parse_json, read_bytes, refuse
+import numpy as np
+
+from reports.audit import hashes
+from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
+from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, schema_faults
 from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.power import RailPower, power
-from reports.audit.predictions import predictions
-from reports.audit.qubo import solving
 from reports.audit.reading import Run, read_run
 from reports.audit.rules import Rule
+from reports.audit.scores import accuracy, is_solving, predictions, solving
 from rig.errors import StoreError
 
 RESULTS = "derived/results.json"
@@ -97,7 +98,7 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
     if root is None:
         ledger.faults.append(f"there is no {MANIFEST}")
     document = parse_json(read_bytes(path / SUBMISSION), SUBMISSION)
-    faults = schema.faults(document, "submission")
+    faults = schema_faults(document, "submission")
     if any(not text.startswith("about.") for text in faults) or not all(map(_whole, document["configurations"])):
         faults, document = faults or [UNEVEN], {"configurations": [], "about": {}}
     names = [name for one in document["configurations"] for name in one["sessions"]]
@@ -148,13 +149,12 @@ def _energies(figures: Figures, run: Run) -> Figures:
     """Power, and what follows from it and from times of the same run."""
     if "active_power_w" not in figures:
         return figures
-    if run.start["workload"].get("task") == "qubo-mis":
+    if is_solving(run):
         figures["runtime_power_w"] = figures["active_power_w"]
     figures |= energies(figures)
     average = figures.get("average_power_w")
     if average is not None and "duration_s" in figures:
-        answers = sum(not i.warmup and i.answered_s is not None for i in issues(run))
-        each_s = figures["duration_s"].value / answers
+        each_s = figures["duration_s"].value / np.sum(~np.isnan(counted(run).answered_s))
         joules = (average.value * each_s, average.bound * each_s)
         figures["average_energy_per_sample_j"] = Plain(*joules, "average power x duration over samples", average.why)
     stamped = spans(run)

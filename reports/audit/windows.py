@@ -41,69 +41,67 @@ class Readings:
 
 def readings(run: Run, trace: Trace) -> Iterator[Readings]:
     """The readings of a rail in blocks, in order. Raises ``StoreError`` for a rail of which no power can be made."""
-    usual, held = 0.0, None
+    usual, held, left = 0.0, np.empty((4, 0)), np.empty(0)
     for part in _watts(run, trace):
-        begin, end, watt, over = part if held is None else (np.concatenate(p) for p in zip(held[:4], part, strict=True))
+        held = np.concatenate([held, part], axis=1)
+        begin, end, watt, over = held
         if len(begin) < 2:
-            held = (begin, end, watt, over, begin[:1])
+            left = begin
             continue
         usual = usual or float(np.median(np.diff(begin)))
-        near = begin[1:] - begin[:-1] <= HOLE * usual
+        near = np.diff(begin) <= HOLE * usual
         middle = (end[:-1] + begin[1:]) / 2
-        left = np.concatenate([held[4] if held is not None else begin[:1], np.where(near, middle, begin[1:])])
-        right = np.concatenate([np.where(near, middle, end[:-1]), end[-1:]])
-        held = (begin[-1:], end[-1:], watt[-1:], over[-1:], left[-1:])
-        yield Readings(*(a[:-1] for a in (begin, end, left, right, watt, over)))
-    if held is not None and len(held[0]):
-        begin, end, watt, over, left = held
+        left = np.append(left if left.size else begin[:1], np.where(near, middle, begin[1:]))
+        right = np.where(near, middle, end[:-1])
+        yield Readings(begin[:-1], end[:-1], left[:-1], right, watt[:-1], over[:-1])
+        held, left = held[:, -1:], left[-1:]
+    if held.size:
+        begin, end, watt, over = held
         yield Readings(begin, end, left, end, watt, over)
 
 
-def _watts(run: Run, trace: Trace) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-    """Begin, end, watts and overload of the readings of a rail, block by block, by its kind and conversion."""
+def _watts(run: Run, trace: Trace) -> Iterator[Floats]:
+    """The readings of a rail as ``blocks`` has them, in seconds and watts by its kind and conversion."""
     clock, kind = line(run, trace.clock), trace.rail.get("kind", "mean")
     rule = trace.rail.get("conversion", {})
     volts = _volts(run, rule["supply_rail"]) if rule.get("supply_rail") else None
-    last: tuple[Floats, Floats] | None = None
+    last = np.empty((4, 0))
     for block in blocks(trace, clock.origin):
-        begin, end = (clock.at_s + clock.s_per_tick * t for t in (block.begin, block.end))
-        value, over = block.value, block.overload.astype(np.float64)
+        block[:2] = clock.at_s + clock.s_per_tick * block[:2]
         if kind == "cumulative":
-            ends = np.concatenate([last[0], end]) if last else end
-            joules = np.concatenate([last[1], value]) if last else value
-            last = (ends[-1:], joules[-1:])
-            yield ends[:-1], ends[1:], np.diff(joules) / np.diff(ends), over[len(over) - len(ends) + 1 :]
+            both = np.concatenate([last, block], axis=1)
+            last = both[:, -1:]
+            _, ends, joules, over = both
+            yield np.array([ends[:-1], ends[1:], np.diff(joules) / np.diff(ends), over[1:]])
             continue
+        begin, end, value, _ = block
         if kind == "point":
-            begin = end
+            begin[:] = end
         if rule.get("unit", "W") == "A":
             supply = rule.get("supply_v") if volts is None else _at(volts, (begin + end) / 2)
             if supply is None:
                 refuse(trace.path.name, "is a current without a voltage")
-            value = value * supply - value * value * rule.get("burden_ohm", 0.0)
-        good = np.isfinite(value)
-        yield begin[good], end[good], value[good], over[good]
+            value[:] = value * supply - value * value * rule.get("burden_ohm", 0.0)
+        yield block[:, np.isfinite(value)]
 
 
-def _volts(run: Run, name: str) -> tuple[Floats, Floats]:
-    """All middles and values of a rail of volts."""
+def _volts(run: Run, name: str) -> Floats:
+    """All middles and values of a rail of volts: float64 of shape (2, n)."""
     trace = traces(run).get(name)
     if trace is None:
         refuse(f"the rail of volts {name!r}", "is not recorded")
-    clock = line(run, trace.clock)
-    parts, count = [], 0
-    for block in blocks(trace, clock.origin):
-        count += len(block.value)
+    clock, count, parts = line(run, trace.clock), 0, [np.empty((2, 0))]
+    for begin, end, value, _ in blocks(trace, clock.origin):
+        parts.append(np.array([clock.at_s + clock.s_per_tick * (begin + end) / 2, value]))
+        count += len(value)
         if count > VOLTS_MOST:
             refuse(trace.path.name, f"has more than {VOLTS_MOST} readings of volts, too many for the auditor")
-        parts.append((clock.at_s + clock.s_per_tick * (block.begin + block.end) / 2, block.value))
-    at, value = (np.concatenate([p[k] for p in parts]) if parts else np.empty(0) for k in range(2))
-    if len(at) < 2:
+    if count < 2:
         refuse(trace.path.name, "has fewer than two readings of volts")
-    return at, value
+    return np.concatenate(parts, axis=1)
 
 
-def _at(volts: tuple[Floats, Floats], when: Floats) -> Floats:
+def _at(volts: Floats, when: Floats) -> Floats:
     """Volts on a straight line between two readings; NaN further than two and a half periods from any."""
     at, value = volts
     period = float(np.median(np.diff(at)))

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
-from reports.audit.figures import issues
-from reports.audit.qubo import redrawn
+from reports.audit.figures import counted, issues
 from reports.audit.reading import Run, column
-from reports.audit.rules import ended, modes_of, options_of, to_the_end
+from reports.audit.rules import modes_of, to_the_end
+from reports.audit.scores import redrawn
 from reports.audit.session_rules import TRIED
 
 CLAIM_MOST = 0.05
@@ -25,15 +25,15 @@ def workload(e: Evidence) -> Verdict:
         ids = column(run.tables["samples"], "id")
         if len(set(ids)) != len(ids):
             yield "a sample stands twice"
-        if unknown := {i.sample for i in issues(run)} - set(ids):
+        if unknown := set(issues(run).sample) - set(ids):
             yield f"{len(unknown)} issued samples are not recorded"
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
-        if streamed or not ended(run) or _other_data(run):
+        if streamed or not run.ended or _other_data(run):
             return
         declared = run.start["workload"].get("samples")
         if declared and declared != len(set(ids)):
             yield f"{len(set(ids))} samples, declared {declared}"
-        times = Counter(i.sample for i in issues(run) if not i.warmup).values()
+        times = Counter(counted(run).sample).values()
         if times and max(times) > min(times):
             yield f"samples were issued {min(times)} to {max(times)} times"
 
@@ -54,8 +54,7 @@ def _other_data(run: Run) -> bool:
 @check(9, "test split unused in tuning; seeds of the right set", "NeuroBench N22, N48, N49")
 def tuning_seeds(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        details = run.start["workload"].get("details") or {}
-        kinds = {*(details.get("seed_kinds") or {}).values(), details.get("seed_kind")}
+        kinds = {*(run.details.get("seed_kinds") or {}).values(), run.details.get("seed_kind")}
         if (run.start.get("rules") or {}).get("submittable") and "tuning" in kinds:
             yield "tuning seeds in an evaluation"
         told = run.start["device"].get("algorithm") or {}
@@ -95,10 +94,9 @@ def queries(e: Evidence) -> Verdict:
 @check(13, "latency and early stopping derived again, from the due time", "MLPerf inference, early_stopping.adoc")
 def latency(e: Evidence) -> Verdict:
     try:
-        faults, found, allowed = comparisons(e, *LATENCY)
+        return comparisons(e, broken(e, *LATENCY_RULES), *LATENCY)
     except NotApplicable:
         return by_rule(e, *LATENCY_RULES)
-    return faults + broken(e, *LATENCY_RULES), found, allowed
 
 
 @check(14, "clean end: no error, no missing reply, no gap of the host", "MLPerf inference, submission checker")
@@ -109,8 +107,8 @@ def clean_end(e: Evidence) -> Verdict:
 
 @check(15, "accuracy and costs derived again from recorded outputs", "MLPerf inference; NeuroBench N45")
 def accuracy(e: Evidence) -> Verdict:
-    faults, found, allowed = comparisons(e, "accuracy", "gap_", "cost_", "smape_", "r2")
-    return faults + broken(e, "solves whose costs", "samples answered otherwise"), found, allowed
+    faults = broken(e, "solves whose costs", "samples answered otherwise")
+    return comparisons(e, faults, "accuracy", "gap_", "cost_", "smape_", "r2")
 
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
@@ -142,7 +140,7 @@ def trials(e: Evidence) -> Verdict:
 @check(28, "no answers from a cache; repeated samples declared", "MLPerf inference TEST01, TEST04")
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        declared = run.start.get("imported") or options_of(run).get("repeat") or options_of(run).get("window_s")
+        declared = run.start.get("imported") or run.options.get("repeat") or run.options.get("window_s")
         most = max((n or 1 for n in column(run.tables["replies"], "executions")), default=1)
         if most > 1 and not declared:
             yield f"a span holds {most} executions, and no repeat is declared"

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
-from reports.audit.figures import accuracy as accuracy_by_the_auditor
 from reports.audit.reading import read_run
 from reports.audit.rules import judge_run
+from reports.audit.scores import accuracy as accuracy_by_the_auditor
 from rig.analysis.accuracy import accuracy_figures, answer_checks, span_checks
 from rig.analysis.proportion import clopper_pearson, mean_proportion, paired_difference, proportion
 from rig.analysis.quantity import Quantity, from_json

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.audit import BUGS, shortened
 from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
-from reports.audit.compare import compared
+from reports.audit.evidence import compared
 from reports.audit.figures import Plain
 from reports.audit.subject import Claim
 from rig.commands.main import main

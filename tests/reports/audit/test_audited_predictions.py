@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.audit.predictions import predictions
 from reports.audit.reading import read_run
+from reports.audit.scores import predictions
 from rig.analysis.evaluate import evaluate
 from rig.errors import StoreError
 from rig.recording.layout import payload_path

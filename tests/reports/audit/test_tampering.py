@@ -176,6 +176,13 @@ def test_seeds_that_were_used_in_tuning(folder: Path) -> None:
     assert 9 in failed(audit(folder, quick=True))
 
 
+@pytest.mark.parametrize("classes", [5, {"a": 1}, [["a"], {}]])
+def test_classes_of_another_kind_leave_the_rest_to_be_audited(tmp_path: Path, classes: object) -> None:
+    run = unpacked("by-hand-example", tmp_path)
+    altered(run, lambda lines: lines[0]["workload"].update(details={"classes": classes}))
+    assert len(audit(run, quick=True).checks) == 31
+
+
 def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
     """The gaps between spans draw what the ready device draws, and the idle windows less."""
     from tests.support.asleep import recording

@@ -8,13 +8,14 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from reports.audit.archive import unpack
 from reports.audit.audit import audit
-from reports.audit.files import clean, inside, parse_json, walk
-from reports.audit.rule_sets import known_values
-from reports.audit.schema import faults
+from reports.audit.files import clean, inside, parse_json, schema_faults, walk
+from reports.audit.reading import ticks
+from reports.audit.rules import known_values
 from rig.commands.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
@@ -39,7 +40,7 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "text", ["NaN", "[1e999]", '{"a": 1, "a": 2}', "[" * 100_000, "9" * 10_000, "{", "[" * 80 + "]" * 80]
+    "text", ["NaN", "[1e999]", '{"a": 1, "a": 2}', "[" * 100_000, "9" * 10_000, "{", "[" * 5_000 + "]" * 5_000]
 )
 def test_json_that_no_recording_holds_is_refused(text: str) -> None:
     with pytest.raises(StoreError):
@@ -88,6 +89,30 @@ def test_an_archive_that_is_cut_or_flipped_is_called_damaged(tmp_path: Path, sha
             audit(tmp_path / name, quick=True)
 
 
+def test_an_archive_that_holds_a_path_twice_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        for content in (b"x", b"y"):
+            entry = tarfile.TarInfo("same")
+            entry.size = 1
+            archive.addfile(entry, io.BytesIO(content))
+    with pytest.raises(StoreError, match=r"^a\.tar\.gz is damaged"):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "into")
+
+
+def test_a_link_in_a_zip_becomes_no_link(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("link")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        packed.writestr(link, "/etc/passwd")
+    assert (unpack(tmp_path / "a.zip", tmp_path / "into") / "link").read_text() == "/etc/passwd"
+
+
+@pytest.mark.parametrize("column", [pa.array(["1"]), pa.array([1.0]), pa.array([2**63], pa.uint64())])
+def test_ticks_are_whole_numbers(column: pa.Array) -> None:
+    with pytest.raises(StoreError, match="does not hold whole numbers"):
+        ticks(pa.table({"on_tick": column}), "on_tick")
+
+
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="neither"):
         audit(tmp_path)
@@ -105,13 +130,15 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_that_the_format_excludes_is_a_fault(part: str, value: dict[str, object]) -> None:
-    (found,) = faults(value, "start", part)
+    (found,) = schema_faults(value, "start", part)
     assert found.startswith(f"{next(iter(value))}: ")
 
 
 def test_of_several_ways_that_a_value_may_have_the_fault_is_told_of_the_nearest() -> None:
-    assert faults({"name": "core", "rate_hz": 100.0}, "start", "Rail") == []
-    assert faults({"name": "core", "rate_hz": "fast"}, "start", "Rail") == ["rate_hz: 'fast' is not of type 'number'"]
+    assert schema_faults({"name": "core", "rate_hz": 100.0}, "start", "Rail") == []
+    assert schema_faults({"name": "core", "rate_hz": "fast"}, "start", "Rail") == [
+        "rate_hz: 'fast' is not of type 'number'"
+    ]
 
 
 def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

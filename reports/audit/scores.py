@@ -1,0 +1,203 @@
+"""What recorded outputs are worth, as NeuroBench defines it: accuracy, sMAPE and R2, and costs of independent sets."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports.audit.figures import EXACT, Figures, Plain, counted, issues, mean_of
+from reports.audit.files import clean, refuse
+from reports.audit.reading import Run, by_sample, payload
+from rig.types import Floats
+
+NODES_MOST = 10_000
+EDGES_DRAWN = 400_000
+Score = Callable[[Floats, Floats], float | None]
+
+
+def parsed(output: str) -> Any:
+    """The JSON value of an output; None if it is no JSON."""
+    try:
+        return json.loads(output or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Each counted issue with an output, and the fields of this output; none of one that is no JSON object."""
+    for issue in counted(run):
+        if issue.output is not None:
+            value = parsed(issue.output)
+            yield issue, value if isinstance(value, dict) else {}
+
+
+def answers(run: Run) -> list[tuple[str, Any]]:
+    """The sample and the answer of each counted output: its field ``label`` if it has one, else all of it.
+
+    An output of an earlier phase alone is no answer, if the last phase ran alone elsewhere.
+    """
+    every, phases = list(issues(run)), run.start["device"].get("phases") or []
+    if len(phases) > 1 and (run.options.get("apart") or any(set(i.phases) == {phases[-1]} for i in every)):
+        every = [i for i in every if not i.phases or phases[-1] in i.phases]
+    found = [(i.sample, parsed(i.output)) for i in every if not i.warmup and i.output is not None]
+    return [(sample, a["label"] if isinstance(a, dict) and "label" in a else a) for sample, a in found]
+
+
+def accuracy(run: Run) -> Figures:
+    """Accuracy from the recorded outputs: each sample once, and the mean over classes."""
+    label, right = by_sample(run, "label"), defaultdict[str, list[bool]](list)
+    for sample, answer in answers(run):
+        if label.get(sample) is not None:
+            right[sample].append(answer == label[sample])
+    if not right:
+        return {}
+    share = pd.Series({sample: mean_of(found) for sample, found in right.items()})
+    recall = mean_of(share.groupby(label.get).agg(mean_of))
+    return {
+        "accuracy": Plain(mean_of(share), EXACT, "outputs equal to labels"),
+        "balanced_accuracy": Plain(recall, EXACT, "mean over classes"),
+    }
+
+
+def predictions(run: Run) -> Figures:
+    """The scores of each sample, which counts once, and what they come to; none where nothing is to be predicted."""
+    details = run.details
+    if "forecast_from" in details:
+        each = _scores(run, "forecast", lambda _: (None, details["forecast_from"]), smape)
+        found = {f"smape_p{p}": float(np.percentile([*each.values()], p)) for p in (25, 50, 75)} if each else {}
+        mean = "smape_mean"
+    elif "regress" in details:
+        begin = details.get("regress_from") or {}
+        each = _scores(run, "prediction", lambda name: (details["regress"], begin.get(name)), r2)
+        found = {f"sample.{name}.r2": value for name, value in each.items()}
+        mean = "r2"
+    else:
+        return {}
+    if each:
+        found[mean] = mean_of(each.values())
+    return {key: Plain(value, EXACT * max(1.0, abs(value)), "outputs beside payloads") for key, value in found.items()}
+
+
+def smape(wanted: Floats, found: Floats) -> float:
+    """200 times the mean share of the error, 1 where a forecast is no finite number."""
+    both = np.abs(wanted) + np.abs(found)
+    share = np.abs(wanted - found) / np.where(both > 0, both, 1.0)
+    return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))
+
+
+def r2(wanted: Floats, found: Floats) -> float | None:
+    """One less the squared error over the squared deviation, the mean over columns; None where it has no value."""
+    around = np.sum((wanted - wanted.mean(axis=0)) ** 2, axis=0)
+    if np.any(around == 0) or not np.isfinite(found).all():
+        return None
+    return float(np.mean(1.0 - np.sum((wanted - found) ** 2, axis=0) / around))
+
+
+def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
+    each = defaultdict[str, list[float]](list)
+    truth = functools.cache(lambda sample: _truth(run, sample, *part(sample)))
+    for issue, fields in outputs(run):
+        if not isinstance(fields.get(key), list):
+            continue
+        wanted = truth(issue.sample)
+        try:
+            guess = np.array(fields[key], dtype=np.float64)  # null is no number
+            value = score(wanted, guess) if len(wanted) and wanted.shape == guess.shape else None
+        except (TypeError, ValueError, OverflowError):  # texts, or lists of different lengths
+            value = None
+        each[issue.sample] += [] if value is None else [value]
+    return {name: mean_of(values) for name, values in each.items() if values}
+
+
+def _truth(run: Run, sample: str, field: str | None, begin: Any) -> Any:
+    """What was to be predicted, float64, of the stored payload; nothing where it is not stored."""
+    stored = payload(run, sample) if type(begin) is int and begin >= 0 else None
+    try:
+        return np.zeros(0) if stored is None else np.asarray(stored[field] if field else stored, np.float64)[begin:]
+    except (ValueError, IndexError, TypeError):
+        refuse(f"the payload of {sample!r}", "is no array of what was to be predicted")
+
+
+def is_solving(run: Run) -> bool:
+    """Whether the workload is one of independent-set problems."""
+    return bool(run.start["workload"].get("task") == "qubo-mis")
+
+
+def problem(run: Run, sample: str) -> tuple[int, Any] | None:
+    """The number of nodes and the edges, int32 of shape (m, 2), of a stored problem; None where none is stored."""
+    body = payload(run, sample)
+    if body is None:
+        return None
+    if body.dtype != "<i4" or body.ndim != 1 or len(body) < 2 or len(body) != 2 + 2 * body[1]:
+        refuse(f"the problem {sample!r}", "does not hold nodes, edges, and the edges")
+    nodes, edges = int(body[0]), body[2:].reshape(-1, 2)
+    if not 0 < nodes <= NODES_MOST or (len(edges) and (edges.min() < 0 or edges.max() >= nodes)):
+        refuse(f"the problem {sample!r}", f"has an edge to no node of its own, or more than {NODES_MOST} nodes")
+    return nodes, edges
+
+
+def cost_of(graph: tuple[int, Any], text: str) -> float | None:
+    """x^T Q x with -1 on the diagonal and 4 for each ordered pair of neighbours; None if ``text`` is no solution."""
+    nodes, edges = graph
+    try:
+        packed = np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
+    except ValueError:
+        return None
+    if len(packed) != (nodes + 7) // 8:
+        return None
+    chosen = np.unpackbits(packed)[:nodes].astype(np.int64)
+    return float(-chosen.sum() + 8 * np.sum(chosen[edges[:, 0]] * chosen[edges[:, 1]]))
+
+
+def solving(run: Run) -> tuple[Figures, list[str]]:
+    """Costs and gaps of recorded solutions of independent-set problems, and what of the claims is not so."""
+    wrong, costs = list[str](), list[tuple[str, float]]()
+    for issue, fields in outputs(run) if is_solving(run) else ():
+        text, graph = fields.get("solution"), problem(run, issue.sample)
+        if graph is None or not isinstance(text, str):
+            wrong.append(f"issue {issue.number}: no solution of a recorded problem")
+            continue
+        cost = cost_of(graph, text)
+        if cost is None or fields.get("cost") not in (None, cost):
+            wrong.append(clean(f"issue {issue.number}: the cost is {cost}, not {fields.get('cost')}"))
+        costs += [(issue.sample, cost)] if cost is not None else []
+    if not costs:
+        return {}, wrong
+    each = [cost for _, cost in costs]
+    found = {"cost_mean": (mean_of(each), "x^T Q x of each solution"), "cost_best": (min(each), "x^T Q x of the best")}
+    targets = {"official": by_sample(run, "target_cost")} | (run.start["workload"].get("targets") or {})
+    for name, target in targets.items():
+        if gaps := [(cost - t) / abs(t) for sample, cost in costs if (t := target.get(sample))]:
+            found[f"gap_{name}_mean"] = (mean_of(gaps), "(c - c_target) / |c_target|")
+    return {key: Plain(value, EXACT, method) for key, (value, method) in found.items()}, wrong
+
+
+def redrawn(run: Run) -> dict[str, bool]:
+    """Of each stored problem that can be drawn again from its seed: whether it is one of the graphs of its seed."""
+    densities, found = run.details.get("densities") or [], {}
+    for name, seed in by_sample(run, "seed").items() if is_solving(run) and densities else ():
+        if seed is not None and (graph := problem(run, name)) is not None:
+            drawings = [drawn(graph[0], float(density), int(seed)) for density in densities]
+            if None not in drawings:
+                found[name] = {(int(min(edge)), int(max(edge))) for edge in graph[1]} in drawings
+    return found
+
+
+def drawn(nodes: int, density: float, seed: int) -> set[tuple[int, int]] | None:
+    """The edges that NeuroBench draws for a seed, as ``networkx.gnm_random_graph``; None for too many."""
+    most, wanted = nodes * (nodes - 1) // 2, int(0.5 * density * nodes**2)
+    if wanted > EDGES_DRAWN or wanted >= most:
+        return None
+    source, edges, names = random.Random(seed), set[tuple[int, int]](), range(nodes)
+    while len(edges) < wanted:
+        u, v = sorted((source.choice(names), source.choice(names)))
+        if u != v:
+            edges.add((u, v))
+    return edges
