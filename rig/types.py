@@ -106,7 +106,7 @@ Step = Mark | Idle | Issue
 class Rules:
     """What makes a result of one scenario valid under a named, versioned set; see ``scenarios/rules.py``.
 
-    A field that is None requires nothing. ``percentile`` (0 to 1) is the share of latencies that an estimate or a bound
+    A field that is None requires nothing. ``percentile`` (between 0 and 1) is the share of latencies that an estimate or a bound
     is about. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits the 99th
     percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
     Kolmogorov distance between the scheduled and the actual gaps. ``trial_tolerance`` is relative to the mean.
@@ -123,7 +123,7 @@ class Rules:
     min_duration_s: float = 0.0
     min_queries: int = 1
     whole_set: bool = False
-    percentile: float | None = None
+    percentile: Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)] | None = None
     early_stopping: bool = False
     in_time_share: float | None = None
     late_share: float | None = None

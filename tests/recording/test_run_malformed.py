@@ -45,6 +45,13 @@ def test_an_option_that_is_no_number_is_named(tmp_path: Path, option: str) -> No
         terms_of(run)
 
 
+@pytest.mark.parametrize("percentile", [-1e9, 0.0, 1.0, 2.5])
+def test_a_rule_about_a_share_of_latencies_that_is_none_is_refused(percentile: float, tmp_path: Path) -> None:
+    rules = {"name": "r", "scenario": "server", "source": "", "submittable": False, "percentile": percentile}
+    with pytest.raises(StoreError, match="percentile"):
+        open_run(minimal(tmp_path / "run", rules=rules))
+
+
 def test_another_version_of_the_format_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="neurorig-run/9"):
         open_run(minimal(tmp_path / "run", schema="neurorig-run/9"))
