@@ -139,6 +139,8 @@ def _by_one_curve(model: RailModel, spans: Floats) -> bool:
     Whatever is linear and keeps energy, a filter or a capacitor, answers to a fall as it answers to a rise.
     """
     r = model.readings
+    if len(spans) < LEAST_SPANS:
+        return False
     lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
     places = int(lasts_s / r.period_s)
     rise_w, n = _curve(model, spans[:, 0], model.held & r.ok, places)
