@@ -111,6 +111,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     format: Literal[1]
     rig_version: Short
+    made_with: dict[str, Short] = {}
+    """Versions of the program and the packages that made the pages, by name."""
     name: Short
     """Name of the folder."""
     about: About
