@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import shutil
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +29,16 @@ _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, 
 def is_archive(path: Path) -> bool:
     """Whether a file is called as archives are."""
     return path.is_file() and path.name.lower().endswith(SUFFIXES)
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """The path itself, or the folder that the archive there holds, until the block ends."""
+    if not is_archive(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="audit-") as folder:
+        yield unpack(path, Path(folder) / path.name)
 
 
 def unpack(path: Path, folder: Path) -> Path:

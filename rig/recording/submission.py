@@ -106,7 +106,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """By the names of the figures in results.json."""
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of submission.json."""
 
     format: Literal[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import zip_longest
@@ -18,7 +17,7 @@ from rig.submission import about as about_file
 from rig.submission.folder import files_of
 from rig.submission.made import made_of, made_with
 
-DOCUMENTS = (FILE, "results.csv", about_file.FILE)
+DOCUMENTS = (FILE, "results.csv")
 """The files that no drawing of pictures and no template changes."""
 RELATIVE = 1e-6
 """How far apart two numbers may lie, beside the greater: another processor rounds otherwise in the last digits."""
@@ -49,7 +48,7 @@ def made_again(folder: Path) -> Again:
     found = open_submission(folder).document
     names = [name.removeprefix(f"{SESSIONS}/") for row in found.configurations for name in row.sessions]
     about, raw = about_file.read_about(folder / about_file.FILE)
-    made = made_of(folder, names, msgspec.structs.replace(found, about=about), raw).files
+    made = made_of(folder, names, msgspec.structs.replace(found, about=about, configurations=[]), raw).files
     recorded = files_of({name: folder / SESSIONS / name for name in names})
     held = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()}
     listed = [f"{name} is missing" for name in sorted({*made, *recorded} - held)]
@@ -63,24 +62,28 @@ def made_again(folder: Path) -> Again:
     pages = [text for texts in differ.values() for text in texts]
     here = {"neurorig": version("neurorig")} | made_with()
     there = {"neurorig": found.rig_version} | found.made_with
-    others = [f"{k} {there.get(k, 'not stated')}, here {here[k]}" for k in here if there.get(k) != here[k]]
+    others = [f"{key} {there[key]}, here {here[key]}" for key in here if there.get(key, here[key]) != here[key]]
     return Again((*documents, *listed), tuple(pages), tuple(others))
 
 
-def differences(found: bytes, made: bytes) -> Iterator[str]:
-    """Yield each line in which two texts differ by more than the rounding of a number.
+def differences(found: bytes, made: bytes) -> list[str]:
+    """Return each line in which two texts differ by more than the rounding of a number.
 
     Words and whole numbers are equal; other numbers lie within ``RELATIVE`` of each other. In a picture they may also
-    differ by one in their last digit, which is a hundredth of a point.
+    differ by one in their last digit, which is a hundredth of a point. Of texts with different numbers of lines only
+    the first difference is told.
     """
     if found == made:
-        return
-    drawn = False
-    texts = (content.decode("utf-8", "replace").split("\n") for content in (found, made))
+        return []
+    drawn, told = False, list[str]()
+    texts = [content.decode("utf-8", "replace").split("\n") for content in (found, made)]
     for number, (there, here) in enumerate(zip_longest(*texts), start=1):
         drawn = next((mark == "<svg " for mark in reversed(_PICTURE.findall(here or ""))), drawn)
         if there is None or here is None or not _alike(there, here, drawn):
-            yield f"line {number}: {_shown(there, here)}"
+            told.append(f"line {number}: {_shown(there, here)}")
+            if len(texts[0]) != len(texts[1]):
+                break
+    return told
 
 
 def _alike(there: str, here: str, drawn: bool) -> bool:
@@ -90,7 +93,7 @@ def _alike(there: str, here: str, drawn: bool) -> bool:
 
 def _close(there: str, here: str, drawn: bool) -> bool:
     """Whether two parts of texts are numbers, one of them not whole, that differ by no more than rounding does."""
-    if there.isdigit() and here.isdigit() or not (_NUMBER.fullmatch(there) and _NUMBER.fullmatch(here)):
+    if (there.isdigit() and here.isdigit()) or not (_NUMBER.fullmatch(there) and _NUMBER.fullmatch(here)):
         return False
     places = len(here.partition(".")[2]) if drawn and "e" not in here.lower() else 0
     return math.isclose(float(there), float(here), rel_tol=RELATIVE, abs_tol=1.01 * 10.0**-places if places else 0.0)
@@ -99,7 +102,8 @@ def _close(there: str, here: str, drawn: bool) -> bool:
 def _shown(there: str | None, here: str | None, most: int = 60) -> str:
     """The first part in which two lines differ, with a little of what stands before it."""
     if there is None or here is None:
-        return f"{'no line' if there is None else repr(there[:most])}, made again {'none' if here is None else repr(here[:most])}"
+        said, again = ("no line" if text is None else repr(text[:most]) for text in (there, here))
+        return f"{said}, made again {again}"
     at = next((k for k, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), min(len(there), len(here)))
     begin = max(0, at - most // 3)
     return f"{there[begin : begin + most]!r}, made again {here[begin : begin + most]!r}"

@@ -139,7 +139,10 @@ def _files_of(root: Path) -> Iterator[tuple[str, Path]]:
     for run, _ in runs_in(root):
         stop = read_log(run).stop
         if stop is None:
-            what, remedy = f"{run} was broken off: it has no stop line", "Measure again; only whole runs can be submitted"
+            what, remedy = (
+                f"{run} was broken off: it has no stop line",
+                "Measure again; only whole runs can be submitted",
+            )
             raise StoreError(what, field="session", value=str(run), remedy=remedy)
         where = f"{run.relative_to(root).as_posix()}/" if session else ""
         yield from ((f"{where}{name}", source) for name, source in _plain(run, (EVENTS, SEAL, *stop.files)))

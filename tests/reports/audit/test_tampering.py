@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,29 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
 
 def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> None:
     found = audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
-    assert worst(found)[1].startswith("but never submittable: judged by quick")
+    assert worst(found)[0] == "NEVER SUBMITTABLE"
+    assert worst(found)[1].startswith("judged by quick")
+
+
+def test_the_last_word_says_how_much_was_derived_and_not_that_all_is_true(original: Path) -> None:
+    found = replace(audit(original), checks=(), rules=(), unfit=(), remade="pages not compared")
+    word, sentence = worst(found)
+    assert word == "no check failed"
+    derived = f"{len(found.compared)} of {found.claimed} claims were derived again; pages not compared"
+    assert sentence == f"{derived}; self-consistent, not anchored: give --signers FILE or --root HASH"
+    assert found.claimed > len(found.compared) > 20
+
+
+def test_a_recording_that_claims_nothing_is_not_said_to_agree(tmp_path: Path) -> None:
+    found = replace(
+        audit(unpacked("by-hand-example", tmp_path), quick=True), claimed=0, quick=False, checks=(), unfit=()
+    )
+    assert worst(replace(found, rules=()))[1].startswith("it claims no figure; self-consistent")
+
+
+def test_a_row_that_calls_itself_invalid_is_called_so(original: Path) -> None:
+    found = replace(audit(original, quick=True), checks=(), rules=(), unfit=(), invalid=("one",))
+    assert worst(found)[0] == "INVALID" and "by its own verdict: one" in worst(found)[1]
 
 
 def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:

@@ -1,0 +1,42 @@
+"""The check of a submission that the rig's own code makes: all that it says is made again of its sessions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from reports.audit.audit import Audit
+from reports.audit.evidence import Check, Outcome
+from reports.audit.files import clean
+from rig.errors import RigError
+
+NUMBER, NAME = 32, "made again of its sessions, by the rig's own code and not the auditor's: documents and pages"
+ALLOWED = "no word differs, no number by more than a millionth, no file more or less"
+SHOWN = 3
+NOT_COMPARED = "pages not compared"
+
+
+def with_pages(one: Audit, folder: Path) -> Audit:
+    """Return an audit with the check of what is made again of the submission in ``folder``; of others as it is."""
+    if one.kind != "submission":
+        return one
+    if one.quick:
+        return _with(one, NOT_COMPARED, "not applicable", why="left out by --quick")
+    from rig.submission.again import made_again
+
+    try:
+        found = made_again(folder)
+    except RigError as error:
+        return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {clean(error.message)}")
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
+        return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {type(error).__name__}: {clean(error)}")
+    others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}") if found.pages and found.others else ""
+    if faults := (*found.documents, *(() if others else found.pages)):
+        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
+        return _with(one, others or "pages differ", "failed", "; ".join([*map(clean, faults[:SHOWN]), *more]))
+    return _with(one, others or "pages made again and equal", "passed", others or "every document and page is equal")
+
+
+def _with(one: Audit, remade: str, outcome: Outcome, found: str = "", why: str = "") -> Audit:
+    check = Check(NUMBER, NAME, outcome, found, ALLOWED, "a rule of this project", why)
+    return replace(one, checks=(*one.checks, check), remade=remade)
