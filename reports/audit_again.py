@@ -8,6 +8,7 @@ from pathlib import Path
 from reports.audit.audit import Audit
 from reports.audit.evidence import Check, Outcome
 from reports.audit.files import clean
+from reports.leaderboard import EQUAL
 from rig.errors import RigError
 
 NUMBER, NAME = 32, "made again of its sessions, by the rig's own code and not the auditor's: documents and pages"
@@ -34,7 +35,7 @@ def with_pages(one: Audit, folder: Path) -> Audit:
     if faults := (*found.documents, *(() if others else found.pages)):
         more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
         return _with(one, others or "pages differ", "failed", "; ".join([*map(clean, faults[:SHOWN]), *more]))
-    return _with(one, others or "pages made again and equal", "passed", others or "every document and page is equal")
+    return _with(one, others or EQUAL, "passed", others or "every document and page is equal")
 
 
 def _with(one: Audit, remade: str, outcome: Outcome, found: str = "", why: str = "") -> Audit:
