@@ -14,6 +14,8 @@ from rig.errors import RigError
 NUMBER, NAME = 32, "made again of its sessions, by the rig's own code and not the auditor's: documents and pages"
 ALLOWED = "no word differs, no number by more than a millionth, no file more or less"
 SHOWN = 3
+WHOLE = (1, 2)
+"""The checks that a folder is whole and as its hashes say; the rig's own readers are not let loose on others."""
 NOT_COMPARED = "pages not compared"
 
 
@@ -21,16 +23,23 @@ def with_pages(one: Audit, folder: Path) -> Audit:
     """Return an audit with the check of what is made again of the submission in ``folder``; of others as it is."""
     if one.kind != "submission":
         return one
-    if one.quick:
-        return _with(one, NOT_COMPARED, "not applicable", why="left out by --quick")
+    damaged = [c.name for c in one.failed if c.number in WHOLE]
+    if one.quick or damaged:
+        why = f"the folder fails the check {damaged[0]!r}" if damaged else "left out by --quick"
+        return _with(one, NOT_COMPARED, "not applicable", why=why)
+    try:
+        return _compared(one, folder)
+    except RigError as error:
+        said = error.message
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
+        said = f"{type(error).__name__}: {error}"
+    return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {clean(said)}")
+
+
+def _compared(one: Audit, folder: Path) -> Audit:
     from rig.submission.again import made_again
 
-    try:
-        found = made_again(folder)
-    except RigError as error:
-        return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {clean(error.message)}")
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
-        return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {type(error).__name__}: {clean(error)}")
+    found = made_again(folder)
     others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}") if found.pages and found.others else ""
     if faults := (*found.documents, *(() if others else found.pages)):
         more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []

@@ -137,6 +137,32 @@ def test_a_row_of_the_leaderboard_that_was_edited(folder: Path) -> None:
     assert 30 in failed(audit(folder, quick=True))
 
 
+def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
+    """``rig submit`` writes an apostrophe before it."""
+    claim(folder, lambda row: row.update(name="@home", device="=chip"))
+    text = (folder / "results.csv").read_text()
+    (folder / "results.csv").write_text(text.replace("one,", "'@home,").replace("mock", "'=chip"))
+    listed(folder)
+    assert 30 not in failed(audit(folder, quick=True))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("name,class", "name,active_power_w,class", "the column 'active_power_w' stands twice"),
+        ("one,", f"{'x' * 200_000},", "no table that can be read"),
+        ("name,class", "name,tops_per_watt,class", "in order, each with a cell for every column"),
+        ("simulated", "simulated ", "one: class is simulated , not simulated"),
+    ],
+)
+def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str, said: str) -> None:
+    text = (folder / "results.csv").read_text()
+    (folder / "results.csv").write_text(text.replace(old, new))
+    listed(folder)
+    found = {c.number: c for c in audit(folder, quick=True).failed}
+    assert said in found[30].found
+
+
 def test_runs_that_change_their_places(folder: Path, tmp_path: Path) -> None:
     session = folder / "sessions" / "session-trials"
     chained(session, "one")
