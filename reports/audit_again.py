@@ -11,7 +11,7 @@ from reports.audit.files import clean
 from reports.leaderboard import EQUAL
 from rig.errors import RigError
 
-NUMBER, NAME = 32, "made again of its sessions, by the rig's own code and not the auditor's: documents and pages"
+NUMBER, NAME = 32, "made again by the rig's own code, and not the auditor's: documents and pages"
 ALLOWED = "no word differs, no number by more than a millionth, no file more or less"
 SHOWN = 3
 WHOLE = (1, 2)
@@ -43,7 +43,12 @@ def _compared(one: Audit, folder: Path) -> Audit:
     others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}") if found.pages and found.others else ""
     if faults := (*found.documents, *(() if others else found.pages)):
         more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        return _with(one, others or "pages differ", "failed", "; ".join([*map(clean, faults[:SHOWN]), *more]))
+        return _with(
+            one,
+            others or ("pages differ" if found.pages else EQUAL),
+            "failed",
+            "; ".join([*map(clean, faults[:SHOWN]), *more]),
+        )
     return _with(one, others or EQUAL, "passed", others or "every document and page is equal")
 
 

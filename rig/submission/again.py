@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -70,20 +71,25 @@ def differences(found: bytes, made: bytes) -> list[str]:
     """Return each line in which two texts differ by more than the rounding of a number.
 
     Words and whole numbers are equal; other numbers lie within ``RELATIVE`` of each other. In a picture they may also
-    differ by one in their last digit, which is a hundredth of a point. Of texts with different numbers of lines only
-    the first difference is told.
+    differ by one in their second decimal, which is a hundredth of a point. Of texts with different numbers of lines
+    only the first difference is told.
     """
     if found == made:
         return []
-    drawn, told = False, list[str]()
     texts = [content.decode("utf-8", "replace").split("\n") for content in (found, made)]
-    for number, (there, here) in enumerate(zip_longest(*texts), start=1):
+    if len(texts[0]) == len(texts[1]):
+        return list(_differences(*texts))
+    # the comma behind the last part of an object moves with what follows
+    bare = [[line.rstrip(",") for line in text] for text in texts]
+    return list(itertools.islice(_differences(*bare), 1))
+
+
+def _differences(found: Sequence[str], made: Sequence[str]) -> Iterator[str]:
+    drawn = False
+    for number, (there, here) in enumerate(itertools.zip_longest(found, made), start=1):
         drawn = next((mark == "<svg " for mark in reversed(_PICTURE.findall(here or ""))), drawn)
-        if there is None or here is None or not _alike(there, here, drawn):
-            told.append(f"line {number}: {_shown(there, here)}")
-            if len(texts[0]) != len(texts[1]):
-                break
-    return told
+        if there is None or here is None or not (there == here or _alike(there, here, drawn)):
+            yield f"line {number}: {_shown(there, here)}"
 
 
 def _alike(there: str, here: str, drawn: bool) -> bool:
@@ -96,7 +102,9 @@ def _close(there: str, here: str, drawn: bool) -> bool:
     if (there.isdigit() and here.isdigit()) or not (_NUMBER.fullmatch(there) and _NUMBER.fullmatch(here)):
         return False
     places = len(here.partition(".")[2]) if drawn and "e" not in here.lower() else 0
-    return math.isclose(float(there), float(here), rel_tol=RELATIVE, abs_tol=1.01 * 10.0**-places if places else 0.0)
+    return math.isclose(
+        float(there), float(here), rel_tol=RELATIVE, abs_tol=1.01 * 10.0**-places if places > 1 else 0.0
+    )
 
 
 def _shown(there: str | None, here: str | None, most: int = 60) -> str:

@@ -223,7 +223,7 @@ def test_pages_of_other_versions_are_a_warning_and_documents_are_not(folder: Pat
 
 @given(st.floats(1e-12, 1e12), st.floats(-1e-7, 1e-7))
 def test_the_rounding_of_a_number_is_no_difference(value: float, share: float) -> None:
-    assert not list(differences(f"a {value + 0.5!r} W".encode(), f"a {(value + 0.5) * (1 + share)!r} W".encode()))
+    assert not differences(f"a {value + 0.5!r} W".encode(), f"a {(value + 0.5) * (1 + share)!r} W".encode())
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,16 @@ def test_the_rounding_of_a_number_is_no_difference(value: float, share: float) -
     [("2.5 mW", "2.4 mW"), ("2.5 mW", "2.5 uW"), ("7 of 8", "8 of 8"), ("1e-06", "2e-06"), ("2.5", "-2.5"), ("a", "b")],
 )
 def test_what_a_reader_would_read_otherwise_is_a_difference(there: str, here: str) -> None:
-    assert len(list(differences(there.encode(), here.encode()))) == 1
+    assert len(differences(there.encode(), here.encode())) == 1
+
+
+def test_of_texts_of_different_lengths_the_first_line_that_tells_something_is_named() -> None:
+    there, here = b'{\n "a": 1,\n "b": 2\n}', b'{\n "a": 1\n}'
+    assert differences(there, here) == ["""line 3: ' "b": 2', made again '}'"""]
+    assert differences(here, there) == ["""line 3: '}', made again ' "b": 2'"""]
 
 
 def test_a_picture_may_differ_by_a_hundredth_of_a_point() -> None:
-    assert not list(differences(b'<svg d="L 1.25"/>', b'<svg d="L 1.24"/>'))
-    assert list(differences(b'<svg d="L 1.25"/>', b'<svg d="L 1.23"/>'))
+    assert not differences(b'<svg d="L 1.25"/>', b'<svg d="L 1.24"/>')
+    assert differences(b'<svg d="L 1.25"/>', b'<svg d="L 1.23"/>')
+    assert differences(b"<svg ><text>2.5</text>", b"<svg ><text>2.4</text>")
