@@ -146,7 +146,7 @@ FORGED: dict[str, Edit] = {
     "another unit": claims(lambda held: held["active_power_w"].update(unit="uW")),
     "what no auditor derives": scaled("execution_time_se_s"),
     "an invented claim": claims(lambda held: held.update(runtime_power_w=INVENTED)),
-    "more runs": claims(lambda held: [one.update(runs=5000) for one in held.values()]),
+    "more runs": claims(lambda held: held["accuracy"].update(runs=5000)),
     "more runs in the table": rewritten("results.csv", r",2,2,", ",2,5000,"),
     "a column more": rewritten("results.csv", r"^(.*)\n(.*)\n", r"\1,tops_per_watt\n\2,4200.0\n"),
     "a column that looks alike": rewritten("results.csv", "active_power_w,", "\u0430ctive_power_w,"),
