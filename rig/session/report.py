@@ -9,7 +9,7 @@ from typing import Any
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.summary import summarise
 from rig.errors import DataError, StoreError
 from rig.plugins import load

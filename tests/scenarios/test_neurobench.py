@@ -249,6 +249,18 @@ CHANGES: dict[str, Change] = {
         S, {FIRST: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
         "samples answered otherwise for speed than for accuracy",
     ),
+    "power measured at a slower clock": whole(
+        S, {f"performance-{k}": replies(shorter) for k in range(1, 6)},
+        "execution time of the power runs, against the performance runs",
+    ),
+    "a constant answered for power": whole(
+        S, {POWER: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
+        "samples answered otherwise for power than for accuracy",
+    ),
+    "no answer for power": whole(
+        S, {POWER: replies(lambda k, row: row | {"output": None})},
+        "samples answered otherwise for power than for accuracy",
+    ),
     # optimization
     "a size off the grid": one(Q, found("nodes", 30), "benchmark: nodes"),
     "a density off the grid": one(Q, found("density", 0.07), "benchmark: density"),

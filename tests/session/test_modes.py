@@ -12,7 +12,7 @@ import pytest
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.summary import summarise
 from rig.commands.main import main
 from rig.errors import DeviceTimeoutError, Interrupted, RigError

@@ -19,7 +19,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.solving.targets import SPECIFIED
 from rig.analysis.summary import summarise
 from rig.recording.reader import open_run
