@@ -17,7 +17,7 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
 from rig.analysis.power.figures import PowerFigures, power_figures
 from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
-from rig.analysis.power.power_notes import below_idle_notes
+from rig.analysis.power.power_notes import no_step_notes, sign_checks
 from rig.analysis.power.power_refusals import no_power
 from rig.analysis.power.rail_fit import rail_model
 from rig.analysis.power.rail_model import RailModel
@@ -213,7 +213,8 @@ def _notes(
     yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in span_checks(run))
     yield from told.steady.notes
     yield from found.power.notes
-    yield from below_idle_notes(figures)
+    yield from (f"{c.rule}: {c.found}" for c in sign_checks(figures))
+    yield from no_step_notes(figures)
     yield from difference_notes(figures)
     yield from (note for r in rails.rails for note in r.notes)
     if not terms.metered:
@@ -229,6 +230,7 @@ def _checks(
     return (
         *contradictions,
         *found.power.checks,
+        *sign_checks(figures),
         *rails.mended,
         *answer_checks(run),
         *span_checks(run),

@@ -146,6 +146,12 @@ def scaled(events: list[Document], tables: Tables) -> None:
     tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
 
 
+def reversed_clamp(events: list[Document], tables: Tables) -> None:
+    trace = tables["traces/core.arrows"]
+    watts = pa.array(-trace["value"].to_numpy(), trace["value"].type)
+    tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
+
+
 def shorter_idle(events: list[Document], tables: Tables) -> None:
     idle = next(event for event in events if event["type"] == "idle")
     idle["off_ns"] = idle["on_ns"] + 1_500_000_000
@@ -252,6 +258,10 @@ CHANGES: dict[str, Change] = {
     "power measured at a slower clock": whole(
         S, {f"performance-{k}": replies(shorter) for k in range(1, 6)},
         "execution time of the power runs, against the performance runs",
+    ),
+    "a clamp the wrong way round": whole(
+        S, {f"power-{k}": reversed_clamp for k in range(1, 6)},
+        *(f"power-{k}: sign of power and energy at work" for k in range(1, 6)),
     ),
     "a constant answered for power": whole(
         S, {POWER: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
