@@ -13,6 +13,7 @@ from rig.analysis.refusal import Refusal
 from rig.analysis.service.queries import queries_of
 from rig.analysis.session_answers import no_cache, same_answers
 from rig.analysis.session_part import Part
+from rig.analysis.session_recordings import recording_checks
 from rig.analysis.validity import named
 from rig.analysis.verdict import Check
 from rig.recording.reader import Run
@@ -41,7 +42,13 @@ def session_checks(
 
     ``figures`` are those of the session. ``by`` holds the runs from which they are, by purpose.
     """
-    checks = [*_whole_session(parts), *_enough(by, rules), *_one_system(parts, rules), *_outlined(parts[0].run, rules)]
+    checks = [
+        *_whole_session(parts),
+        *recording_checks(parts),
+        *_enough(by, rules),
+        *_one_system(parts, rules),
+        *_outlined(parts[0].run, rules),
+    ]
     checks += [*_reported(figures, refusals, rules), *_one_speed(by, figures, rules), *same_answers(by), *no_cache(by)]
     return (*_of_runs(parts), *named(checks, rules))
 

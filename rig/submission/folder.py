@@ -18,8 +18,9 @@ from typing import IO
 
 import msgspec
 
+from rig.analysis.session_recordings import shared_recording
 from rig.engine.interrupts import interrupt, on_signals
-from rig.errors import IntegrityError, StoreError, UsageError, refused
+from rig.errors import DataError, IntegrityError, StoreError, UsageError, refused
 from rig.plugins import load
 from rig.recording import session as sessions_format
 from rig.recording.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
@@ -58,11 +59,13 @@ def submit(
     """Make a submission folder of sessions and lone runs, and its archive; sign it with ``key`` if there is one.
 
     Every session is verified before anything is written. Raises ``UsageError`` for paths that cannot be used,
-    ``DataError`` for a ``submission.toml`` that cannot, and what ``rig.report`` raises for a recording.
+    ``DataError`` for a ``submission.toml`` that cannot and for sessions that share a recording, and what ``rig.report``
+    raises for a recording.
     """
     _check_paths(sessions, out, archive)
     given, raw = about_file.read_about(about)
     read = list(zip(_names(sessions), map(evaluated, sessions), strict=True))
+    _check_apart(read)
     files = {f"{SESSIONS}/{name}/{inner}": source for name, found in read for inner, source in _files_of(found)}
     rows = rows_of(read)
     document = _document(out.name, given, rows)
@@ -100,6 +103,19 @@ def _check_paths(sessions: Sequence[Path], out: Path, archive: Path | None) -> N
     places = [path.resolve() for path in sessions]
     if double := next((path for path in places if places.count(path) > 1), None):
         raise UsageError(f"{double} is named twice", field="session", value=str(double), remedy="Name it once")
+
+
+def _check_apart(read: Sequence[tuple[str, Evaluated]]) -> None:
+    """Refuse sessions that share a recording: it would count as two measurements. Raises ``DataError``."""
+    runs = ((f"{found.path}/{part.name}", part.run) for _, found in read for part in found.parts)
+    if shared := shared_recording(runs):
+        one, other, file = shared
+        raise DataError(
+            f"{one} and {other} hold the same recording: their {file} are equal byte by byte",
+            field="session",
+            value=other,
+            remedy="Hand in each recording once, and measure again for another trial",
+        )
 
 
 # ---- what is copied -----------------------------------------------------------------------

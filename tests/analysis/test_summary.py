@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,11 @@ def summary(tmp_path: Path) -> Summarise:
 
     def make(*played: Played, rules: Rules = LOOSE, **about: Any) -> Result:
         parts = []
-        for name, purpose, asked in played:
+        for number, (name, purpose, asked) in enumerate(played):
             given_: dict[str, Any] = {"size": 4, "known": samples(4), "options": {}} | about
-            run = recording(tmp_path / name, asked, rules=rules, purpose=purpose, **given_)
+            run = recording(
+                tmp_path / name, [at_another_time(a, number) for a in asked], rules=rules, purpose=purpose, **given_
+            )
             parts.append(Part(name, purpose, run, evaluate(run)))
         whole = summarise("session", parts)
         assert whole is not None
@@ -54,6 +57,11 @@ def asked(
     return [
         Asked(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))
     ]
+
+
+def at_another_time(a: Asked, by_s: float) -> Asked:
+    """The query some seconds later: no two runs are recorded at one time."""
+    return replace(a, **{name: t + by_s for name in ("due", "at", "done") if (t := getattr(a, name)) is not None})
 
 
 def failed(result: Result) -> list[tuple[str, str]]:
@@ -169,6 +177,17 @@ def test_the_execution_times_of_every_trial_are_kept_for_the_picture(summary: Su
 
 def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
     assert summary(*trials(0.1)).series.trials == {}
+
+
+def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
+    once, again = (
+        recording(tmp_path / name, asked(), rules=LOOSE, purpose="performance", size=4) for name in ("first", "again")
+    )
+    assert once.digest != again.digest  # the name stands in the log
+    parts = [Part(name, "performance", run, evaluate(run)) for name, run in (("first", once), ("again", again))]
+    whole = summarise("session", parts)
+    assert whole is not None
+    assert failed(whole) == [("runs that share a recording", "first and again hold the same replies.arrows")]
 
 
 # ---- one operating point -------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from reports.verdict import ALONE, verdict_of
 from rig.analysis.evaluate import evaluate
+from rig.analysis.session_recordings import shared_recording
 from rig.recording.reader import open_run
 from rig.types import Rules
 from scenarios.rules import rules
@@ -348,6 +350,13 @@ def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
     lost = {"runs of the session"} if None in edits.values() else set()
     assert {check.rule for check in validity.checks if not check.ok} == failing | lost
     assert validity.verdict == "INVALID"
+
+
+def test_readings_that_two_runs_share_are_one_measurement(session: Callable[[str], Session]) -> None:
+    run = next(part.run for part in session(S).parts if part.purpose == "power")
+    other = replace(run, digest="0" * 64, replies=run.replies.slice(0, 0))
+    assert shared_recording([("power-1", run), ("power-2", other)]) == ("power-1", "power-2", "traces/core.arrows")
+    assert shared_recording((part.name, part.run) for part in session(S).parts) is None
 
 
 def test_there_are_forty_changes_and_each_scenario_has_its_own() -> None:
