@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
+from rig.analysis.benchmark import set_checks, unknown_benchmark_notes
 from rig.analysis.complexity.workload import Complexity, complexity_of, energies_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import Figures
@@ -220,6 +221,7 @@ def _notes(
     if not terms.metered:
         yield "No meter recorded: times and accuracy only"
     yield from solving_notes(told.solves, terms.gap_times_known, terms.solves_to_gap, terms.workload_notes)
+    yield from unknown_benchmark_notes(run)
     yield from remarks_of(run)
 
 
@@ -232,6 +234,7 @@ def _checks(
         *found.power.checks,
         *sign_checks(figures),
         *rails.mended,
+        *set_checks(run),
         *answer_checks(run),
         *span_checks(run),
         *seen_checks(run),

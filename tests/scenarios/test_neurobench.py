@@ -13,6 +13,7 @@ import pytest
 
 from reports.verdict import ALONE, verdict_of
 from rig.analysis.evaluate import evaluate
+from rig.analysis.known_benchmarks import ASC
 from rig.analysis.session_recordings import shared_recording
 from rig.recording.reader import open_run
 from rig.types import Rules
@@ -50,6 +51,15 @@ def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(
     assert [check for check in validity.checks if not check.ok] == []
     assert (validity.verdict, validity.submittable) == ("VALID", True)
     assert {bool(check.source) for check in validity.checks} == {True}
+
+
+def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_its_own_limits(
+    session: Callable[[str], Session], tmp_path: Path
+) -> None:
+    said = "Limits of the benchmark 'of a test' are as declared by the workload; the rig holds none of it"
+    assert said in session(S).result.notes
+    under_known = {part.name: start("workload", "benchmark", "name", to=ASC) for part in session(S).parts}
+    assert not [note for note in edited(session(S), under_known, tmp_path).notes if note.startswith("Limits of")]
 
 
 def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
@@ -120,6 +130,14 @@ def rows(table: str, change: Callable[[int, Document], Document | None]) -> Edit
             kept.append(change(number, row))
             number += 1
         tables[name] = pa.Table.from_pylist([row for row in kept if row is not None], schema=tables[name].schema)
+
+    return edit
+
+
+def both(first: Edit, second: Edit) -> Edit:
+    def edit(events: list[Document], tables: Tables) -> None:
+        first(events, tables)
+        second(events, tables)
 
     return edit
 
@@ -272,6 +290,19 @@ CHANGES: dict[str, Change] = {
     "no answer for power": whole(
         S, {POWER: replies(lambda k, row: row | {"output": None})},
         "samples answered otherwise for power than for accuracy",
+    ),
+    "twelve samples under the name of the benchmark": one(
+        S, start("workload", "benchmark", "name", to=ASC), "benchmark: samples"
+    ),
+    "fewer samples than are declared": whole(
+        S, {"accuracy": both(start("workload", "benchmark", "name", to=ASC), found("samples", 16240))},
+        "accuracy: samples in the recording",
+    ),
+    "ten inferences in a second of audio": whole(
+        S, {"accuracy": both(start("workload", "benchmark", "name", to=ASC),
+                             rows("samples", lambda k, row: row | {"inferences": 10}))},
+        "accuracy: benchmark: samples", "accuracy: samples in the recording",
+        "accuracy: samples with another length of an inference",
     ),
     # optimization
     "a size off the grid": one(Q, found("nodes", 30), "benchmark: nodes"),
