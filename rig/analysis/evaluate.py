@@ -29,6 +29,7 @@ from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal, for_import, without_number
 from rig.analysis.result import ClockSummary, RailSeries, Result, Series
+from rig.analysis.sample_set import label_checks, repeated_sample_notes
 from rig.analysis.service.change_detection import Stream, change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
@@ -222,6 +223,7 @@ def _notes(
         yield "No meter recorded: times and accuracy only"
     yield from solving_notes(told.solves, terms.gap_times_known, terms.solves_to_gap, terms.workload_notes)
     yield from unknown_benchmark_notes(run)
+    yield from repeated_sample_notes(run)
     yield from remarks_of(run)
 
 
@@ -235,6 +237,7 @@ def _checks(
         *sign_checks(figures),
         *rails.mended,
         *set_checks(run),
+        *label_checks(run),
         *answer_checks(run),
         *span_checks(run),
         *seen_checks(run),

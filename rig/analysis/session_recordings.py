@@ -11,11 +11,20 @@ from rig.recording.reader import Run
 
 
 def recording_checks(parts: Sequence[Part]) -> Iterator[Check]:
-    """Yield a failed check if two runs of a session hold one recording."""
+    """Yield a failed check if two runs hold one recording, and if other meters watched some of the power runs."""
     if found := shared_recording((part.name, part.run) for part in parts):
         one, other, file = found
         allowed = "none; every trial is a measurement of its own: measure again"
         yield Check("runs that share a recording", f"{one} and {other} hold the same {file}", allowed, False)
+
+    meters: dict[str, str] = {}
+    for part in parts:
+        if part.purpose == "power":
+            named = (f"{m.name} {m.serial_number or ''}".strip() for m in part.run.start.meters)
+            meters.setdefault(", ".join(sorted(named)), part.name)
+    if len(meters) > 1:
+        found = "; ".join(f"{names or 'none'} in {run}" for names, run in meters.items())
+        yield Check("meters of the power runs", found, "the same in each; measure again with one bench", False)
 
 
 def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | None:

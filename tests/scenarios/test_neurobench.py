@@ -62,6 +62,15 @@ def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_its_own_limits(
     assert not [note for note in edited(session(S), under_known, tmp_path).notes if note.startswith("Limits of")]
 
 
+def test_samples_with_equal_data_and_warm_up_are_told(session: Callable[[str], Session], tmp_path: Path) -> None:
+    power = next(part for part in session(S).parts if part.purpose == "power")
+    one_payload = rows("samples", lambda k, row: row | {"payload_sha256": "0" * 64})
+    notes = evaluate(open_run(rewritten(power.run.path, tmp_path / "equal", one_payload))).notes
+    assert "samples with the data of another: 11 of 12, so 1 are distinct" in notes
+    assert not [note for note in power.result.notes if note.startswith("samples with the data")]
+    assert "Warm-up: 1 of 13 samples that were issued count in no figure" in power.result.notes
+
+
 def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
     played = recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True, configuration="efficiency")
     assert {part.run.start.configuration for part in played.parts} == {"efficiency"}
@@ -172,6 +181,10 @@ def reversed_clamp(events: list[Document], tables: Tables) -> None:
     tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
 
 
+def other_meter(events: list[Document], tables: Tables) -> None:
+    events[0]["meters"][0]["serial_number"] = "another"
+
+
 def shorter_idle(events: list[Document], tables: Tables) -> None:
     idle = next(event for event in events if event["type"] == "idle")
     idle["off_ns"] = idle["on_ns"] + 1_500_000_000
@@ -212,8 +225,9 @@ ANSWERED, CONFIGURED = "samples of the set answered", "configurations of the run
 S, Q, R, F, V = SCENARIOS
 CHANGES: dict[str, Change] = {
     # every scenario
-    "a simulated meter": one(
-        S, start("meters", to=[{"name": "m", "mode": "simulator"}]), "device and meters", run=POWER
+    "a simulated meter": whole(
+        S, {POWER: start("meters", to=[{"name": "m", "mode": "simulator"}])},
+        f"{POWER}: device and meters", "meters of the power runs",
     ),
     "a run that broke off": one(S, ended, "the run"),
     "all in one run": one(S, start("purpose", to="all"), "mode"),
@@ -259,6 +273,11 @@ CHANGES: dict[str, Change] = {
     "a sample handed over early": one(S, moved("issued_ns", -0.05, 4), "samples at a time"),
     "no accuracy run": whole(S, {"accuracy": None}, "runs for accuracy"),
     "no labels": whole(S, {"accuracy": rows("samples", lambda k, row: row | {"label": None})}, "Accuracy reported"),
+    "labels for the easy half": whole(
+        S, {"accuracy": rows("samples", lambda k, row: row if k % 2 else row | {"label": None})},
+        "accuracy: samples without a label",
+    ),
+    "another meter for one of the power runs": whole(S, {POWER: other_meter}, "meters of the power runs"),
     "no power runs": whole(
         S, NO_POWER, "runs for power", "Idle power reported", "Active power reported", "Dynamic power reported",
         "Energy per inference reported",
