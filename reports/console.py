@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOTES = 3
 """How many notes and failed rules the first screen shows; the report has all of them."""
-ROUTINE = ("A session of",)
+ROUTINE = ("A session of", "Warm-up: ")
 """The first words of notes that say nothing about the figures."""
 
 

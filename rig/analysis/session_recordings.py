@@ -12,8 +12,8 @@ from rig.recording.reader import Run
 
 def recording_checks(parts: Sequence[Part]) -> Iterator[Check]:
     """Yield a failed check if two runs hold one recording, and if other meters watched some of the power runs."""
-    if found := shared_recording((part.name, part.run) for part in parts):
-        one, other, file = found
+    if shared := shared_recording((part.name, part.run) for part in parts):
+        one, other, file = shared
         allowed = "none; every trial is a measurement of its own: measure again"
         yield Check("runs that share a recording", f"{one} and {other} hold the same {file}", allowed, False)
 
