@@ -10,6 +10,7 @@ from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import cards, headline_keys
 from reports.verdict import Verdict, verdict_of
 from rig.analysis.figure_key import LITERAL, FigureKey
+from rig.analysis.power.power_notes import ON_FIGURE
 from rig.analysis.result import Result
 from rig.terminal import clean
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 NOTES = 3
 """How many notes and failed rules the first screen shows; the report has all of them."""
-ROUTINE = ("A session of",)
+ROUTINE = ("A session of", "Warm-up: ")
 """The first words of notes that say nothing about the figures."""
 
 
@@ -37,6 +38,7 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
         parts.append(Text("INCOMPLETE RECORDING: the run did not end as planned.", style="bold red"))
     parts += [_refusal(str(r.scope), r.reason, r.remedy) for r in result.refusals]
     notes = [n for n in result.notes if verbose or not n.startswith(ROUTINE)]
+    notes.sort(key=lambda note: not note.startswith(ON_FIGURE))
     shown = notes if verbose else notes[:NOTES]
     parts += [Text(f"note: {clean(note)}", style="dim") for note in shown]
     if len(shown) < len(notes):

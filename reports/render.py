@@ -23,7 +23,7 @@ from reports.viewing.embedded import embedded
 from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
-from rig.analysis.power.power_notes import BELOW_IDLE
+from rig.analysis.power.power_notes import ON_FIGURE
 from rig.analysis.refusal import Refusal
 from rig.analysis.result import Result
 from rig.recording.atomic_write import inside, not_stored, write_whole
@@ -142,7 +142,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "complexity": results.beside_cost(result),
         "refusals": _refusals(result.refusals),
         "notes": [clean(note) for note in result.notes],
-        "below_idle": BELOW_IDLE if BELOW_IDLE in result.notes else "",
+        "on_figure": [clean(note) for note in result.notes if note.startswith(ON_FIGURE)],
         "environment": sections.environment(start),
         "captions": FIGURES,
         "halves": HALVES,

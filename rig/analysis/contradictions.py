@@ -44,8 +44,12 @@ def _stopped(run: Run) -> Iterator[Check]:
 
 
 def _miscounted(run: Run) -> Iterator[Check]:
-    """Chunks that are doubled or missing: their lines and their readings do not agree."""
-    if run.stop is None or run.truncated or run.left_out or run.error is not None:
+    """Files or chunks that are cut, doubled or missing: a run that ended as planned has written them to their end."""
+    if run.stop is None or run.error is not None:
+        return
+    if run.truncated:
+        yield Check("files that were written to their end", f"all but {', '.join(run.truncated)}", "all", False)
+    if run.truncated or run.left_out:
         return
     for name, trace in run.traces.items():
         table = run.arrivals(name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
+from rig.analysis.benchmark import set_checks, unknown_benchmark_notes
 from rig.analysis.complexity.workload import Complexity, complexity_of, energies_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import Figures
@@ -17,7 +18,7 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
 from rig.analysis.power.figures import PowerFigures, power_figures
 from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
-from rig.analysis.power.power_notes import below_idle_notes
+from rig.analysis.power.power_notes import no_step_notes, sign_checks
 from rig.analysis.power.power_refusals import no_power
 from rig.analysis.power.rail_fit import rail_model
 from rig.analysis.power.rail_model import RailModel
@@ -28,6 +29,7 @@ from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal, for_import, without_number
 from rig.analysis.result import ClockSummary, RailSeries, Result, Series
+from rig.analysis.sample_set import label_checks, repeated_sample_notes
 from rig.analysis.service.change_detection import Stream, change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
@@ -213,12 +215,15 @@ def _notes(
     yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in span_checks(run))
     yield from told.steady.notes
     yield from found.power.notes
-    yield from below_idle_notes(figures)
+    yield from (f"{c.rule}: {c.found}" for c in sign_checks(figures))
+    yield from no_step_notes(figures)
     yield from difference_notes(figures)
     yield from (note for r in rails.rails for note in r.notes)
     if not terms.metered:
         yield "No meter recorded: times and accuracy only"
     yield from solving_notes(told.solves, terms.gap_times_known, terms.solves_to_gap, terms.workload_notes)
+    yield from unknown_benchmark_notes(run)
+    yield from repeated_sample_notes(run)
     yield from remarks_of(run)
 
 
@@ -229,7 +234,10 @@ def _checks(
     return (
         *contradictions,
         *found.power.checks,
+        *sign_checks(figures),
         *rails.mended,
+        *set_checks(run),
+        *label_checks(run),
         *answer_checks(run),
         *span_checks(run),
         *seen_checks(run),

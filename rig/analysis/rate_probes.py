@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import RateProbe, Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 
 RATE = "arrival_hz"
 """The option of a scenario that a search for the highest rate varies."""

@@ -16,7 +16,7 @@ BLOCK = 1 << 16
 
 def remarks_of(run: Run) -> list[str]:
     """Return every note on a recording."""
-    return [*_origin(run), *_end(run), *_phases(run), *_traces(run)]
+    return [*_origin(run), *_end(run), *_phases(run), *_traces(run), *_warmup(run)]
 
 
 def _origin(run: Run) -> Iterator[str]:
@@ -32,6 +32,12 @@ def _end(run: Run) -> Iterator[str]:
         yield "The recording has no stop line: it ended in a crash. It is read up to its last whole batch"
     elif not run.sealed:
         yield "The recording is not sealed: events.jsonl.sha256 is absent"
+
+
+def _warmup(run: Run) -> Iterator[str]:
+    issues, warm = (len(table["issue"].unique()) for table in (run.replies, run.replies.filter(run.replies["warmup"])))
+    if warm:
+        yield f"Warm-up: {warm} of {issues} samples that were issued count in no figure"
 
 
 def _phases(run: Run) -> Iterator[str]:

@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
-
-from rig.analysis.accuracy import decided_issues
 from rig.analysis.catalogue import CATALOGUE
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.quantity import Quantity
+from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.refusal import Refusal
-from rig.analysis.result import Result
 from rig.analysis.service.queries import queries_of
+from rig.analysis.session_answers import no_cache, same_answers
+from rig.analysis.session_part import Part
+from rig.analysis.session_recordings import recording_checks
 from rig.analysis.validity import named
 from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 from rig.types import Rules
 
 ACCURACY = "accuracy"
-NOISY = 0.1
-"""Largest share of the samples whose answers may differ because of the noise of a chip."""
-ALIKE = 0.01
-"""Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 COMPARED = (
     ("performance", FigureKey("execution_time_s")),
     ("power", FigureKey("active_power_w")),
     ("power", FigureKey("average_power_w")),
 )
 """The figures that are compared between trials, with the purpose of the runs that give them."""
-CACHED = 0.9
-"""A repeated sample shows a cache if it takes less than this share of its time among others (TEST04: 10 %)."""
-
-
+TIME, TIME_SE = FigureKey("execution_time_s"), FigureKey("execution_time_se_s")
 PURPOSES = ("performance", "accuracy", "power", "compliance")
-
-
-@dataclass(frozen=True)
-class Part:
-    """One run of a session, read and evaluated."""
-
-    name: str
-    purpose: str
-    run: Run
-    result: Result
 
 
 def configuration_of(part: Part) -> str:
@@ -61,8 +42,14 @@ def session_checks(
 
     ``figures`` are those of the session. ``by`` holds the runs from which they are, by purpose.
     """
-    checks = [*_whole_session(parts), *_enough(by, rules), *_one_system(parts, rules), *_outlined(parts[0].run, rules)]
-    checks += [*_reported(figures, refusals, rules), *_same_answers(by), *_no_cache(by)]
+    checks = [
+        *_whole_session(parts),
+        *recording_checks(parts),
+        *_enough(by, rules),
+        *_one_system(parts, rules),
+        *_outlined(parts[0].run, rules),
+    ]
+    checks += [*_reported(figures, refusals, rules), *_one_speed(by, figures, rules), *same_answers(by), *no_cache(by)]
     return (*_of_runs(parts), *named(checks, rules))
 
 
@@ -150,86 +137,54 @@ def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
         yield Check(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance)
 
 
+def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> Iterator[Check]:
+    """Power runs are as quick as performance runs, so that power and time are of one operating point.
+
+    Each power run is compared with the mean time of the session. What the intervals of both explain is not counted.
+    """
+    powered = {p.name: p.result.quantities for p in by["power"] if not (_amortised(p.run) or _load_sets_batches(p.run))}
+    powered = {name: own for name, own in powered.items() if TIME in own}
+    if rules.trial_tolerance is None or not by["performance"] or not powered or TIME not in figures:
+        return
+    mean = _scattered(figures)
+    beyond_s = {name: _beyond_s(_scattered(own), mean) for name, own in powered.items()}
+    worst = max(beyond_s, key=beyond_s.__getitem__)
+    share = beyond_s[worst] / mean.value if mean.value else 0.0
+    yield Check(
+        "execution time of the power runs, against the performance runs",
+        f"{powered[worst][TIME].value:.6g} s in {worst}, {mean.value:.6g} s for speed: {share:.3%} beyond intervals",
+        f"at most {rules.trial_tolerance:.0%}; measure power and time with the same settings of the device",
+        share <= rules.trial_tolerance,
+        rules.source_of("session"),
+    )
+
+
+def _amortised(run: Run) -> bool:
+    """Whether the run plays longer sequences than performance runs, and its own time is the one that is reported."""
+    return bool(run.start.scenario.amortise_s)
+
+
+def _load_sets_batches(run: Run) -> bool:
+    """Whether arrivals decide how many samples the device takes together, and so the time of each."""
+    return run.start.device.max_batch > 1 and queries_of(run).scheduled
+
+
+def _beyond_s(own: Quantity, mean: Quantity) -> float:
+    """How far two mean times are apart beyond both intervals, in seconds."""
+    apart = linear([(1.0, own), (-1.0, mean)], "s", "")
+    return max(0.0, abs(apart.value) - apart.half_width())
+
+
+def _scattered(figures: Figures) -> Quantity:
+    """The mean time with the scatter of executions beside what clocks and stamps leave open."""
+    time, se = figures[TIME], figures.get(TIME_SE)
+    parts = (replace(c, shared=None) for c in time.components)  # stamps of one run do not err as those of another
+    more = () if se is None else (Component("scatter of executions", se.value),)
+    return replace(time, components=(*parts, *more))
+
+
 def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:
     """Return the figures that are compared between trials, of each trial, where there are several."""
     figures = {name: [part.result.quantities for part in parts] for name, parts in by.items()}
     found = {key: tuple(f[key] for f in figures[purpose] if key in f) for purpose, key in COMPARED}
     return {key: trials for key, trials in found.items() if len(trials) > 1}
-
-
-def _same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
-    """Answers in the performance runs are those of the accuracy run (as LoadGen's TEST01)."""
-    if not (by["accuracy"] and by["performance"]):
-        return
-    expected = _answers(by["accuracy"][0].run)
-    compared = differ = 0
-    for part in by["performance"]:
-        for sample, said in _answers(part.run).items():
-            if sample in expected:
-                compared += 1
-                differ += not said <= expected[sample]
-    if compared:
-        few = differ <= NOISY * compared and _as_accurate([by["accuracy"][0], *by["performance"]])
-        rule = "samples answered otherwise for speed than for accuracy"
-        limit = f"0, or {NOISY:.0%} with accuracies within {ALIKE:.0%}"
-        yield Check(rule, f"{differ} of {compared}", limit, differ == 0 or few)
-
-
-def _as_accurate(parts: Sequence[Part]) -> bool:
-    """Whether as many answers are right in every run, although the noise of a chip changes some of them."""
-    found = [part.result.quantities.get(FigureKey("accuracy")) for part in parts]
-    values = [q.value for q in found if q is not None]
-    return len(values) == len(parts) and max(values) - min(values) <= ALIKE * max(values)
-
-
-def _answers(run: Run) -> dict[str, set[str]]:
-    q = queries_of(run)
-    ids = run.samples["id"].to_pylist()
-    labels = [_decided(text) for text in q.outputs]
-    out: dict[str, set[str]] = {}
-    use = np.isin(q.issue, list(decided_issues(run))) & (q.output >= 0) & (q.sample >= 0)
-    pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
-    for sample, output in pairs.tolist():
-        out.setdefault(ids[sample], set()).add(labels[output])
-    return out
-
-
-def _decided(text: str) -> str:
-    """The decision in an output: its label where it has one, else all of it."""
-    said = json.loads(text)
-    return json.dumps(said["label"]) if isinstance(said, dict) and "label" in said else text
-
-
-def _no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
-    """A sample that comes again must not be answered sooner than at first (as LoadGen's TEST04).
-
-    One sample repeated is compared with the same sample among others, and every sample of the performance runs with
-    its time in the accuracy run.
-    """
-    repeated = by["compliance"]
-    if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase is quicker than all of them
-        return
-    first, among, again = (_median_times(by[name]) for name in ("accuracy", "performance", "compliance"))
-    for sample, seconds in again.items():
-        # the frames of a stream are not samples of the set; the accuracy run holds each of them once
-        if before := (among or first).get(sample, first.get(sample)):
-            yield _not_sooner(f"time of sample {sample} repeated, against its time among others", seconds / before)
-    ratios = [seconds / first[sample] for sample, seconds in among.items() if first.get(sample)]
-    if ratios:
-        rule = "time of the samples asked again for speed, against when first asked"
-        yield _not_sooner(rule, float(np.median(ratios)))
-
-
-def _not_sooner(rule: str, ratio: float) -> Check:
-    return Check(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
-
-
-def _median_times(parts: Sequence[Part]) -> dict[str, float]:
-    """Median seconds from issue to completion by sample id, so that no queue counts."""
-    by_sample: dict[str, list[float]] = {}
-    for part in parts:
-        q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
-        for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
-            if math.isfinite(seconds) and sample >= 0:
-                by_sample.setdefault(ids[sample], []).append(seconds)
-    return {name: float(np.median(times)) for name, times in by_sample.items()}

@@ -19,9 +19,9 @@ from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.rate_probes import peak_rate, rate_probes
 from rig.analysis.result import Result
 from rig.analysis.rule_set import is_known
+from rig.analysis.session_part import Part
 from rig.analysis.session_rules import (
     ACCURACY,
-    Part,
     by_purpose,
     configuration_of,
     session_checks,

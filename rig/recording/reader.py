@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rig.errors import DataError, StoreError
 from rig.network.description import NetworkInfo
 from rig.recording import validation
+from rig.recording.descriptions import check_descriptions
 from rig.recording.events import (
     Brackets,
     ChunkArrived,
@@ -133,7 +134,7 @@ def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -
     than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
     Raises ``StoreError`` if it is not a run directory, ``IntegrityError`` if a byte was changed after recording, and
-    ``DataError`` if a stretch of time runs backwards.
+    ``DataError`` if a stretch of time runs backwards, or if a rail or a clock is described in two ways.
 
     Example::
 
@@ -162,11 +163,13 @@ def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
     check_networks(log, read["samples"]["id"])
     read["replies"], left_out = validation.without_bad_spans(read["replies"])
     found = [read_trace(p, truncated, hz, at_once) for p in traces if with_traces]
+    by_name = by_rail(path, [trace for trace, _ in found])
+    check_descriptions(log.start, by_name)
     return Run(
         path=path,
         **vars(log),
         **read,
-        traces=by_rail(path, [trace for trace, _ in found]),
+        traces=by_name,
         truncated=tuple(truncated),
         left_out=(*left_out, *(what for _, lost in found for what in lost)),
     )

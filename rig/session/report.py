@@ -9,11 +9,11 @@ from typing import Any
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.summary import summarise
 from rig.errors import DataError, StoreError
 from rig.plugins import load
-from rig.recording.atomic_write import inside
+from rig.recording.atomic_write import BROKEN, inside
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import Run, open_run
 from rig.recording.session import REQUEST, Session, is_session, open_session
@@ -165,8 +165,11 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
         return None
     bound = {path for path, _ in session.runs}
     torn = [p.name for p in sorted(session.path.iterdir()) if (p / EVENTS).is_file() and p not in bound]
-    notes = [f"{name} is not part of the session: it was broken off" for name in torn]
-    notes += [f"{name} was broken off, and its run recorded again" for name in session.repeated]
+    aside = {f"{BROKEN}/{p.name}" for p in (session.path / BROKEN).glob("*") if (p / EVENTS).is_file()}
+    why = dict.fromkeys((*torn, *sorted(aside)), "it was broken off")
+    why |= dict.fromkeys(session.repeated, "its run was recorded again")
+    said = "; ".join(f"{name}, {reason}" for name, reason in why.items())
+    notes = [f"Recordings that are no part of the session: {len(why)} ({said})"] if why else []
     return replace(whole, session_digest=session.digest, notes=(*notes, *whole.notes))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.summary import together
 from rig.recording.reader import Run
 from rig.recording.submission import PAGE, SESSIONS, Claim, Class, Configuration

@@ -56,7 +56,7 @@ def submit(
 
     The pages are made of the copies of the sessions, as ``made_again`` makes them. If any copy is not as its hashes
     say, nothing is left. Raises ``UsageError`` for paths that cannot be used, ``DataError`` for a ``submission.toml``
-    that cannot, and what ``rig.report`` raises for a recording.
+    that cannot and for sessions that share a recording, and what ``rig.report`` raises for a recording.
     """
     _check_paths(sessions, out, archive)
     given, raw = about_file.read_about(about)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from rig.analysis.session_recordings import shared_recording
 from rig.engine.record import environment
+from rig.errors import DataError
 from rig.plugins import load
 from rig.recording.submission import FILE, SESSIONS, Submission
-from rig.session.report import evaluated
+from rig.session.report import Evaluated, evaluated
 from rig.submission import about as about_file
 from rig.submission.configurations import Row, rows_of
 from rig.submission.crate import FILE as CRATE
@@ -43,10 +45,25 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
     ``head`` is the description, whose rows are not looked at, and ``about`` the content of ``submission.toml``. The
     files are a function of these and of the recordings alone. Raises what ``rig.report`` raises for a recording.
     """
-    rows = rows_of([(name, evaluated(folder / SESSIONS / name)) for name in names])
+    read = [(name, evaluated(folder / SESSIONS / name)) for name in names]
+    _check_apart(read)
+    rows = rows_of(read)
     document = msgspec.structs.replace(head, configurations=[row.configuration for row in rows])
     pages: Mapping[str, bytes] = load("reports", "submission")(document, [(row.result, row.run) for row in rows])
     content = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
     files = {**pages, FILE: content, about_file.FILE: about}
     files[CRATE] = crate(document, sorted(name for name in files if "/" not in name))
     return Made(document, tuple(rows), files)
+
+
+def _check_apart(read: Sequence[tuple[str, Evaluated]]) -> None:
+    """Refuse sessions that share a recording: it would count as two measurements. Raises ``DataError``."""
+    runs = ((f"{found.path}/{part.name}", part.run) for _, found in read for part in found.parts)
+    if shared := shared_recording(runs):
+        one, other, file = shared
+        raise DataError(
+            f"{one} and {other} hold the same recording: their {file} are equal byte by byte",
+            field="session",
+            value=other,
+            remedy="Hand in each recording once, and measure again for another trial",
+        )

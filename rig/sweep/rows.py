@@ -137,7 +137,7 @@ def check_whole(path: Path, cell: Cell) -> None:
 def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
     """Read back, verify and evaluate a run directory or session as `rig report` does, and return its row."""
     from rig.analysis.evaluate import evaluate
-    from rig.analysis.session_rules import Part
+    from rig.analysis.session_part import Part
     from rig.analysis.summary import summarise
     from rig.recording.reader import open_run
     from rig.recording.session import is_session, runs_in

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from benchmarks.faults.forge import hash_again
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.evaluate import evaluate
@@ -95,6 +96,19 @@ def test_a_chunk_that_is_doubled_or_missing_is_named(tmp_path: Path, doubled: bo
 
     found = failed(tmp_path / "run", [(0, 8)] * 5, meter)
     assert [c.rule for c in found] == (["readings of rail pin on disk"] if doubled else [])
+
+
+def test_a_file_that_was_cut_in_a_run_that_ended_well_is_named(tmp_path: Path) -> None:
+    """A crash cuts files, and leaves no stop line; a stop line lists what was written to its end."""
+    assert failed(tmp_path / "run", [(0, 8)] * 5) == []
+    replies = tmp_path / "run" / "replies.arrows"
+    replies.write_bytes(replies.read_bytes()[:-20])
+    hash_again(tmp_path / "run")
+    validity = evaluate(open_run(tmp_path / "run")).validity
+    assert validity is not None
+    assert ("files that were written to their end", "all but replies.arrows") in [
+        (check.rule, check.found) for check in validity.checks if not check.ok
+    ]
 
 
 def test_a_gap_in_the_hosts_heartbeat_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.summary import _mean, summarise
 from rig.errors import DeviceError
 from rig.recording.reader import open_run
@@ -35,9 +36,11 @@ def summary(tmp_path: Path) -> Summarise:
 
     def make(*played: Played, rules: Rules = LOOSE, **about: Any) -> Result:
         parts = []
-        for name, purpose, asked in played:
+        for number, (name, purpose, asked) in enumerate(played):
             given_: dict[str, Any] = {"size": 4, "known": samples(4), "options": {}} | about
-            run = recording(tmp_path / name, asked, rules=rules, purpose=purpose, **given_)
+            run = recording(
+                tmp_path / name, [at_another_time(a, number) for a in asked], rules=rules, purpose=purpose, **given_
+            )
             parts.append(Part(name, purpose, run, evaluate(run)))
         whole = summarise("session", parts)
         assert whole is not None
@@ -54,6 +57,11 @@ def asked(
     return [
         Asked(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))
     ]
+
+
+def at_another_time(a: Asked, by_s: float) -> Asked:
+    """The query some seconds later: no two runs are recorded at one time."""
+    return replace(a, **{name: t + by_s for name in ("due", "at", "done") if (t := getattr(a, name)) is not None})
 
 
 def failed(result: Result) -> list[tuple[str, str]]:
@@ -171,6 +179,47 @@ def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
     assert summary(*trials(0.1)).series.trials == {}
 
 
+def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
+    once, again = (
+        recording(tmp_path / name, asked(), rules=LOOSE, purpose="performance", size=4) for name in ("first", "again")
+    )
+    assert once.digest != again.digest  # the name stands in the log
+    parts = [Part(name, "performance", run, evaluate(run)) for name, run in (("first", once), ("again", again))]
+    whole = summarise("session", parts)
+    assert whole is not None
+    assert failed(whole) == [("runs that share a recording", "first and again hold the same replies.arrows")]
+
+
+# ---- one operating point -------------------------------------------------------------------
+
+SPEED = "execution time of the power runs, against the performance runs"
+WITHIN = Rules("test", "single-stream", "a test", submittable=True, trial_tolerance=0.05)
+
+
+def of_speed(result: Result) -> list[str]:
+    return [found for rule, found in failed(result) if rule == SPEED]
+
+
+@pytest.mark.parametrize(("power_s", "apart"), [(0.1, []), (0.104, []), (0.4, ["300.000%"]), (0.09, ["10.000%"])])
+def test_power_is_measured_at_the_speed_at_which_time_is(summary: Summarise, power_s: float, apart: list[str]) -> None:
+    """Otherwise energy is the power of a slow clock times the time of a quick one."""
+    found = of_speed(summary(*trials(0.1, 0.1), ("power-1", "power", asked(power_s)), rules=WITHIN))
+    assert [text.split(": ")[1].split()[0] for text in found] == apart
+
+
+def test_one_slow_power_run_is_not_hidden_among_quick_ones(summary: Summarise) -> None:
+    powered = [(f"power-{k}", "power", asked(0.4 if k == 2 else 0.1)) for k in (1, 2, 3)]
+    (found,) = of_speed(summary(*trials(0.1), *powered, rules=WITHIN))
+    assert found.startswith("0.4 s in power-2, 0.1 s for speed")
+
+
+def test_times_that_scatter_from_one_execution_to_the_next_may_differ_as_far_as_they_scatter(
+    summary: Summarise,
+) -> None:
+    powered = ("power-1", "power", asked([0.08, 0.16, 0.1, 0.12]))
+    assert of_speed(summary(*trials(0.1), powered, rules=WITHIN)) == []
+
+
 # ---- the same answers ----------------------------------------------------------------------
 
 OTHERWISE = "samples answered otherwise for speed than for accuracy"
@@ -193,6 +242,12 @@ def test_what_is_answered_for_speed_is_what_is_answered_for_accuracy(
         ("accuracy", "accuracy", asked(said=list(accurate))), ("performance", "performance", asked(said=list(quick)))
     )
     assert [f for f in failed(found) if f[0] == OTHERWISE] == ([(OTHERWISE, f"{differ} of 4")] if differ else [])
+
+
+def test_what_is_answered_for_power_is_what_is_answered_for_accuracy(summary: Summarise) -> None:
+    """A device that skips the work draws little."""
+    answered = [(name, name, asked(said="wxyz" if name == "accuracy" else "wwww")) for name in ("accuracy", "power")]
+    assert ("samples answered otherwise for power than for accuracy", "3 of 4") in failed(summary(*answered))
 
 
 def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summary: Summarise) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.summary import summarise
 from rig.commands.main import main
 from rig.errors import RigError

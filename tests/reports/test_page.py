@@ -16,7 +16,7 @@ from reports.render import render
 from reports.result_tables import key_figures
 from reports.sections import algorithm
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.power.power_notes import BELOW_IDLE
+from rig.analysis.power.power_notes import BELOW_IDLE, NO_STEP
 from rig.analysis.result import Result
 from rig.analysis.solving.solves import RUNTIME, Solve
 from rig.recording.records import Algorithm
@@ -172,6 +172,7 @@ def test_gaps_stand_against_energy_where_power_was_measured() -> None:
     assert "energy of the solve, mJ" in picture(powered, "solver")
 
 
-def test_dynamic_power_below_zero_is_explained_beside_the_figure() -> None:
-    shown = page_of(replace(made_up(), notes=(BELOW_IDLE,)))
-    assert shown.index("Key figures") < shown.index(f'<p class="warn">{BELOW_IDLE}') < shown.index("1. System")
+@pytest.mark.parametrize("note", [BELOW_IDLE, NO_STEP])
+def test_dynamic_power_that_is_not_above_zero_is_explained_beside_the_figure(note: str) -> None:
+    shown = page_of(replace(made_up(), notes=(note,)))
+    assert shown.index("Key figures") < shown.index(f'<p class="warn">{note}') < shown.index("1. System")

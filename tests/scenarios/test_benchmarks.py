@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rig.analysis.benchmark import benchmark_checks
+from rig.analysis.benchmark import as_held, benchmark_checks
+from rig.analysis.known_benchmarks import qubo_sizes
 from rig.recording.decoding import declared_start
 from rig.recording.records import ScenarioRecord
-from rig.types import Benchmark, Workload
+from rig.types import Benchmark, Parameter, Workload
 from scenarios.workloads.asc.workload import open_workload as open_asc
-from scenarios.workloads.qubo_mis.benchmark import sizes
 from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES
 from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
 from tests.support.hardware_clothes import DENSITY, proven_targets
@@ -45,6 +46,27 @@ def test_eight_samples_of_the_training_split_break_three_rules() -> None:
     assert broken(open_asc(samples=8, split="train"), "single-stream") == {"data set", "split", "samples"}
 
 
+@pytest.mark.parametrize("nodes", [25, 50, 10_000])
+def test_what_a_workload_declares_is_what_the_rig_holds(nodes: int) -> None:
+    for opened in (open_asc(samples=8, audio_hz=1000), open_qubo(nodes=nodes, density=0.01, seeds="5-9")):
+        assert opened.benchmark is not None
+        assert as_held(opened.benchmark) == opened.benchmark
+
+
+@pytest.mark.parametrize("declared", [(8,), ()])
+def test_limits_of_ones_own_do_not_hold_under_the_name_of_a_known_benchmark(declared: tuple[int, ...]) -> None:
+    """A recording that states both what it found and what is allowed was VALID by itself."""
+    opened = open_asc(samples=8, audio_hz=1000)
+    assert opened.benchmark is not None
+    own = {name: replace(p, allowed=p.found) for name, p in opened.benchmark.parameters.items()}
+    own["samples"] = Parameter(declared, declared)
+    cheat = replace(opened, benchmark=replace(opened.benchmark, parameters=own, options={}))
+    assert broken(cheat, "single-stream") == {"data set", "samples"}
+    assert "option window_s" in broken(cheat, "real-time", window_s=0.1)
+    less = replace(cheat, benchmark=replace(cheat.benchmark, parameters={}))
+    assert broken(less, "single-stream") == {"data set", "split", "samples", "classes"}
+
+
 def test_qubo_with_announced_seeds_and_proven_targets_keeps_every_rule(tmp_path: Path) -> None:
     file = str(proven_targets(tmp_path / "targets.json"))
     workload = open_qubo(nodes=SMALL, density=DENSITY, seeds="5-9", announced=True, targets=file)
@@ -60,10 +82,10 @@ def test_the_six_timeouts_are_allowed(timeout_s: float) -> None:
 
 
 def test_the_sizes_go_on_in_their_progression() -> None:
-    assert sizes(10) == NODES
-    assert sizes(10_000) == (*NODES, 10_000)
-    assert 30_000 not in sizes(30_000)
-    assert sizes(25_000)[-2:] == (10_000, 25_000)
+    assert qubo_sizes(10) == NODES
+    assert qubo_sizes(10_000) == (*NODES, 10_000)
+    assert 30_000 not in qubo_sizes(30_000)
+    assert qubo_sizes(25_000)[-2:] == (10_000, 25_000)
 
 
 @pytest.mark.parametrize("nodes", [25, 50])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from reports.verdict import ALONE, verdict_of
 from rig.analysis.evaluate import evaluate
+from rig.analysis.known_benchmarks import ASC
+from rig.analysis.session_recordings import shared_recording
 from rig.recording.reader import open_run
 from rig.types import Rules
 from scenarios.rules import rules
@@ -48,6 +51,24 @@ def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(
     assert [check for check in validity.checks if not check.ok] == []
     assert (validity.verdict, validity.submittable) == ("VALID", True)
     assert {bool(check.source) for check in validity.checks} == {True}
+
+
+def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_its_own_limits(
+    session: Callable[[str], Session], tmp_path: Path
+) -> None:
+    said = "Limits of the benchmark 'of a test' are as declared by the workload; the rig holds none of it"
+    assert said in session(S).result.notes
+    under_known = {part.name: start("workload", "benchmark", "name", to=ASC) for part in session(S).parts}
+    assert not [note for note in edited(session(S), under_known, tmp_path).notes if note.startswith("Limits of")]
+
+
+def test_samples_with_equal_data_and_warm_up_are_told(session: Callable[[str], Session], tmp_path: Path) -> None:
+    power = next(part for part in session(S).parts if part.purpose == "power")
+    one_payload = rows("samples", lambda k, row: row | {"payload_sha256": "0" * 64})
+    notes = evaluate(open_run(rewritten(power.run.path, tmp_path / "equal", one_payload))).notes
+    assert "samples with the data of another: 11 of 12, so 1 are distinct" in notes
+    assert not [note for note in power.result.notes if note.startswith("samples with the data")]
+    assert "Warm-up: 1 of 13 samples that were issued count in no figure" in power.result.notes
 
 
 def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
@@ -122,6 +143,14 @@ def rows(table: str, change: Callable[[int, Document], Document | None]) -> Edit
     return edit
 
 
+def both(first: Edit, second: Edit) -> Edit:
+    def edit(events: list[Document], tables: Tables) -> None:
+        first(events, tables)
+        second(events, tables)
+
+    return edit
+
+
 def moved(column: str, by_s: float, every: int = 1, ticks: float = 1e9) -> Edit:
     """Adds time to a column of every so-manieth reply."""
     by = round(by_s * ticks)
@@ -144,6 +173,16 @@ def scaled(events: list[Document], tables: Tables) -> None:
     trace = tables["traces/core.arrows"]
     watts = pa.array(trace["value"].to_numpy() * 1.3, trace["value"].type)
     tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
+
+
+def reversed_clamp(events: list[Document], tables: Tables) -> None:
+    trace = tables["traces/core.arrows"]
+    watts = pa.array(-trace["value"].to_numpy(), trace["value"].type)
+    tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
+
+
+def other_meter(events: list[Document], tables: Tables) -> None:
+    events[0]["meters"][0]["serial_number"] = "another"
 
 
 def shorter_idle(events: list[Document], tables: Tables) -> None:
@@ -186,8 +225,9 @@ ANSWERED, CONFIGURED = "samples of the set answered", "configurations of the run
 S, Q, R, F, V = SCENARIOS
 CHANGES: dict[str, Change] = {
     # every scenario
-    "a simulated meter": one(
-        S, start("meters", to=[{"name": "m", "mode": "simulator"}]), "device and meters", run=POWER
+    "a simulated meter": whole(
+        S, {POWER: start("meters", to=[{"name": "m", "mode": "simulator"}])},
+        f"{POWER}: device and meters", "meters of the power runs",
     ),
     "a run that broke off": one(S, ended, "the run"),
     "all in one run": one(S, start("purpose", to="all"), "mode"),
@@ -233,6 +273,11 @@ CHANGES: dict[str, Change] = {
     "a sample handed over early": one(S, moved("issued_ns", -0.05, 4), "samples at a time"),
     "no accuracy run": whole(S, {"accuracy": None}, "runs for accuracy"),
     "no labels": whole(S, {"accuracy": rows("samples", lambda k, row: row | {"label": None})}, "Accuracy reported"),
+    "labels for the easy half": whole(
+        S, {"accuracy": rows("samples", lambda k, row: row if k % 2 else row | {"label": None})},
+        "accuracy: samples without a label",
+    ),
+    "another meter for one of the power runs": whole(S, {POWER: other_meter}, "meters of the power runs"),
     "no power runs": whole(
         S, NO_POWER, "runs for power", "Idle power reported", "Active power reported", "Dynamic power reported",
         "Energy per inference reported",
@@ -248,6 +293,35 @@ CHANGES: dict[str, Change] = {
     "other answers for speed": whole(
         S, {FIRST: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
         "samples answered otherwise for speed than for accuracy",
+    ),
+    "power measured at a slower clock": whole(
+        S, {f"performance-{k}": replies(shorter) for k in range(1, 6)},
+        "execution time of the power runs, against the performance runs",
+    ),
+    "a clamp the wrong way round": whole(
+        S, {f"power-{k}": reversed_clamp for k in range(1, 6)},
+        *(f"power-{k}: sign of power and energy at work" for k in range(1, 6)),
+    ),
+    "a constant answered for power": whole(
+        S, {POWER: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
+        "samples answered otherwise for power than for accuracy",
+    ),
+    "no answer for power": whole(
+        S, {POWER: replies(lambda k, row: row | {"output": None})},
+        "samples answered otherwise for power than for accuracy",
+    ),
+    "twelve samples under the name of the benchmark": one(
+        S, start("workload", "benchmark", "name", to=ASC), "benchmark: samples"
+    ),
+    "fewer samples than are declared": whole(
+        S, {"accuracy": both(start("workload", "benchmark", "name", to=ASC), found("samples", 16240))},
+        "accuracy: samples in the recording",
+    ),
+    "ten inferences in a second of audio": whole(
+        S, {"accuracy": both(start("workload", "benchmark", "name", to=ASC),
+                             rows("samples", lambda k, row: row | {"inferences": 10}))},
+        "accuracy: benchmark: samples", "accuracy: samples in the recording",
+        "accuracy: samples with another length of an inference",
     ),
     # optimization
     "a size off the grid": one(Q, found("nodes", 30), "benchmark: nodes"),
@@ -326,6 +400,13 @@ def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
     lost = {"runs of the session"} if None in edits.values() else set()
     assert {check.rule for check in validity.checks if not check.ok} == failing | lost
     assert validity.verdict == "INVALID"
+
+
+def test_readings_that_two_runs_share_are_one_measurement(session: Callable[[str], Session]) -> None:
+    run = next(part.run for part in session(S).parts if part.purpose == "power")
+    other = replace(run, digest="0" * 64, replies=run.replies.slice(0, 0))
+    assert shared_recording([("power-1", run), ("power-2", other)]) == ("power-1", "power-2", "traces/core.arrows")
+    assert shared_recording((part.name, part.run) for part in session(S).parts) is None
 
 
 def test_there_are_forty_changes_and_each_scenario_has_its_own() -> None:

@@ -12,7 +12,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.summary import summarise
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in

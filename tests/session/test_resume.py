@@ -63,7 +63,7 @@ def test_it_is_reported_as_far_as_it_came_and_invalid(session: Path) -> None:
     assert result.validity is not None
     assert result.validity.verdict == "INVALID"
     assert ("1", "3") in [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"]
-    assert "performance is not part of the session: it was broken off" in result.notes
+    assert "Recordings that are no part of the session: 1 (performance, it was broken off)" in result.notes
 
 
 def test_the_report_says_how_to_go_on(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +92,8 @@ def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -
     assert open_run(session / "accuracy").digest == accuracy
     assert found.sealed
     assert found.repeated == ("broken/performance.1",)
+    aside = "Recordings that are no part of the session: 1 (broken/performance.1, its run was recorded again)"
+    assert aside in result_of(session).notes
     assert sorted(p.name for p in session.iterdir() if p.is_file()) == [FILE, f"{FILE}.sha256"]
     result = result_of(session)
     assert result.validity is not None

@@ -55,6 +55,18 @@ def refused(lab: Path, tmp_path: Path, about: str = WHOLE, **more: Any) -> RigEr
     return caught.value
 
 
+# ---- one recording counts once ------------------------------------------------------------
+
+
+def test_a_session_under_another_name_is_no_second_session(lab: Path, tmp_path: Path) -> None:
+    again = shutil.copytree(lab / "a", tmp_path / "again")
+    with pytest.raises(DataError, match=r"hold the same recording: their events\.jsonl are equal") as caught:
+        submitted(tmp_path, lab / "a", again)
+    assert str(lab / "a" / "accuracy") in caught.value.message
+    assert str(again / "accuracy") in caught.value.message
+    assert "measure again" in caught.value.remedy
+
+
 # ---- the folder ---------------------------------------------------------------------------
 
 
@@ -117,8 +129,8 @@ def test_the_archive_is_the_folder(made: Submitted, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_two_sessions_of_one_name_has_both(lab: Path, tmp_path: Path) -> None:
-    shutil.copytree(lab / "slow", tmp_path / "slow")
-    found = submitted(tmp_path / "out", lab / "slow", tmp_path / "slow")
+    other = session(tmp_path / "slow", "warmup=2")
+    found = submitted(tmp_path / "out", lab / "slow", other)
     assert found.document.configurations[0].sessions == ["sessions/slow", "sessions/slow-2"]
 
 

@@ -19,7 +19,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
-from rig.analysis.session_rules import Part
+from rig.analysis.session_part import Part
 from rig.analysis.solving.targets import SPECIFIED
 from rig.analysis.summary import summarise
 from rig.recording.reader import open_run
@@ -78,13 +78,15 @@ def solver(plant: SimPlant) -> Any:
 
 
 def scenes() -> asc.AscWorkload:
-    """Scenes that declare that they are the benchmark's whole test split."""
+    """Scenes that declare that they are the whole test split, of a benchmark whose limits the rig does not hold."""
     opened = asc.open_workload(samples=SET, audio_hz=1000.0)
     details = {**opened.details, "source": TAU}
     benchmark = benchmark_of(details)
     whole = replace(benchmark.parameters["samples"], allowed=(SET,))
     return replace(
-        opened, details=details, benchmark=replace(benchmark, parameters={**benchmark.parameters, "samples": whole})
+        opened,
+        details=details,
+        benchmark=replace(benchmark, name="of a test", parameters={**benchmark.parameters, "samples": whole}),
     )
 
 

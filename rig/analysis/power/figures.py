@@ -24,7 +24,7 @@ from rig.analysis.power.estimators import (
 )
 from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.loops_in_step import with_loops_in_step
-from rig.analysis.power.power_notes import instrument_notes, trace_notes
+from rig.analysis.power.power_notes import instrument_notes, other_idle_notes, trace_notes
 from rig.analysis.power.power_refusals import MAX_MISSING, beyond_range, readings_lost, too_short, without_idle
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
@@ -112,6 +112,7 @@ def rail_figures(
         figures |= stepped
         refusals += found.refusals
         notes += [*found.notes, *told]
+    notes += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
     if len(activity.phases) == 1:
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})

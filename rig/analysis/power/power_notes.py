@@ -11,14 +11,26 @@ from rig.analysis.power.load_noise import load_noise_notes
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.unseen_spans import idle_notes
+from rig.analysis.quantity import Quantity
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Activity
+from rig.analysis.verdict import Check
 
 BELOW_IDLE = (
     "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
     "not at rest there or sleeps between its spans"
 )
-"""Said beside the figure itself, which is read wrongly without it."""
+NO_STEP = (
+    "Dynamic power is not above zero by its interval: the readings show no step at the spans. The meter may watch "
+    "another rail, or the spans stand at other times than the work; check both before this figure is used"
+)
+DRAWN = (
+    "active_power_w", "average_power_w", "runtime_power_w",
+    "energy_per_inference_j", "energy_per_inference_integrated_j",
+)  # fmt: skip
+"""Figures of what the whole device draws while it works."""
+ON_FIGURE = "Dynamic power "
+"""The first words of notes that stand beside the figure itself, which is read wrongly without them."""
 
 
 def instrument_notes(readings: Readings) -> Iterator[str]:
@@ -57,11 +69,6 @@ def trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> It
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
             "so trimmed windows are used instead of integration into the gaps"
         )
-    if gap_w is not None and gap_w < 0.0 and not idle_moved_w(model):
-        yield (
-            f"Rail {name}: the device sleeps between its spans. Idle power is that of the idle windows, in which it is "
-            "configured and ready, not that of sleep; dynamic power is counted from there"
-        )
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
         yield (
             f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What they would have "
@@ -79,8 +86,41 @@ def trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> It
         )
 
 
-def below_idle_notes(figures: Figures) -> Iterator[str]:
-    """Yield a sentence on dynamic power below zero."""
+def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[str]:
+    """Yield what dynamic power of a rail would be with the level between spans as idle, where that is another one."""
+    level_w = model.gaps.level_w
+    if dynamic is None or not model.gaps.differs or idle_moved_w(model):
+        return
+    why = (
+        "The device sleeps between its spans, or it was not at rest in the idle windows"
+        if level_w < 0.0
+        else "The device is not at rest between its spans, or it slept in the idle windows"
+    )
+    yield (
+        f"{ON_FIGURE}of rail {model.rail.name} depends on what idle is: it is {dynamic.value:.4g} W above the idle "
+        f"windows, which is the figure, and {dynamic.value - level_w:.4g} W above the level between spans. {why}"
+    )
+
+
+def no_step_notes(figures: Figures) -> Iterator[str]:
+    """Yield a sentence on dynamic power below zero, or on one that cannot be told from zero."""
     dynamic = figures.get(FigureKey("dynamic_power_w"))
-    if dynamic is not None and dynamic.interval()[1] < 0.0:
-        yield BELOW_IDLE
+    if dynamic is not None and dynamic.interval()[0] <= 0.0:
+        yield BELOW_IDLE if dynamic.interval()[1] < 0.0 else NO_STEP
+
+
+def sign_checks(figures: Figures) -> Iterator[Check]:
+    """Yield a failed check if power or energy of work is below zero beyond its interval.
+
+    A device at work gives nothing back, so the current was read with the wrong sign.
+    """
+    below = {
+        str(key): q
+        for key, q in figures.items()
+        if key.quantity in DRAWN and not (key.phase or key.method or key.sample) and q.interval()[1] < 0.0
+    }
+    if below:
+        name, q = next(iter(below.items()))
+        more = f", and {len(below) - 1} more" if len(below) > 1 else ""
+        allowed = "0 or more; the sign of a current clamp or shunt is reversed: turn it round, and measure again"
+        yield Check("sign of power and energy at work", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rig.analysis.known_benchmarks import ASC
 from rig.types import Benchmark, Parameter
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
 from scenarios.workloads.asc.slices import SLICE_S
 
-NAME = "NeuroBench 1.0, acoustic scene classification"
 WHOLE_SLICES = {"train": 41360, "test": 16240}
 """Seconds in the two splits of the whole TAU set."""
 
@@ -20,7 +20,7 @@ _DATA = "N, ASC, Benchmark dataset: "
 def benchmark_of(details: Mapping[str, Any]) -> Benchmark:
     """The benchmark, from the details of an opened workload."""
     return Benchmark(
-        NAME,
+        ASC,
         Parameter(
             (),
             ("single-stream", "real-time"),

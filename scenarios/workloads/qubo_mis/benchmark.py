@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count, takewhile
 from typing import Any
 
+from rig.analysis.known_benchmarks import QUBO, qubo_sizes
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.targets import OFFICIAL, SPECIFIED
 from rig.types import Benchmark, Parameter
-from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, PROVEN_BELOW, Instance
+from scenarios.workloads.qubo_mis.targets import DENSITIES, PROVEN_BELOW, Instance
 
-NAME = "NeuroBench 1.0, QUBO (maximum independent set)"
 SEEDS = 5
 SOLVES = 5
 TIMEOUTS_S = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2)
@@ -21,13 +20,6 @@ BASELINES = {"lava-nc": "0.8.0", "lava-optimization": "0.3.0", "dwave-samplers":
 """Versions by distribution, of the baselines in N: Lava 0.8.0, Lava Optimization 0.3.0, D-Wave Samplers v1.1.0."""
 
 _DATA, _TASK = "N, QUBO, Benchmark dataset: ", "N, QUBO, Task and metrics: "
-
-
-def sizes(nodes: int) -> tuple[int, ...]:
-    """The benchmark's sizes, which go on as 10, 25, 50 times powers of ten, up to 5000 or to ``nodes``."""
-    every = (step * 10**exponent for exponent in count() for step in (10, 25, 50))
-    last = max(nodes, NODES[-1])
-    return tuple(takewhile(lambda size: size <= last, every))
 
 
 def benchmark_of(
@@ -42,7 +34,7 @@ def benchmark_of(
         else "'The DWave Tabu CPU sampler80 will be used with 100 reads and 50 restarts'"
     )
     parameters = {
-        "nodes": Parameter((first.nodes,), sizes(first.nodes), f"{_DATA}'Number of nodes, spaced in a "
+        "nodes": Parameter((first.nodes,), qubo_sizes(first.nodes), f"{_DATA}'Number of nodes, spaced in a "
                            "pseudo-geometric progression'"),
         "density": Parameter((first.density,), DENSITIES, f"{_DATA}'Density of edges: 1%, 5%, 10%, 25%'"),
         "kind of seeds": Parameter(tuple(sorted(set(kinds))), tuple(allowed_kinds), f"{_DATA}'0, 1, 2, 3, 4 are "
@@ -60,7 +52,7 @@ def benchmark_of(
         ),
     }
     scenarios = Parameter((), ("optimization",), "P, QUBO: 'As an Optimization scenario task'")
-    return Benchmark(NAME, scenarios, parameters, options, BASELINES)
+    return Benchmark(QUBO, scenarios, parameters, options, BASELINES)
 
 
 def targets_of(instances: Sequence[Instance], details: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""The limits of published benchmarks, which hold whatever a recording declares of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+
+from rig.analysis.solving.gap import THRESHOLDS
+from rig.analysis.solving.targets import OFFICIAL, SPECIFIED
+from rig.types import Benchmark
+
+Values = tuple[float | str | None, ...]
+ASC = "NeuroBench 1.0, acoustic scene classification"
+QUBO = "NeuroBench 1.0, QUBO (maximum independent set)"
+LARGEST_NAMED = 5000
+"""The largest number of nodes that the text of QUBO names; the progression may go on."""
+PROVEN_BELOW = 50
+"""Nodes below which the target of QUBO is the optimum."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a benchmark allows: its scenarios, and values of its parameters and of options of the scenario by name.
+
+    ``inference_s`` is the length of data that is one inference; None: the benchmark does not say.
+    """
+
+    scenarios: Values
+    parameters: Mapping[str, Values]
+    options: Mapping[str, Values] = field(default_factory=dict)
+    inference_s: float | None = None
+
+
+def limits_of(benchmark: Benchmark) -> Limits | None:
+    """Return the limits of a benchmark by its name, or None if the rig holds none of this name."""
+    held = _KNOWN.get(benchmark.name)
+    return None if held is None else held(benchmark)
+
+
+def qubo_sizes(nodes: int) -> tuple[int, ...]:
+    """Return the sizes of QUBO, which go on as 10, 25, 50 times powers of ten, up to 5000 or to ``nodes``."""
+    every = (step * 10**exponent for exponent in count() for step in (10, 25, 50))
+    return tuple(takewhile(lambda size: size <= max(nodes, LARGEST_NAMED), every))
+
+
+def _asc(benchmark: Benchmark) -> Limits:
+    return Limits(
+        ("single-stream", "real-time"),
+        {
+            "data set": ("tau-urban-2020-mobile",),
+            "split": ("test",),
+            "samples": (16240,),
+            "classes": ("airport", "street_traffic", "bus", "park"),
+        },
+        {"window_s": (1.0,)},
+        inference_s=1.0,
+    )
+
+
+def _qubo(benchmark: Benchmark) -> Limits:
+    found = benchmark.parameters["nodes"].found if "nodes" in benchmark.parameters else ()
+    nodes = max((int(n) for n in found if isinstance(n, (int, float)) and abs(n) < 2**63), default=0)
+    return Limits(
+        ("optimization",),
+        {
+            "nodes": qubo_sizes(nodes),
+            "density": (0.01, 0.05, 0.1, 0.25),
+            "kind of seeds": ("evaluation (announced)", "evaluation (drawn)"),
+            "number of seeds": (5,),
+            "target": ("proven",) if nodes < PROVEN_BELOW else (SPECIFIED, OFFICIAL, "proven"),
+        },
+        {"timeout_s": (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2), "to_gap": (None, *THRESHOLDS), "solves": (5,)},
+    )
+
+
+_KNOWN: Mapping[str, Callable[[Benchmark], Limits]] = {ASC: _asc, QUBO: _qubo}
