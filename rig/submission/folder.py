@@ -84,7 +84,7 @@ def _made(folder: Path, sessions: Mapping[str, Path], head: Submission, about: b
     try:
         return made_of(folder, list(sessions), head, about)
     except RigError as error:
-        for name, path in sessions.items():
+        for name, path in sorted(sessions.items(), reverse=True):  # one name may begin with another
             copy = str(folder / SESSIONS / name)
             error.message = error.message.replace(copy, str(path))
             error.value = str(error.value).replace(copy, str(path)) if isinstance(error.value, str) else error.value
