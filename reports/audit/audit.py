@@ -10,11 +10,12 @@ from pathlib import Path
 
 from reports.audit import folder_checks, power_checks, work_checks
 from reports.audit.archive import is_archive, unpack
-from reports.audit.evidence import Anchor, Asked, Check, Compared, Evidence, NotApplicable, compared
+from reports.audit.evidence import Anchor, Asked, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
-from reports.audit.rules import Rule, judge_run, modes_of, values_of
+from reports.audit.judged import Rule
+from reports.audit.rules import judge_run, modes_of, values_of
 from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
@@ -158,6 +159,9 @@ def run_checks(evidence: Evidence) -> list[Check]:
             faults, found, allowed = one.decide(evidence)
         except NotApplicable as missing:
             done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
+            continue
+        except Doubtful as doubt:
+            done.append(Check(*head, "warned", clean(doubt), "nothing that a reader must be told", one.source))
             continue
         except StoreError as error:
             faults, found, allowed = [error.message], "", "a recording that can be read"

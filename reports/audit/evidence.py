@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reports.audit.figures import Figures
+from reports.audit.judged import Rule
 from reports.audit.power import SHARP
 from reports.audit.reading import Run
-from reports.audit.rules import Rule
 from reports.audit.subject import Claim, Part, Subject
 
-Outcome = Literal["passed", "failed", "not applicable"]
+Outcome = Literal["passed", "warned", "failed", "not applicable"]
 INTERVAL = "; and the interval of the claim"
 
 
@@ -102,6 +102,16 @@ class Evidence:
 
 class NotApplicable(Exception):
     """A check cannot be answered; the message says what is missing."""
+
+
+class Doubtful(Exception):
+    """No rule is broken, and the message is what a reader must know before the figures are used."""
+
+
+def doubted(faults: list[str], doubts: list[str]) -> None:
+    """Raise ``Doubtful`` for what a reader must know, if nothing worse was found."""
+    if doubts and not faults:
+        raise Doubtful("; ".join(doubts))
 
 
 Verdict = tuple[list[str], str, str]

@@ -6,7 +6,8 @@ import csv
 import io
 from typing import Any
 
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, each, rows_of, unlike
+from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.rules import modes_of, values_of
 
@@ -55,6 +56,8 @@ def rule_set(e: Evidence) -> Verdict:
             faults.append(f"{one['name']} is called VALID, and {said[0]}")
     if names == {"None"}:
         raise NotApplicable("the recording names no set of rules")
+    own = {rule.found for rule in e.rules if rule.rule == OF_BENCHMARK and rule.found.endswith(DECLARED)}
+    doubted(faults, [f"the auditor does not know the benchmark {name}" for name in sorted(own)])
     return faults, ", ".join(sorted(names)), "a revision that the auditor holds, unchanged"
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from reports.audit.figures import Figures
+from reports.audit.judged import Judged, Rule, written
 from reports.audit.reading import Run, by_sample
-from reports.audit.rules import Judged, Rule, Values, written
+from reports.audit.rules import Values
 from reports.audit.scores import answers
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01

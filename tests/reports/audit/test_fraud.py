@@ -1,0 +1,91 @@
+"""A session that keeps every rule passes; each way to claim more than was measured is refused or told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reports.audit.audit import Audit, audit
+from reports.audit.benchmarks import DECLARED, known
+from scenarios.workloads.asc.benchmark import NAME, benchmark_of
+from scenarios.workloads.asc.catalogue import TAU
+from scenarios.workloads.asc.scenes import CLASSES
+from tests.support.hardware_clothes import recorded
+from tests.support.submission_folder import forged
+
+MODIFIED = 27
+"""Fails where the sources of this project have changes that are not committed."""
+Lines = list[dict[str, Any]]
+Tables = dict[str, pa.Table]
+Edit = Callable[[str, Lines, Tables], None]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session of a benchmark of twelve scenes by neurobench-1.0 that keeps every rule."""
+
+    def of_twelve(name: str, lines: Lines, tables: Tables) -> None:
+        lines[0]["workload"]["benchmark"]["name"] = "twelve scenes"
+
+    folder = tmp_path_factory.mktemp("honest")
+    return forged(recorded("single-stream", folder).folder, folder / "session", of_twelve)
+
+
+def of(session: Path, folder: Path, edit: Edit) -> Audit:
+    return audit(forged(session, folder / "session", edit))
+
+
+def faults(found: Audit) -> dict[str, str]:
+    """The rules that are broken and the checks that failed or warn, with what was found."""
+    broken = {f"{r.run}: {r.rule}".removeprefix(": "): r.found for r in found.rules if not r.ok}
+    return broken | {str(c.number): c.found for c in found.checks if c.outcome in ("failed", "warned")}
+
+
+def test_an_honest_session_keeps_every_rule(session: Path) -> None:
+    found = audit(session)
+    assert [r.said for r in found.rules if not r.ok] == []
+    assert {c.number for c in found.failed} <= {MODIFIED}
+
+
+# ---- the benchmark ----------------------------------------------------------------------------
+
+
+def renamed(name: str, lines: Lines, tables: Tables) -> None:
+    lines[0]["workload"]["benchmark"]["name"] = NAME
+
+
+def test_a_known_benchmark_has_its_limits_whatever_a_recording_declares(session: Path, tmp_path: Path) -> None:
+    broken = faults(of(session, tmp_path, renamed))
+    assert broken["accuracy: benchmark: samples"] == "12.0"
+
+
+def test_limits_of_an_unknown_benchmark_are_the_submitters(session: Path) -> None:
+    found = {c.number: c for c in audit(session, quick=True).checks}[4]
+    assert f"twelve scenes, {DECLARED}" in found.found
+    assert found.outcome == "warned"
+
+
+def test_a_second_is_an_inference_of_a_known_benchmark(session: Path, tmp_path: Path) -> None:
+    def ten(name: str, lines: Lines, tables: Tables) -> None:
+        renamed(name, lines, tables)
+        tables["samples.arrows"] = with_column(tables["samples.arrows"], "inferences", [10] * 12)
+
+    broken = faults(of(session, tmp_path, ten))
+    assert broken["power-1: samples that are not 1 s long for each inference"] == "12 of 12"
+
+
+def test_known_limits_are_those_that_the_workloads_declare() -> None:
+    made = benchmark_of({"source": TAU, "split": "test", "slices": 16240, "classes": CLASSES})
+    declared = {"scenario of the benchmark": made.scenarios}
+    declared |= {f"benchmark: {name}": one for name, one in made.parameters.items()}
+    declared |= {f"benchmark: option {name}": one for name, one in made.options.items()}
+    assert known()[NAME]["allowed"] == {rule: list(one.allowed) for rule, one in declared.items()}
+
+
+def with_column(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
+    field = table.schema.field(name)
+    return table.set_column(table.schema.get_field_index(name), field, pa.array(values).cast(field.type))
