@@ -86,6 +86,48 @@ def test_known_limits_are_those_that_the_workloads_declare() -> None:
     assert known()[NAME]["allowed"] == {rule: list(one.allowed) for rule, one in declared.items()}
 
 
+# ---- one operating point, and the work ----------------------------------------------------------
+
+
+def quicker(share: float) -> Edit:
+    """Performance runs whose spans are so much shorter."""
+
+    def edit(name: str, lines: Lines, tables: Tables) -> None:
+        table = tables["replies.arrows"]
+        if name.startswith("performance"):
+            on, off = (table[key].to_pylist() for key in ("on_tick", "off_tick"))
+            ends = [b if a is None else b - round(share * (b - a)) for a, b in zip(on, off, strict=True)]
+            tables["replies.arrows"] = with_column(table, "off_tick", ends)
+
+    return edit
+
+
+SPEED = "execution time of the power runs, against the performance runs"
+
+
+def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None:
+    assert faults(of(session, tmp_path / "a", quicker(0.75)))[SPEED].startswith("299.")
+    assert SPEED not in faults(of(session, tmp_path / "b", quicker(0.04)))
+
+
+@pytest.mark.parametrize("purpose", ["performance-2", "power-3"])
+@pytest.mark.parametrize("answer", ['{"label": "bus"}', "null", None])
+def test_a_run_that_answers_otherwise_than_for_accuracy(
+    session: Path, tmp_path: Path, purpose: str, answer: str | None
+) -> None:
+    def skipped(name: str, lines: Lines, tables: Tables) -> None:
+        if name == purpose:
+            table = tables["replies.arrows"]
+            tables["replies.arrows"] = with_column(table, "output", [answer] * table.num_rows)
+
+    what = "speed" if purpose.startswith("performance") else "power"
+    assert f"samples answered otherwise for {what} than for accuracy" in faults(of(session, tmp_path, skipped))
+
+
 def with_column(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
     field = table.schema.field(name)
-    return table.set_column(table.schema.get_field_index(name), field, pa.array(values).cast(field.type))
+    return table.set_column(
+        table.schema.get_field_index(name),
+        field,
+        pa.array(values, None if any(values) else field.type).cast(field.type),
+    )
