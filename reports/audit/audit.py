@@ -82,9 +82,9 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
             compute(part)
         part.rules += _rules(part)
     rules = tuple(rule for part in subject.parts for rule in part.rules)
-    claims, figures, left = dict[str, dict[str, float]](), list[Compared](), set[str]()
+    claims, figures, left = dict[str, dict[str, Claim]](), list[Compared](), set[str]()
     for scope, own, plain in _claimed(subject, quick):
-        claims |= {scope: {key: claim.value for key, claim in own.items()}} if own else {}
+        claims |= {scope: own} if own else {}
         figures += compared(scope, own, plain)
         left |= set() if quick else set(own) - set(plain)
     anchor = anchor_of(subject, signers, roots)
@@ -161,11 +161,16 @@ def run_checks(evidence: Evidence) -> list[Check]:
             done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
             continue
         except Doubtful as doubt:
-            done.append(Check(*head, "warned", clean(doubt), "nothing that a reader must be told", one.source))
+            done.append(Check(*head, "warned", _shown(doubt.args), "nothing that a reader must be told", one.source))
             continue
         except StoreError as error:
             faults, found, allowed = [error.message], "", "a recording that can be read"
-        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        shown = "; ".join([*map(clean, faults[:SHOWN]), *more]) if faults else clean(found)
+        shown = _shown(faults) if faults else clean(found)
         done.append(Check(*head, "failed" if faults else "passed", shown, allowed, one.source))
     return done
+
+
+def _shown(told: Sequence[str]) -> str:
+    """The first of what was found, and how many more there are."""
+    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+    return "; ".join([*map(clean, told[:SHOWN]), *more])

@@ -96,8 +96,8 @@ class Evidence:
     compared: tuple[Compared, ...]
     anchor: Anchor
     quick: bool
-    claims: dict[str, dict[str, float]] = field(default_factory=dict)
-    """The values that are claimed, by what they are about."""
+    claims: dict[str, dict[str, Claim]] = field(default_factory=dict)
+    """What is claimed, by what it is about."""
 
 
 class NotApplicable(Exception):
@@ -105,13 +105,13 @@ class NotApplicable(Exception):
 
 
 class Doubtful(Exception):
-    """No rule is broken, and the message is what a reader must know before the figures are used."""
+    """No rule is broken, and its arguments are what a reader must know before the figures are used."""
 
 
 def doubted(faults: list[str], doubts: list[str]) -> None:
     """Raise ``Doubtful`` for what a reader must know, if nothing worse was found."""
     if doubts and not faults:
-        raise Doubtful("; ".join(doubts))
+        raise Doubtful(*doubts)
 
 
 Verdict = tuple[list[str], str, str]

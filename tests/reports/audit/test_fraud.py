@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,6 +15,7 @@ from reports.audit.benchmarks import DECLARED, known
 from scenarios.workloads.asc.benchmark import NAME, benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
+from tests.support.asleep import recording
 from tests.support.hardware_clothes import recorded
 from tests.support.submission_folder import forged
 
@@ -122,6 +124,40 @@ def test_a_run_that_answers_otherwise_than_for_accuracy(
 
     what = "speed" if purpose.startswith("performance") else "power"
     assert f"samples answered otherwise for {what} than for accuracy" in faults(of(session, tmp_path, skipped))
+
+
+def read_as(change: Callable[[Any], Any]) -> Edit:
+    """Readings of every power run after a change of their watts."""
+
+    def edit(name: str, lines: Lines, tables: Tables) -> None:
+        if CORE in tables:
+            watt = change(tables[CORE]["value"].to_numpy())
+            tables[CORE] = with_column(tables[CORE], "value", watt.tolist())
+
+    return edit
+
+
+CORE = "traces/core.arrows"
+
+
+def test_a_clamp_the_wrong_way_round(session: Path, tmp_path: Path) -> None:
+    told = faults(of(session, tmp_path, read_as(np.negative)))["24"]
+    assert "power-1: active_power_w is -0.0026" in told
+    assert "the sign of a current clamp or shunt is reversed" in told
+
+
+def test_a_meter_on_another_rail_shows_no_step(session: Path, tmp_path: Path) -> None:
+    flat = read_as(lambda watt: 1e-3 + np.random.default_rng(1).normal(0, 3e-5, len(watt)))
+    assert "power-1: the readings show no step at the spans" in faults(of(session, tmp_path, flat))["18"]
+
+
+def test_dynamic_power_above_either_idle_is_told(tmp_path: Path) -> None:
+    found = {c.number: c for c in audit(recording(tmp_path / "hot", idle_w=2.5e-3, gap_w=1e-3)).checks}[18]
+    assert found.outcome == "warned"
+    assert "dynamic power is 0.0004997 W above the idle windows, 0.002 W above the gaps" in found.found
+    ready = {c.number: c for c in audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)).checks}[18]
+    assert ready.outcome == "passed"
+    assert "idle windows are at 0.001 W, gaps between spans at 0.001 W" in ready.found
 
 
 def with_column(table: pa.Table, name: str, values: list[Any]) -> pa.Table:

@@ -107,6 +107,16 @@ def test_a_figure_that_is_half_a_percent_off(folder: Path, key: str) -> None:
     assert off[0].bound <= 2e-3 * abs(off[0].plain) or key.startswith("energy")
 
 
+def test_energy_by_power_and_time_is_that_by_integration(folder: Path) -> None:
+    def change(row: dict[str, Any]) -> None:
+        one = row["claims"]["energy_per_inference_integrated_j"]
+        one |= {key: 4 * one[key] for key in ("value", "low", "high")} | {"trials": [4 * one["value"]]}
+
+    claim(folder, change)
+    found = {c.number: c for c in audit(folder, quick=True).failed}
+    assert "energy_per_inference_j is" in found[25].found
+
+
 def test_a_row_of_the_leaderboard_that_was_edited(folder: Path) -> None:
     text = (folder / "results.csv").read_text()
     (folder / "results.csv").write_text(text.replace("mock", "mocK"))
