@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from typing import Any
 
 from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
+from reports.audit.power import power_rails
 from reports.audit.rules import modes_of, values_of
 
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
@@ -33,7 +35,28 @@ def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
     bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
     seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
-    return ledger.faults, f"{ledger.files} files as hashed, {seals}", "no file differs from its hash"
+    faults = ledger.faults + list(_shared(e))
+    return (
+        faults,
+        f"{ledger.files} files as hashed, {seals}",
+        "no file differs from its hash; each run its own recording",
+    )
+
+
+def _shared(e: Evidence) -> Iterator[str]:
+    """Runs that hold the same bytes where no other measurement gives them: stamps and noise.
+
+    A simulation gives the same whenever it is repeated; only its log has a date.
+    """
+    seen = dict[str, str]()
+    for name, run in e.subject.runs:
+        files = {"events.jsonl": run.digest}
+        if run.stop is not None and modes_of(run) == {"hardware"}:
+            metered = [f"traces/{trace.path.name}" for trace in power_rails(run).values()]
+            files |= {key: run.stop["files"][key] for key in ("replies.arrows", *metered) if key in run.stop["files"]}
+        for key, digest in files.items():
+            if seen.setdefault(digest, name) != name:
+                yield f"runs that share a recording: {seen[digest]} and {name} hold the same {key}"
 
 
 @check(3, "signature by an allowed signer, or a published root hash", "ssh-keygen(1), 'ALLOWED SIGNERS'")

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def window_places(e: Evidence) -> Verdict:
 
 @check(20, "clocks: residuals within their brackets", "MLPerf Power power-dev#262, inference#1338, #1496")
 def clocks(e: Evidence) -> Verdict:
-    found = []
+    found, faults = [], each(e, _two_clocks)
     for own, run in e.subject.runs:
         for name, rows in run.brackets.items():
             clock, t0 = line(run, name), int(run.start["t0_ns"])
@@ -102,11 +103,35 @@ def clocks(e: Evidence) -> Verdict:
             slack = clock.bound_s + clock.rate_bound * float(np.ptp(at)) + 1e-6
             out = np.max(np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9), initial=0.0)
             found.append((float(out), slack, f"{own}: the clock {name!r}"))
-    if not found:
+    if not found and not faults:
         raise NotApplicable("every stamp is of the host's clock")
-    faults = [f"{of} leaves its brackets by {out:.3g} s, allowed {most:.3g} s" for out, most, of in found if out > most]
-    worst, _, of = max(found)
+    faults += [
+        f"{of} leaves its brackets by {out:.3g} s, allowed {most:.3g} s" for out, most, of in found if out > most
+    ]
+    worst, _, of = max(found, default=(0.0, 0.0, "none"))
     return faults, f"at most {worst:.2g} s outside of a bracket ({of})", "half of the quickest round trip, and the rate"
+
+
+def _lost(run: Run) -> Iterator[str]:
+    """Traces of a run that ended well whose readings are not as many as arrived."""
+    for name, trace in traces(run).items() if run.stop is not None else ():
+        arrived = run.arrived.get(name)
+        if arrived is not None and (held := trace.readings) != arrived:
+            yield f"the trace of {clean(name)} holds {held} readings, and {arrived} arrived"
+
+
+def _two_clocks(run: Run) -> Iterator[str]:
+    """Clocks that a device or meter describes otherwise than the run."""
+    listed = {clock["name"]: clock for clock in run.start["clocks"]}
+    for part in (run.start["device"], *run.start["meters"]):
+        clock = part.get("clock")
+        if clock and otherwise(clock, listed.get(clock["name"], clock)):
+            yield f"{clean(part['name'])} describes its clock {clean(clock['name'])!r} otherwise than the run does"
+
+
+def otherwise(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The keys that both have, with another value."""
+    return [key for key in one if key in other and one[key] != other[key]]
 
 
 @check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
@@ -115,6 +140,7 @@ def readings(e: Evidence) -> Verdict:
     if e.quick:
         raise NotApplicable("left out by --quick")
     faults = [f"{part.name}/{own}: {why}" for part in e.subject.parts for own, why in part.refused.items()]
+    faults += each(e, _lost)
     least = math.inf
     for where, _, name, rail in _rails(e):
         least = min(least, rail.readings_per_span)
@@ -151,8 +177,11 @@ def instrument(e: Evidence) -> Verdict:
 @check(24, "rails as declared; power derived again by separate code", "NeuroBench N8, N41")
 def rails(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        declared = {clean(rail.get("name")) for meter in run.start["meters"] for rail in meter.get("rails") or []}
-        recorded = {clean(name) for name in traces(run)}
+        told = {rail["name"]: rail for meter in run.start["meters"] for rail in meter.get("rails") or []}
+        declared, recorded = set(map(clean, told)), set(map(clean, traces(run)))
+        for name, trace in traces(run).items():
+            if differ := otherwise(told.get(name, {}), trace.rail):
+                yield f"rail {clean(name)} has another {', '.join(differ)} in its trace than in the start line"
         if missing := sorted(declared - recorded):
             yield f"no trace of the declared rails {', '.join(missing)}"
         if declared and (extra := sorted(recorded - declared)):
@@ -160,6 +189,9 @@ def rails(e: Evidence) -> Verdict:
 
     _metered(e)
     held = unlike(e, "power runs have different rails", lambda r: sorted(traces(r)) if r.purpose == "power" else None)
+    held += unlike(
+        e, "power runs have {} sets of meters", lambda r: r.start["meters"] if r.purpose == "power" else None
+    )
     for part in e.subject.parts:
         own = [(name, key, f) for name, found in part.plain.items() for key in DRAWN if (f := found.get(key))]
         held += [

@@ -6,8 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
+from reports.audit.evidence import (
+    Evidence,
+    NotApplicable,
+    Verdict,
+    broken,
+    by_rule,
+    check,
+    comparisons,
+    doubted,
+    each,
+    unlike,
+)
 from reports.audit.figures import counted, issues
+from reports.audit.files import clean
 from reports.audit.reading import Run, column
 from reports.audit.rules import modes_of, to_the_end
 from reports.audit.scores import redrawn
@@ -30,6 +42,10 @@ def workload(e: Evidence) -> Verdict:
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
         if streamed or not run.ended or _other_data(run):
             return
+        same = Counter(column(run.tables["samples"], "payload_sha256"))
+        twice = sum(count - 1 for digest, count in same.items() if digest is not None)
+        if twice and (run.start.get("rules") or {}).get("whole_set"):
+            yield f"{twice} samples have the payload of another"
         declared = run.start["workload"].get("samples")
         if declared and declared != len(set(ids)):
             yield f"{len(set(ids))} samples, declared {declared}"
@@ -105,9 +121,16 @@ def clean_end(e: Evidence) -> Verdict:
     return faults, "every run to its end", "to the end, each sample answered"
 
 
+def _unlabelled(run: Run) -> Iterator[str]:
+    """Samples that count in no accuracy, beside others that do."""
+    label = column(run.tables["samples"], "label")
+    if any(label) and (lost := label.count(None)):
+        yield f"{lost} of {len(label)} samples have no label"
+
+
 @check(15, "accuracy and costs derived again from recorded outputs", "MLPerf inference; NeuroBench N45")
 def accuracy(e: Evidence) -> Verdict:
-    faults = broken(e, "solves whose costs", "samples answered otherwise")
+    faults = broken(e, "solves whose costs", "samples answered otherwise") + each(e, _unlabelled)
     return comparisons(e, faults, "accuracy", "gap_", "cost_", "smape_", "r2")
 
 
@@ -117,7 +140,15 @@ def from_system(e: Evidence) -> Verdict:
     if not official and not any(one["class"] == "measured" for one, _ in e.subject.configurations):
         raise NotApplicable("nothing here claims to be measured on hardware under rules that ask for it")
     faults = each(e, lambda run: [", ".join(sorted(modes_of(run)))] if modes_of(run) != {"hardware"} else [])
+    doubted(faults, each(e, _calls_itself_simulated))
     return faults, "hardware", "hardware in every run"
+
+
+def _calls_itself_simulated(run: Run) -> Iterator[str]:
+    for part in (run.start["device"], *run.start["meters"]):
+        told = f"{part['name']} {part.get('description') or ''}"
+        if "simulat" in told.lower():
+            yield f"{clean(part['name'])} says that it is hardware, and describes itself as {clean(told)}"
 
 
 @check(17, "trials within 5 % of the claim", "NeuroBench rules.md, R3")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
 from tests.support.asleep import recording
 from tests.support.hardware_clothes import recorded
-from tests.support.submission_folder import forged
+from tests.support.run_by_hand import read_plainly
+from tests.support.submission_folder import altered, forged
 
 MODIFIED = 27
 """Fails where the sources of this project have changes that are not committed."""
@@ -158,6 +161,99 @@ def test_dynamic_power_above_either_idle_is_told(tmp_path: Path) -> None:
     ready = {c.number: c for c in audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)).checks}[18]
     assert ready.outcome == "passed"
     assert "idle windows are at 0.001 W, gaps between spans at 0.001 W" in ready.found
+
+
+# ---- a recording that contradicts itself ----------------------------------------------------------
+
+
+def column(file: str, name: str, change: Callable[[list[Any]], list[Any]]) -> Edit:
+    """A column of a file in every run that has it."""
+
+    def edit(run: str, lines: Lines, tables: Tables) -> None:
+        if file in tables:
+            tables[file] = with_column(tables[file], name, change(tables[file][name].to_pylist()))
+
+    return edit
+
+
+def start(change: Callable[[str, dict[str, Any]], object]) -> Edit:
+    return lambda run, lines, tables: change(run, lines[0]) and None
+
+
+def rail(name: str, value: Any) -> Edit:
+    """What the trace says of its rail, and the start line does not."""
+
+    def edit(run: str, lines: Lines, tables: Tables) -> None:
+        if CORE in tables:
+            told = dict(tables[CORE].schema.metadata)
+            told[b"rail"] = json.dumps(json.loads(told[b"rail"]) | {name: value}).encode()
+            tables[CORE] = tables[CORE].replace_schema_metadata(told)
+
+    return edit
+
+
+def short(run: str, lines: Lines, tables: Tables) -> None:
+    if CORE in tables:
+        tables[CORE] = tables[CORE].slice(0, tables[CORE].num_rows - 7)
+
+
+CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
+    "another unit in the trace": (
+        rail("conversion", {"unit": "A", "supply_v": 0.1, "burden_ohm": 0.0, "supply_rail": None}),
+        "24", "rail core has another conversion in its trace",
+    ),
+    "another accuracy in the trace": (
+        rail("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "", "linearity": 0.0}),
+        "24", "rail core has another accuracy in its trace",
+    ),
+    "two rates of one clock": (
+        start(lambda run, line: line["device"]["clock"].update(tick_hz=1.0)),
+        "20", "mock describes its clock 'device' otherwise than the run does",
+    ),
+    "another meter in each power run": (
+        start(lambda run, line: [meter.update(serial_number=run) for meter in line["meters"]]),
+        "24", "power runs have 5 sets of meters",
+    ),
+    "readings that were taken away": (short, "21", "readings, and"),
+    "labels of half of the samples": (
+        column("samples.arrows", "label", lambda labels: [None, *labels[1:]]), "15", "1 of 12 samples have no label"
+    ),
+    "one payload for all samples": (
+        column("samples.arrows", "payload_sha256", lambda all_: all_[:1] * len(all_)),
+        "8", "11 samples have the payload of another",
+    ),
+    "hardware that is simulated": (start(lambda run, line: None), "16", "mock says that it is hardware, and describes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CONTRADICTIONS)
+def test_a_recording_that_contradicts_itself(session: Path, tmp_path: Path, what: str) -> None:
+    edit, number, words = CONTRADICTIONS[what]
+    assert words in faults(of(session, tmp_path, edit))[number]
+
+
+def test_one_recording_under_two_names(session: Path, tmp_path: Path) -> None:
+    events, first = read_plainly(session / "power-1")
+
+    def again(run: str, lines: Lines, tables: Tables) -> None:
+        if run.startswith("power"):
+            lines[:] = [lines[0], *events[1:-1], lines[-1]]
+            tables |= {name: table.slice(0) for name, table in first.items()}
+
+    told = faults(of(session, tmp_path, again))["2"]
+    assert "runs that share a recording: power-1 and power-2 hold the same replies.arrows" in told
+
+
+@pytest.mark.parametrize("lost", [8, 100])
+def test_a_file_of_a_closed_run_has_an_end(session: Path, tmp_path: Path, lost: int) -> None:
+    run = tmp_path / "power-1"
+    shutil.copytree(session / "power-1", run)
+    content = (run / CORE).read_bytes()
+    (run / CORE).write_bytes(content[:-lost])
+    altered(run, lambda lines: None)
+    told = faults(audit(run))
+    assert "2" not in told
+    assert "core.arrows has lost its end, and its run was closed" in told["21"]
 
 
 def with_column(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
