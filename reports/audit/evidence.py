@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from reports.audit.figures import Figures
 from reports.audit.judged import Rule
 from reports.audit.power import SHARP
 from reports.audit.reading import Run
+from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
 
 Outcome = Literal["passed", "warned", "failed", "not applicable"]
@@ -152,6 +153,12 @@ def rows_of(evidence: Evidence, what: str) -> list[tuple[dict[str, Any], list[Pa
     if evidence.subject.submission is None:
         raise NotApplicable(f"only a submission {what}")
     return evidence.subject.configurations
+
+
+def asked(parts: Sequence[Part], key: str) -> Any:
+    """A value of the rules of sessions that are trials of each other; None if the auditor knows no such rules."""
+    values = next((values_of(run)[0] for part in parts for run in part.runs), None)
+    return None if values is None else values[key]
 
 
 def broken(evidence: Evidence, *begins: str) -> list[str]:

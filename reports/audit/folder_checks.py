@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, doubted, each, rows_of, unlike
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, check, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.power import power_rails
 from reports.audit.rules import modes_of, values_of
@@ -18,7 +19,7 @@ SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 
 
-@check(1, "layout: required files, none empty", "MLPerf inference#1356")
+@check(1, "layout: required files, none empty, each document readable", "MLPerf inference#1356")
 def layout(e: Evidence) -> Verdict:
     faults = [text for text in e.subject.faults if not text.startswith("about.")]
     faults += [f"{part.name}: {text}" for part in e.subject.parts for text in part.unread]
@@ -75,13 +76,20 @@ def rule_set(e: Evidence) -> Verdict:
     faults += [f"the submission names the rules {n!r}, its runs do not" for n in sorted(claimed - names) if n]
     for one, parts in e.subject.configurations:
         said = [rule.said for part in parts for rule in part.rules if not rule.ok]
-        if said and one.get("verdict") == "VALID":
-            faults.append(f"{one['name']} is called VALID, and {said[0]}")
+        lacks = [f"it claims no {key}" for key in asked(parts, "reports") or () if not _claimed(key, one["claims"])]
+        if one.get("verdict") == "VALID":
+            faults += [f"{one['name']} is called VALID, and {why}" for why in (said[:1] + lacks)]
     if names == {"None"}:
         raise NotApplicable("the recording names no set of rules")
     own = {rule.found for rule in e.rules if rule.rule == OF_BENCHMARK and rule.found.endswith(DECLARED)}
     doubted(faults, [f"the auditor does not know the benchmark {name}" for name in sorted(own)])
     return faults, ", ".join(sorted(names)), "a revision that the auditor holds, unchanged"
+
+
+def _claimed(key: str, claims: Iterable[str]) -> bool:
+    """Whether a figure is claimed; ``{target}`` and the like stand for any word."""
+    pattern = re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(key)))
+    return any(map(pattern.fullmatch, claims))
 
 
 @check(5, "one session: same device, firmware, model and configuration", "MLPerf inference#473")
@@ -151,13 +159,16 @@ def classes(e: Evidence) -> Verdict:
     return faults, "each by its own class", "measured only where device and meters are hardware"
 
 
-@check(30, "rows of the leaderboard are the claims", "MLPerf inference#1342")
+@check(30, "rows of results.csv are the claims", "MLPerf inference#1342")
 def leaderboard_rows(e: Evidence) -> Verdict:
     wanted = {one["name"]: one for one, _ in rows_of(e, "has rows")}
     text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")
     rows = list(csv.DictReader(io.StringIO(text), restkey="", restval=""))
+    rows = [{key: _plain(shown) for key, shown in row.items()} for row in rows]
     in_order = [row.get("name") for row in rows] == list(wanted)
     faults, counted = [] if in_order else ["the rows are not the configurations, in order"], 0
+    head = text.split("\n", 1)[0].split(",")
+    faults += ["a column stands twice"] * (len(set(head)) < len(head))
     for row in rows:
         for key, shown in row.items():
             expected = _cell(wanted.get(str(row.get("name")), {}), key)
@@ -165,8 +176,13 @@ def leaderboard_rows(e: Evidence) -> Verdict:
                 continue
             counted += 1
             if shown != ("" if expected is None else repr(expected) if isinstance(expected, float) else str(expected)):
-                faults.append(f"{row.get('name')}: {key} is {shown}, not {expected}")
+                faults.append(f"{row.get('name')}: {key} is {shown or 'empty'}, not {expected or 'empty'}")
     return faults, f"{counted} cells", "equal to submission.json, digit for digit"
+
+
+def _plain(shown: Any) -> Any:
+    """A cell without the quote that keeps a spreadsheet from taking text for a formula."""
+    return shown[1:] if isinstance(shown, str) and shown[:2] in ("'=", "'+", "'-", "'@") else shown
 
 
 def _cell(one: dict[str, Any], key: str) -> Any:

@@ -153,7 +153,9 @@ def readings(e: Evidence) -> Verdict:
 
 @check(22, "range fixed during the run; ranging and measured run agree", "MLPerf Power power-dev#311")
 def ranging(e: Evidence) -> Verdict:
-    raise NotApplicable("a recording holds no range of the instrument, and no ranging run; ask the submitter")
+    raise NotApplicable(
+        "no recording holds the range of the instrument or a ranging run, so no audit can see this; ask the submitter"
+    )
 
 
 @check(23, "instrument known, calibrated in time; ambient temperature stated", "SPEC PTDaemon headings")
@@ -161,17 +163,21 @@ def instrument(e: Evidence) -> Verdict:
     faults, without = [], 0
     for name, run in _metered(e):
         for meter in run.start["meters"]:
-            days = (run.start.get("created_utc"), (meter.get("calibration") or {}).get("date"))
             try:
-                made, calibrated = (date.fromisoformat(str(day)[:10]) for day in days)
+                calibrated = date.fromisoformat(str((meter.get("calibration") or {}).get("date"))[:10])
             except ValueError:
                 without += 1
+                continue
+            try:
+                made = date.fromisoformat(str(run.start.get("created_utc"))[:10])
+            except ValueError:
+                faults.append(f"{name}: it is not recorded when the run was made")
                 continue
             if not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
                 faults.append(f"{name}: {clean(meter.get('name'))} was calibrated {age} days before the run")
     if not faults and without:
-        raise NotApplicable("no date of a calibration certificate is recorded")
-    return faults, "calibrated", f"at most {CALIBRATED_DAYS} days before the run"
+        raise NotApplicable(f"{without} times no date of a calibration certificate is recorded")
+    return faults, "every instrument was calibrated", f"at most {CALIBRATED_DAYS} days before the run"
 
 
 @check(24, "rails as declared; power derived again by separate code", "NeuroBench N8, N41")
@@ -188,7 +194,11 @@ def rails(e: Evidence) -> Verdict:
             yield f"traces of undeclared rails {', '.join(extra)}"
 
     _metered(e)
-    held = unlike(e, "power runs have different rails", lambda r: sorted(traces(r)) if r.purpose == "power" else None)
+    held = [
+        f"{row['name']}: power runs have different rails"
+        for row, parts in e.subject.configurations or [({"name": part.name}, [part]) for part in e.subject.parts]
+        if len({tuple(sorted(traces(r))) for part in parts for r in part.runs if r.purpose == "power"}) > 1
+    ]
     held += unlike(
         e, "power runs have {} sets of meters", lambda r: r.start["meters"] if r.purpose == "power" else None
     )

@@ -20,7 +20,8 @@ from scenarios.workloads.asc.scenes import CLASSES
 from tests.support.asleep import recording
 from tests.support.hardware_clothes import recorded
 from tests.support.run_by_hand import read_plainly
-from tests.support.submission_folder import altered, forged
+from tests.support.submission_folder import altered, forged, listed
+from tests.support.submissions import submitted
 
 MODIFIED = 27
 """Fails where the sources of this project have changes that are not committed."""
@@ -254,6 +255,54 @@ def test_a_file_of_a_closed_run_has_an_end(session: Path, tmp_path: Path, lost: 
     told = faults(audit(run))
     assert "2" not in told
     assert "core.arrows has lost its end, and its run was closed" in told["21"]
+
+
+# ---- claims ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def handed_in(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A submission of the session, and of another that draws one percent more."""
+
+    def another(name: str, lines: Lines, tables: Tables) -> None:
+        read_as(lambda watt: 1.01 * watt)(name, lines, tables)
+        sooner = [None if ns is None else ns - 1 for ns in tables["replies.arrows"]["completed_ns"].to_pylist()]
+        tables["replies.arrows"] = with_column(tables["replies.arrows"], "completed_ns", sooner)
+
+    folder = tmp_path_factory.mktemp("handed-in")
+    return submitted(folder, session, forged(session, folder / "another", another)).path
+
+
+def claimed(handed_in: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, str]:
+    """What a quick audit finds after a change of the claims of the only row."""
+    shutil.copytree(handed_in, folder / "sub")
+    document = json.loads((folder / "sub" / "submission.json").read_text())
+    change(document["configurations"][0]["claims"])
+    (folder / "sub" / "submission.json").write_text(json.dumps(document))
+    listed(folder / "sub")
+    return faults(audit(folder / "sub", quick=True))
+
+
+def test_an_honest_submission_passes(handed_in: Path) -> None:
+    found = audit(handed_in)
+    assert [r.said for r in found.rules if not r.ok] == []
+    assert {c.number for c in found.failed} <= {MODIFIED}
+    assert [c for c in found.compared if not c.ok] == []
+    assert len(found.compared) > 60
+
+
+def test_a_figure_that_the_rules_ask_for_and_nobody_claims(handed_in: Path, tmp_path: Path) -> None:
+    told = claimed(handed_in, tmp_path, lambda claims: claims.pop("idle_power_w"))
+    assert told["4"].endswith("is called VALID, and it claims no idle_power_w")
+
+
+def test_sessions_of_a_row_that_lie_apart(handed_in: Path, tmp_path: Path) -> None:
+    def apart(claims: dict[str, Any]) -> None:
+        one = claims["active_power_w"]
+        one["trials"] = [0.9 * one["value"], 1.1 * one["value"]]
+
+    told = claimed(handed_in, tmp_path, apart)
+    assert "active_power_w: a session lies 0.00026" in told["17"]
 
 
 def with_column(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
