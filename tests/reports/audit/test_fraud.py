@@ -178,7 +178,10 @@ def column(file: str, name: str, change: Callable[[list[Any]], list[Any]]) -> Ed
 
 
 def start(change: Callable[[str, dict[str, Any]], object]) -> Edit:
-    return lambda run, lines, tables: change(run, lines[0]) and None
+    def edit(run: str, lines: Lines, tables: Tables) -> None:
+        change(run, lines[0])
+
+    return edit
 
 
 def rail(name: str, value: Any) -> Edit:
