@@ -92,7 +92,7 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     if values["hardware_only"]:
         modes = modes_of(run)
         yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
-    if (values["whole_set"] and run.purpose != "probe") or run.purpose == "accuracy":
+    if (values["whole_set"] and run.purpose not in ("probe", "compliance")) or run.purpose == "accuracy":
         whole = run.start["workload"].get("samples") or run.tables["samples"].num_rows
         done = len({i.sample for i in asked if not np.isnan(i.answered_s) or i.output is not None})
         yield "samples of the set answered", done, whole, done >= whole

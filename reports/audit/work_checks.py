@@ -122,7 +122,7 @@ def clean_end(e: Evidence) -> Verdict:
 def _unlabelled(run: Run) -> Iterator[str]:
     """Samples that count in no accuracy, beside others that do."""
     label = column(run.tables["samples"], "label")
-    if any(label) and (lost := label.count(None)):
+    if any(label) and not _other_data(run) and (lost := label.count(None)):
         yield f"{lost} of {len(label)} samples have no label"
 
 

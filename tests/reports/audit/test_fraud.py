@@ -57,6 +57,13 @@ def test_an_honest_session_keeps_every_rule(session: Path) -> None:
     assert {c.number for c in found.failed} <= {MODIFIED}
 
 
+def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
+    """Sequences may run over two scenes and have no label then, and one sample is repeated on purpose."""
+    found = audit(recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True).folder)
+    assert {r.rule for r in found.rules if not r.ok} == {"benchmark: samples"}
+    assert {c.number for c in found.failed} <= {MODIFIED}
+
+
 # ---- the benchmark ----------------------------------------------------------------------------
 
 
