@@ -101,6 +101,10 @@ def clocks(e: Evidence) -> Verdict:
             clock, t0 = line(run, name), int(run.start["t0_ns"])
             at = clock.seconds(rows[:, 1])
             slack = clock.bound_s + clock.rate_bound * float(np.ptp(at)) + 1e-6
+            told = next(one for one in run.start["clocks"] if one["name"] == name)
+            off = abs(clock.s_per_tick * told["tick_hz"] - 1)
+            if off > told.get("tolerance", 1e-3) + clock.rate_bound:
+                faults.append(f"{own}: the clock {name!r} is {off:.2g} off the rate that is declared of it")
             out = np.max(np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9), initial=0.0)
             found.append((float(out), slack, f"{own}: the clock {name!r}"))
     if not found and not faults:

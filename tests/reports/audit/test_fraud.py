@@ -221,6 +221,10 @@ CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
         start(lambda run, line: line["device"]["clock"].update(tick_hz=1.0)),
         "20", "mock describes its clock 'device' otherwise than the run does",
     ),
+    "a clock that is ten times as fast": (
+        start(lambda run, line: [c.update(tick_hz=1.25e6) for c in (line["device"]["clock"], *line["clocks"][1:2])]),
+        "20", "the clock 'device' is 0.9 off the rate that is declared of it",
+    ),
     "another meter in each power run": (
         start(lambda run, line: [meter.update(serial_number=run) for meter in line["meters"]]),
         "24", "power runs have 5 sets of meters",
