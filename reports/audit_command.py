@@ -22,23 +22,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audit every path; the exit code is 0 if no check failed. Raises what ``audit`` raises for one path."""
+    from reports.audit.archive import unpacked
     from reports.audit.audit import Audit, audit
-    from reports.audit.files import read_bytes
+    from reports.audit.files import clean, read_bytes
+    from reports.audit_again import with_pages
     from reports.audit_page import document, html, text
 
     if args.out is not None:
         _check_out(args.out, args.paths)
     signers = None if args.signers is None else read_bytes(args.signers, 1 << 20).decode("utf-8", "replace")
+    roots = [root.strip().lower() for root in args.root]
     done: list[Audit] = []
     unread: RigError | None = None
     for path in args.paths:
         try:
-            done.append(audit(path, signers=signers, roots=[r.strip().lower() for r in args.root], quick=args.quick))
+            with unpacked(path) as folder:
+                one = audit(folder, signers=signers, roots=roots, quick=args.quick)
+                done.append(with_pages(one, folder))
         except StoreError as error:
             if len(args.paths) == 1:
                 raise
             unread = error
-            sys.stderr.write(f"rig: {path.name}: {error}\n")
+            sys.stderr.write(f"rig: {clean(path.name)}: {clean(error)}\n")
         else:
             if not args.json:
                 sys.stdout.write("\n" * (len(done) > 1) + "\n".join([*text(done[-1]), ""]))

@@ -12,9 +12,10 @@ from reports.audit.audit import Audit
 from reports.audit.files import clean
 
 FORMAT = 1
-WORST = (2, 3, 30, 24, 13, 15, 25, 31)
+WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
 """Alterations come first, then claims that are not those of the recording, then all other checks."""
 REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
+SOUND = "no check failed"
 MEND = "Mend it and submit again, or ask its author"
 
 
@@ -26,7 +27,10 @@ def document(audits: Sequence[Audit]) -> str:
 
 def to_json(one: Audit) -> dict[str, Any]:
     """One audit as a JSON object."""
-    own = {key: getattr(one, key) for key in ("name", "kind", "root", "anchor", "anchored", "quick", "simulated")}
+    own = {
+        key: getattr(one, key)
+        for key in ("name", "kind", "root", "anchor", "anchored", "quick", "simulated", "claimed", "remade")
+    }
     own |= {"ok": not one.failed, "worst": ": ".join(worst(one)), "checks": [asdict(c) for c in one.checks]}
     own["figures"] = [asdict(c) | {"ok": c.ok, "sharp": c.sharp} for c in one.compared]
     return own | {"rules": [asdict(r) for r in one.rules], "not_compared": list(one.not_compared)}
@@ -35,17 +39,32 @@ def to_json(one: Audit) -> dict[str, Any]:
 def worst(one: Audit) -> tuple[str, str]:
     """The worst finding in a word, and in a sentence with what to do about it."""
     if one.failed:
-        order = [*WORST, *range(32)]
+        order = [*WORST, *range(33)]
         first, *more = sorted(one.failed, key=lambda c: order.index(c.number))
         others = f", and {len(more)} more" if more else ""
         return "FAILED", f"{first.name}: {first.found}{others}. {REMEDIES.get(first.number, MEND)}"
     if broken := [r for r in one.rules if not r.ok]:
         others = f", and {len(broken) - 1} more" if broken[1:] else ""
         return "INVALID", f"by its rules: {broken[0].said}{others}. Measure again so that the rules are kept"
+    if one.invalid:
+        return "INVALID", f"by its own verdict: {', '.join(one.invalid)}. `rig report` names the rules that it breaks"
     if one.unfit:
         sets = ", ".join(one.unfit)
-        return "passed", f"but never submittable: judged by {sets}. Measure again with --rules neurobench-1.0"
-    return "passed", one.anchor if one.anchored else f"{one.anchor}: give --signers FILE or --root HASH"
+        return "NEVER SUBMITTABLE", f"judged by {sets}. Measure again with --rules neurobench-1.0; {_derived(one)}"
+    anchor = one.anchor if one.anchored else f"{one.anchor}: give --signers FILE or --root HASH"
+    return SOUND, f"{_derived(one)}; {anchor}"
+
+
+def _derived(one: Audit) -> str:
+    """How much of what is claimed the audit derived again."""
+    apart = sum(not c.ok for c in one.compared)
+    agree = (
+        f"{len(one.compared) - apart} of {one.claimed} claims were derived again"
+        if one.claimed
+        else "it claims no figure"
+    )
+    pages = [one.remade] if one.remade else []
+    return "; ".join(["arithmetic left out" if one.quick else agree, *pages])
 
 
 def html(audits: Sequence[Audit]) -> str:
@@ -53,16 +72,14 @@ def html(audits: Sequence[Audit]) -> str:
     from jinja2 import Environment, FileSystemLoader
 
     shelf = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True)
-    return shelf.get_template("audit.html.j2").render(audits=audits, counted=counted, worst=worst)
+    return shelf.get_template("audit.html.j2").render(audits=audits, counted=counted, worst=worst, sound=SOUND)
 
 
 def counted(one: Audit) -> str:
     """How the checks and figures came out, in numbers."""
     outcomes = [c.outcome for c in one.checks]
     counts = ", ".join(f"{outcomes.count(out)} {out}" for out in ("passed", "warned", "failed", "not applicable"))
-    off = sum(not c.ok for c in one.compared)
-    figures = "arithmetic left out" if one.quick else f"{len(one.compared) - off} of {len(one.compared)} figures agree"
-    return f"of {len(one.checks)} checks {counts}; {figures}"
+    return f"of {len(one.checks)} checks {counts}; {_derived(one)}"
 
 
 def text(one: Audit) -> list[str]:
@@ -81,4 +98,4 @@ def text(one: Audit) -> list[str]:
     rows += [f"    rule    {r.said}" for r in broken[:20]]
     rows += [f"    rule    and {len(broken) - 20} more"] if len(broken) > 20 else []
     rows += [f"root    {one.root or 'none'}", f"anchor  {one.anchor}", f"counted {counted(one)}"]
-    return [*rows, "{:7} {}".format(*worst(one))]
+    return [*rows, ": ".join(worst(one))]

@@ -6,6 +6,7 @@ This module is quick to import.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ def si(value: float | None, unit: str, digits: int = 4) -> str:
     """Return a plain number with an SI prefix; None is ``not stated``."""
     if value is None:
         return NOT_STATED
-    if not math.isfinite(value):
+    if not abs(value) <= sys.float_info.max:  # an integer may be beyond what a float holds
         return NO_NUMBER
     factor, text = prefix(abs(value), unit)
     return f"{_significant(value * factor, digits)} {text}".rstrip()

@@ -43,6 +43,7 @@ COLUMNS = (
 TIERS = (0.01, 0.05, 0.1)
 """Gaps to the target that the benchmark names (NeuroBench, QUBO); its texts define no tiers of accuracy."""
 LETTERS = 200
+EQUAL = "pages made again and equal"
 
 
 class _Audit(msgspec.Struct, frozen=True):
@@ -50,6 +51,8 @@ class _Audit(msgspec.Struct, frozen=True):
     ok: bool
     anchored: bool = False
     quick: bool = False
+    remade: str = ""
+    """How the pages compare with the same made again."""
 
 
 class _Audits(msgspec.Struct, frozen=True):
@@ -93,12 +96,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page. Raises a ``RigError`` for a folder without submissions and for an audit that cannot be read."""
-    audits = {audit.root: audit for path in args.audit for audit in _audits(path)}
+    found = [audit for path in args.audit for audit in _audits(path)]
+    audits = {audit.root: audit for audit in sorted(found, key=lambda audit: not audit.ok)}  # one that failed counts
     entries, left = [], []
     for folder in sorted(path for path in args.folder.glob("*") if path.is_dir() and not path.is_symlink()):
         try:
-            if is_submission(folder):
-                entries += list(_entries(open_submission(folder), audits, args.out))
+            opened = open_submission(folder) if is_submission(folder) else None
+            if opened is not None and opened.root in audits and not audits[opened.root].ok:
+                left.append(f"{folder.name}: its audit failed")
+            elif opened is not None:
+                entries += list(_entries(opened, audits, args.out))
         except RigError as error:
             left.append(f"{folder.name}: {error.message}")
     if not entries and not left:
@@ -186,9 +193,9 @@ def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Aud
         return "invalid"
     if audit is None:
         return "under audit"
-    if not audit.ok:
-        return "audit failed"
-    return "audited" + (" without arithmetic" if audit.quick else "") + ("" if audit.anchored else ", not anchored")
+    pages = "" if audit.quick or audit.remade == EQUAL else ", pages not compared"
+    done = " without arithmetic and pages" if audit.quick else pages
+    return f"audited{done}" + ("" if audit.anchored else ", not anchored")
 
 
 def _tier(row: Configuration) -> str:

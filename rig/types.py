@@ -106,9 +106,9 @@ Step = Mark | Idle | Issue
 class Rules:
     """What makes a result of one scenario valid under a named, versioned set; see ``scenarios/rules.py``.
 
-    A field that is None requires nothing. ``percentile`` (between 0 and 1) is the share of latencies that an estimate or a bound
-    is about. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits the 99th
-    percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
+    A field that is None requires nothing. ``percentile``, between 0 and 1, is the share of latencies that an estimate
+    or a bound is about. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits
+    the 99th percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
     Kolmogorov distance between the scheduled and the actual gaps. ``trial_tolerance`` is relative to the mean.
     ``reports`` names figures (``FigureKey.quantity``) that a result must state.
     """

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import shutil
+import struct
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from reports.audit.files import FILES_MOST, clean, inside, refuse
+from reports.audit.files import FILES_MOST, RATIO_MOST, SMALL, clean, inside, refuse
 from rig.errors import StoreError
 
 BYTES_MOST = 64 << 30
-RATIO_MOST = 200
-"""Unpacked bytes for each byte of the archive; recordings shrink by less, and bombs by far more."""
-SMALL = 64 << 20
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
 DAMAGED = "Fetch it again, and compare its size and its hash with those at its source"
 HOSTILE = "Do not unpack it: `rig submit` makes no such archive"
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+_BROKEN = (
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
+    NotImplementedError, ValueError,
+)  # fmt: skip
 
 
 def is_archive(path: Path) -> bool:
@@ -30,14 +33,22 @@ def is_archive(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith(SUFFIXES)
 
 
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """The path itself, or the folder that the archive there holds, until the block ends."""
+    if not is_archive(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="audit-") as folder:
+        yield unpack(path, Path(folder) / path.name)
+
+
 def unpack(path: Path, folder: Path) -> Path:
     """Unpack an archive into ``folder``; the folder that it holds. Refuses damage, links, ways out, and bombs."""
     folder.mkdir(parents=True)
     try:
         with ExitStack() as stack:
-            for count, (name, source) in enumerate(_members(path, stack)):
-                if count >= FILES_MOST:
-                    refuse("it", f"holds more than {FILES_MOST} files")
+            for name, source in _members(path, stack):
                 target = inside(folder, name)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source, target.open("xb") as sink:
@@ -60,15 +71,26 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
         archive = stack.enter_context(zipfile.ZipFile(path))
         if sum(entry.file_size for entry in archive.infolist()) > most:  # no entry is read beyond its size
             refuse("it", bomb)
+        _check_count(len(archive.infolist()))
         yield from ((entry.filename, archive.open(entry)) for entry in archive.infolist() if not entry.is_dir())
         return
     with gzip.open(path) as whole:  # tarfile takes a damaged header for the end, and looks at no checksum
         while whole.read(1 << 20):
             if whole.tell() > most:
                 refuse("it", bomb)
-    for member in (packed := stack.enter_context(tarfile.open(path, "r:gz"))):  # noqa: SIM115
+    packed = stack.enter_context(tarfile.open(path, "r:gz"))  # noqa: SIM115
+    members: list[tarfile.TarInfo] = []
+    for member in packed:  # all heads first, so that nothing is written of what is refused
+        members.append(member)
+        _check_count(len(members))
+    for member in members:
         source = packed.extractfile(member) if member.isreg() and not member.issparse() else None
         if source is not None:
             yield member.name.removeprefix("./"), source
         elif not member.isdir():
             refuse("it", f"holds {member.name!r}, which is a link or no regular file")
+
+
+def _check_count(members: int) -> None:
+    if members > FILES_MOST:
+        refuse("it", f"holds more than {FILES_MOST} files")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reports.audit import folder_checks, power_checks, work_checks
-from reports.audit.archive import is_archive, unpack
+from reports.audit.archive import is_archive, unpacked
 from reports.audit.evidence import Anchor, Asked, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
@@ -44,6 +43,12 @@ class Audit:
     simulated: bool
     unfit: tuple[str, ...]
     """The recorded sets of rules by which no one may submit."""
+    claimed: int = 0
+    """How many figures are claimed, over all runs and sessions."""
+    invalid: tuple[str, ...] = ()
+    """The rows of a submission that it calls INVALID itself."""
+    remade: str = ""
+    """Of a submission, how its pages compare with the same made again."""
 
     @property
     def failed(self) -> list[Check]:
@@ -58,8 +63,8 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
     the path holds nothing that can be audited.
     """
     if is_archive(path):
-        with tempfile.TemporaryDirectory(prefix="audit-") as folder:
-            return audit(unpack(path, Path(folder) / path.name), signers=signers, roots=roots, quick=quick)
+        with unpacked(path) as folder:
+            return audit(folder, signers=signers, roots=roots, quick=quick)
     if not path.exists():
         remedy = "Name a run, a session or a submission, or its archive"
         raise StoreError(f"{path.name or path} does not exist", field="path", value=path.name, remedy=remedy)
@@ -82,10 +87,11 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
             compute(part)
         part.rules += _rules(part)
     rules = tuple(rule for part in subject.parts for rule in part.rules)
-    claims, figures, left = dict[str, dict[str, Claim]](), list[Compared](), set[str]()
+    claims, figures, left, claimed = dict[str, dict[str, Claim]](), list[Compared](), set[str](), 0
     for scope, own, plain in _claimed(subject, quick):
         claims |= {scope: own} if own else {}
         figures += compared(scope, own, plain)
+        claimed += len(own)
         left |= set() if quick else set(own) - set(plain)
     anchor = anchor_of(subject, signers, roots)
     checks = run_checks(Evidence(subject, rules, tuple(figures), anchor, quick, claims))
@@ -95,6 +101,7 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
     return Audit(
         subject.name, subject.kind, subject.root, anchor.words, anchor.holds, quick, tuple(checks), rules,
         tuple(figures), tuple(sorted(left)), set().union(*map(modes_of, runs)) != {"hardware"}, tuple(unfit),
+        claimed, tuple(clean(row["name"]) for row, _ in subject.configurations if row["verdict"] == "INVALID"),
     )  # fmt: skip
 
 

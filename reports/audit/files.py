@@ -24,6 +24,10 @@ from rig.errors import StoreError
 TEXT_BYTES = 16 << 20
 FILE_BYTES = 1 << 44
 FILES_MOST = 100_000
+DENSITY = 1e-3
+"""A file of which less than this share is on disk is a hole, which would take hours to read."""
+SMALL, RATIO_MOST = 64 << 20, 200
+"""Whatever unpacks to more than both, in bytes and for each byte, is a bomb; recordings shrink by far less."""
 SCHEMAS = Path(rig.types.__file__).parent / "recording" / "schemas"
 SCHEMA_FAULTS_MOST = 20
 REMEDY = "No recording of the rig is like this; ask for the original"
@@ -83,6 +87,9 @@ def opened(path: Path, most: int) -> Iterator[io.BufferedReader]:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > most:
                 refuse(path.name, f"is no regular file of at most {most} bytes", found.st_size)
+            held = getattr(found, "st_blocks", found.st_size) * 512
+            if found.st_size > SMALL and held < DENSITY * found.st_size:
+                refuse(path.name, f"has {found.st_size} bytes, of which {held} are on the disk", found.st_size)
             yield file
     except OSError as error:
         refuse(path.name, f"cannot be read: {error.strerror or error}")

@@ -161,28 +161,30 @@ def classes(e: Evidence) -> Verdict:
 
 @check(30, "rows of results.csv are the claims", "MLPerf inference#1342")
 def leaderboard_rows(e: Evidence) -> Verdict:
-    wanted = {one["name"]: one for one, _ in rows_of(e, "has rows")}
+    wanted = [one for one, _ in rows_of(e, "has rows")]
     text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")
-    rows = list(csv.DictReader(io.StringIO(text), restkey="", restval=""))
-    rows = [{key: _plain(shown) for key, shown in row.items()} for row in rows]
-    in_order = [row.get("name") for row in rows] == list(wanted)
-    faults, counted = [] if in_order else ["the rows are not the configurations, in order"], 0
-    head = text.split("\n", 1)[0].split(",")
-    faults += ["a column stands twice"] * (len(set(head)) < len(head))
-    for row in rows:
-        for key, shown in row.items():
-            expected = _cell(wanted.get(str(row.get("name")), {}), key)
-            if expected is None and (not shown or key == "runs"):
-                continue
-            counted += 1
-            if shown != ("" if expected is None else repr(expected) if isinstance(expected, float) else str(expected)):
-                faults.append(f"{row.get('name')}: {key} is {shown or 'empty'}, not {expected or 'empty'}")
-    return faults, f"{counted} cells", "equal to submission.json, digit for digit"
+    try:
+        head, *rows = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
+    except csv.Error as error:
+        return [f"results.csv is no table that can be read: {error}"], "", "a table"
+    faults = [f"the column {key!r} stands twice" for key in sorted(set(head)) if head.count(key) > 1]
+    named = [dict(zip(head, row, strict=False)).get("name") for row in rows]
+    if named != [_text(one["name"]) for one in wanted] or any(len(row) != len(head) for row in rows):
+        faults.append("the rows are not the configurations, in order, each with a cell for every column")
+    cells = [(one, *cell) for one, row in zip(wanted, rows, strict=False) for cell in zip(head, row, strict=False)]
+    for one, key, shown in cells:
+        if (expected := _cell(one, key)) is None and key == "runs":
+            continue
+        if shown != _text(expected):
+            said = "submission.json has no such figure" if expected is None else f"not {_text(expected)}"
+            faults.append(f"{one['name']}: {key} is {shown}, {said}")
+    return faults, f"{len(cells)} cells", "equal to submission.json, digit for digit"
 
 
-def _plain(shown: Any) -> Any:
-    """A cell without the quote that keeps a spreadsheet from taking text for a formula."""
-    return shown[1:] if isinstance(shown, str) and shown[:2] in ("'=", "'+", "'-", "'@") else shown
+def _text(value: Any) -> str:
+    """A value as a cell: nothing for none, and an apostrophe before what a spreadsheet takes for a formula."""
+    text = "" if value is None else repr(value) if isinstance(value, float) else str(value)
+    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
 
 
 def _cell(one: dict[str, Any], key: str) -> Any:

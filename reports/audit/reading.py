@@ -14,13 +14,25 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from reports.audit.files import FILE_BYTES, inside, opened, parse_json, read_bytes, refuse, schema_faults
+from reports.audit.arrow_sizes import unpacked_bytes
+from reports.audit.files import (
+    FILE_BYTES,
+    RATIO_MOST,
+    SMALL,
+    inside,
+    opened,
+    parse_json,
+    read_bytes,
+    refuse,
+    schema_faults,
+)
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
 END = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of an Arrow stream."""
 BLOCK = 1 << 20
+BATCH_BYTES = 1 << 30
 ORIGIN = msgspec.Meta(ge=-(2**62), le=2**62)
 EVENTS_BYTES, LINE_BYTES = 1 << 30, 64 << 20
 TABLE_BYTES, PAYLOAD_BYTES = 1 << 30, 1 << 28
@@ -125,22 +137,35 @@ def _lines(path: Path, whole: Any) -> Iterator[bytes]:
 def _stream(path: Path, most: int = FILE_BYTES) -> pa.RecordBatchStreamReader:
     try:
         with opened(path, most):  # only to refuse links and the like
+            _check_unpacked(path)
             return pa.ipc.open_stream(pa.OSFile(str(path)))  # mapped pages would count as memory
     except (pa.ArrowException, OSError, ValueError) as error:
         refuse(path.name, f"is no Arrow stream: {error}")
 
 
-def _batches(stream: pa.RecordBatchStreamReader, path: Path, closed: bool) -> Iterator[pa.RecordBatch]:
+def _check_unpacked(path: Path) -> None:
+    """Refuse a stream whose compressed batches become far larger than recordings do."""
+    total, most = 0, max(SMALL, RATIO_MOST * path.stat().st_size)
+    for count in unpacked_bytes(path):
+        total += count
+        if count > BATCH_BYTES or total > most:
+            refuse(path.name, f"is a bomb: it unpacks to more than {min(most, BATCH_BYTES)} bytes")
+
+
+def _batches(path: Path, stream: pa.RecordBatchStreamReader, closed: bool) -> Iterator[pa.RecordBatch]:
     """The record batches of a stream, each checked, to where the stream ends or is torn.
 
     Raises ``StoreError`` where the stream of a run that was ``closed`` is torn.
     """
     if closed and not _ends(path):
         refuse(path.name, "has lost its end, and its run was closed")
+    rows_most = 8 * path.stat().st_size  # a row takes a bit at least
     with stream:
         while True:
             try:
                 batch = stream.read_next_batch()
+                if batch.num_rows > rows_most:
+                    refuse(path.name, f"holds a batch of {batch.num_rows} rows in {rows_most // 8} bytes")
                 batch.validate(full=True)
             except StopIteration:
                 return
@@ -164,7 +189,7 @@ def _table(folder: Path, name: str, closed: bool) -> pa.Table:
     if not path.exists() and not path.is_symlink():
         return pa.table({column: pa.nulls(0) for column in COLUMNS[name]})
     stream = _stream(path, TABLE_BYTES)
-    table = pa.Table.from_batches(_batches(stream, path, closed), schema=stream.schema)
+    table = pa.Table.from_batches(_batches(path, stream, closed), schema=stream.schema)
     if missing := [column for column in COLUMNS[name] if column not in table.column_names]:
         refuse(path.name, f"has no column {missing[0]}")
     return table
@@ -222,7 +247,7 @@ class Trace:
     @property
     def readings(self) -> int:
         """How many readings the file holds."""
-        return sum(batch.num_rows for batch in _batches(_stream(self.path), self.path, self.closed))
+        return sum(batch.num_rows for batch in _batches(self.path, _stream(self.path), self.closed))
 
 
 def traces(run: Run) -> dict[str, Trace]:
@@ -252,7 +277,7 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
     those of the format.
     """
     rows, last, limit = 0, -np.inf, trace.rail.get("range_max")
-    for batch in _gathered(_batches(_stream(trace.path), trace.path, trace.closed)):
+    for batch in _gathered(_batches(trace.path, _stream(trace.path), trace.closed)):
         names = set(batch.schema.names)
         grid = None if "start_tick" in names else trace.grid
         if not names.issuperset(("value",) if grid else ("value", "start_tick", "end_tick")):

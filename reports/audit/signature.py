@@ -6,7 +6,6 @@ The format is PROTOCOL.sshsig of OpenSSH; the file of signers is that of ssh-key
 from __future__ import annotations
 
 import base64
-import fnmatch
 import hashlib
 import re
 import struct
@@ -18,8 +17,12 @@ from rig.errors import StoreError, missing_extra
 NAMESPACE = "neurorig-submission"
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 _KEY = b"ssh-ed25519"
-_LINE = re.compile(r'\s*(?P<who>"[^"]*"|[^\s#]\S*)\s+(?P<options>\S.*?\s+)?ssh-ed25519\s+(?P<key>\S+)')
-_OPTION = re.compile(r'([a-z-]+)(?:="([^"]*)")?')
+_LINE = re.compile(r'[ \t]*(?:"(?P<quoted>[^"]*)"[ \t]*|(?P<plain>[^\s"#][^\s"]*)[ \t]+)(?P<rest>.*)')
+_KEYED = re.compile(r'(?:(?P<options>(?:"(?:\\"|[^"])*+"|\\"|[^ \t"])++)[ \t]+)?ssh-ed25519[ \t]+(?P<key>[^ \t]+)')
+_OPTION = re.compile(
+    r'(?:(cert-authority)|(namespaces|valid-after|valid-before)="((?:\\"|[^"])*+)")(?:,(?!$)|$)', re.IGNORECASE
+)
+_TIMES = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 @dataclass(frozen=True)
@@ -84,17 +87,62 @@ def _strings(blob: bytes, count: int) -> list[bytes]:
 
 def _allowed(key: bytes, signers: str) -> tuple[str, str]:
     """Who of the file of signers has a key; or else why no one may sign with it."""
-    why, now = "no line of the signers has its key", datetime.now(UTC).strftime("%Y%m%d%H%M%S")
-    for line in signers.splitlines():
-        found = _LINE.match(line)
-        if found is None or found["key"] != base64.b64encode(key).decode():
+    why, encoded = "no line of the signers has its key", base64.b64encode(key).decode()
+    for line in (_LINE.match(text.rstrip("\r")) for text in signers.split("\n")):
+        found = None if line is None else _KEYED.match(line["rest"])
+        if line is None or found is None or found["key"] != encoded:
             continue
-        options = dict(_OPTION.findall(found["options"] or ""))
-        spaces = options.get("namespaces", "*").split(",")
-        if "cert-authority" in options or not any(fnmatch.fnmatchcase(NAMESPACE, space) for space in spaces):
-            why = "its key is not allowed for submissions"
-        elif not options.get("valid-after", "0") <= now < options.get("valid-before", "9"):
-            why = "its key is not valid today"
-        else:
-            return found["who"].strip('"'), ""
+        try:
+            why = _refusal(_options(found["options"] or ""))
+        except ValueError as error:
+            why = f"its line of the signers cannot be read: {error}"
+        if not why:
+            return line["quoted"] or line["plain"] or "", ""
     return "", why
+
+
+def _options(text: str) -> dict[str, str]:
+    """The options of a line by their names. Raises ``ValueError`` where ssh-keygen refuses the line."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        option = _OPTION.match(text, at)
+        if option is None:
+            raise ValueError(f"unknown option {text[at : at + 40]!r}")
+        name = (option[1] or option[2]).lower()
+        if name in found and option[2]:
+            raise ValueError(f"{name} stands twice")
+        found[name] = (option[3] or "").replace('\\"', '"')
+        at = option.end()
+    return found
+
+
+def _refusal(options: dict[str, str]) -> str:
+    """Why a key with these options may not sign a submission now; empty if it may."""
+    now = datetime.now(UTC)
+    after, before = (_moment(options[name]) if name in options else now for name in ("valid-after", "valid-before"))
+    if "valid-after" in options and "valid-before" in options and before <= after:
+        raise ValueError("valid-before is not after valid-after")
+    if "cert-authority" in options or not _permitted(options.get("namespaces", "*")):
+        return "its key is not allowed for submissions"
+    return "" if after <= now <= before else "its key is not valid today"
+
+
+def _permitted(patterns: str) -> bool:
+    """Whether a list of patterns allows the namespace: one of them fits, and none of those that begin with ``!``."""
+    fitting = [p for p in patterns.split(",") if _pattern(p.removeprefix("!")).fullmatch(NAMESPACE)]
+    return bool(fitting) and not any(p.startswith("!") for p in fitting)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A pattern of ssh_config(5): ``*`` stands for any characters, and ``?`` for one."""
+    return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."))
+
+
+def _moment(text: str) -> datetime:
+    """A date or time of the format YYYYMMDD[HHMM[SS]], in local time, or in UTC where a Z follows."""
+    digits = re.sub(r"(?i)(?:Z|UTC)$", "", text)
+    if len(digits) not in _TIMES or not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"{text[:40]!r} is no time")
+    moment = datetime.strptime(digits, _TIMES[len(digits)])
+    return moment.replace(tzinfo=UTC) if digits != text else moment.astimezone(UTC)

@@ -106,11 +106,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """By the names of the figures in results.json."""
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of submission.json."""
 
     format: Literal[1]
     rig_version: Short
+    made_with: dict[str, Short] = {}
+    """Versions of the program and the packages that made the pages, by name."""
     name: Short
     """Name of the folder."""
     about: About

@@ -16,21 +16,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
-import msgspec
-
 from rig.engine.interrupts import interrupt, on_signals
-from rig.errors import IntegrityError, StoreError, UsageError, refused
-from rig.plugins import load
+from rig.errors import RigError, StoreError, UsageError, refused
 from rig.recording import session as sessions_format
 from rig.recording.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, is_recorded
-from rig.recording.submission import FILE, LINE, MANIFEST, SESSIONS, About, Submission, manifest_of, missing
+from rig.recording.log import read_log
+from rig.recording.session import is_session, runs_in
+from rig.recording.submission import LINE, MANIFEST, SESSIONS, Submission, manifest_of, missing
 from rig.session.book import go_on
-from rig.session.report import Evaluated, evaluated
 from rig.submission import about as about_file
-from rig.submission.configurations import Row, rows_of
-from rig.submission.crate import FILE as CRATE
-from rig.submission.crate import crate
+from rig.submission.configurations import Row
+from rig.submission.made import Made, made_of, made_with
 from rig.submission.signature import sign
 
 ARCHIVES = (".tar.gz", ".tgz")
@@ -57,36 +54,41 @@ def submit(
 ) -> Submitted:
     """Make a submission folder of sessions and lone runs, and its archive; sign it with ``key`` if there is one.
 
-    Every session is verified before anything is written. Raises ``UsageError`` for paths that cannot be used,
-    ``DataError`` for a ``submission.toml`` that cannot, and what ``rig.report`` raises for a recording.
+    The pages are made of the copies of the sessions, as ``made_again`` makes them. If any copy is not as its hashes
+    say, nothing is left. Raises ``UsageError`` for paths that cannot be used, ``DataError`` for a ``submission.toml``
+    that cannot, and what ``rig.report`` raises for a recording.
     """
     _check_paths(sessions, out, archive)
     given, raw = about_file.read_about(about)
-    read = list(zip(_names(sessions), map(evaluated, sessions), strict=True))
-    files = {f"{SESSIONS}/{name}/{inner}": source for name, found in read for inner, source in _files_of(found)}
-    rows = rows_of(read)
-    document = _document(out.name, given, rows)
-    pages: Mapping[str, bytes] = load("reports", "submission")(document, [(row.result, row.run) for row in rows])
-    content = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
-    own = {**pages, FILE: content, about_file.FILE: raw}
-    own[CRATE] = crate(document, sorted(name for name in own if "/" not in name))
+    named = dict(zip(_names(sessions), sessions, strict=True))
+    head = Submission(
+        format=1, rig_version=version("neurorig"), made_with=made_with(), name=out.name, about=given, configurations=[]
+    )
+    files = files_of(named)
     with _beside(out) as folder:
-        hashes = {name: _write(folder / name, body) for name, body in own.items()}
-        hashes |= {name: _copy(source, folder / name) for name, source in files.items()}
-        _check_same(read, hashes)
+        hashes = {name: _copy(source, folder / name) for name, source in files.items()}
+        made = _made(folder, named, head, raw)
+        hashes |= {name: _write(folder / name, body) for name, body in made.files.items()}
         root = _write(folder / MANIFEST, manifest_of(hashes))
         if key is not None:
             sign(folder, key)
         if archive is not None:
             with replacing(archive) as file:
                 _pack(folder, out.name, file)
-    left = [f for name, found in read for f in _left_out(found, name, set(files))]
-    return Submitted(out, document, tuple(rows), root, tuple(missing(given)), tuple(left))
+    left = [f for name, path in named.items() for f in _left_out(path, name, set(files))]
+    return Submitted(out, made.document, made.rows, root, tuple(missing(given)), tuple(left))
 
 
-def _document(name: str, about: About, rows: Sequence[Row]) -> Submission:
-    configurations = [row.configuration for row in rows]
-    return Submission(format=1, rig_version=version("neurorig"), name=name, about=about, configurations=configurations)
+def _made(folder: Path, sessions: Mapping[str, Path], head: Submission, about: bytes) -> Made:
+    """What is said of the copies of the sessions; an error names the original."""
+    try:
+        return made_of(folder, list(sessions), head, about)
+    except RigError as error:
+        for name, path in sessions.items():
+            copy = str(folder / SESSIONS / name)
+            error.message = error.message.replace(copy, str(path))
+            error.value = str(error.value).replace(copy, str(path)) if isinstance(error.value, str) else error.value
+        raise
 
 
 def _check_paths(sessions: Sequence[Path], out: Path, archive: Path | None) -> None:
@@ -115,10 +117,18 @@ def _names(sessions: Sequence[Path]) -> list[str]:
     return names
 
 
-def _files_of(found: Evaluated) -> Iterator[tuple[str, Path]]:
-    """Every file that a hash of the session covers, and what was broken off; links and devices are refused."""
-    root = found.path
-    if found.session is not None:
+def files_of(sessions: Mapping[str, Path]) -> dict[str, Path]:
+    """Return every file that a submission takes from sessions and lone runs, by its path in the submission.
+
+    These are the files that a hash covers, and what was broken off. Raises ``StoreError`` for links and devices, and
+    for recordings that are not whole.
+    """
+    return {f"{SESSIONS}/{name}/{inner}": file for name, path in sessions.items() for inner, file in _files_of(path)}
+
+
+def _files_of(root: Path) -> Iterator[tuple[str, Path]]:
+    session = is_session(root)
+    if session:
         if (root / sessions_format.REQUEST).exists():
             what, remedy = f"{root} is not whole", f"Go on with it: {go_on(root)}"
             raise StoreError(what, field="session", value=str(root), remedy=remedy)
@@ -126,15 +136,15 @@ def _files_of(found: Evaluated) -> Iterator[tuple[str, Path]]:
         torn = sorted((root / BROKEN).rglob("*")) if (root / BROKEN).is_dir() else []
         inside = (p.relative_to(root).as_posix() for p in torn if (p.is_symlink() or not p.is_dir()))
         yield from _plain(root, (name for name in inside if DERIVED not in Path(name).parts))
-    for part in found.parts:
-        run, stop = part.run.path, part.run.stop
+    for run, _ in runs_in(root):
+        stop = read_log(run).stop
         if stop is None:
             what, remedy = (
                 f"{run} was broken off: it has no stop line",
                 "Measure again; only whole runs can be submitted",
             )
             raise StoreError(what, field="session", value=str(run), remedy=remedy)
-        where = "" if found.session is None else f"{run.relative_to(root).as_posix()}/"
+        where = f"{run.relative_to(root).as_posix()}/" if session else ""
         yield from ((f"{where}{name}", source) for name, source in _plain(run, (EVENTS, SEAL, *stop.files)))
 
 
@@ -147,10 +157,10 @@ def _plain(root: Path, names: Iterator[str] | Sequence[str]) -> Iterator[tuple[s
             yield name, root / name
 
 
-def _left_out(found: Evaluated, name: str, taken: set[str]) -> Iterator[str]:
+def _left_out(session: Path, name: str, taken: set[str]) -> Iterator[str]:
     """What lies in a session beside what was recorded, and would go unnoticed."""
-    for file in sorted(found.path.rglob("*")):
-        inner = file.relative_to(found.path)
+    for file in sorted(session.rglob("*")):
+        inner = file.relative_to(session)
         beside = DERIVED not in inner.parts and not file.is_dir()
         if beside and f"{SESSIONS}/{name}/{inner.as_posix()}" not in taken:
             yield str(file)
@@ -192,21 +202,6 @@ def _copy(source: Path, target: Path) -> str:
             digest.update(piece)
             written.write(piece)
     return digest.hexdigest()
-
-
-def _check_same(read: Sequence[tuple[str, Evaluated]], hashes: Mapping[str, str]) -> None:
-    """Refuse a recording that was changed after it was verified."""
-    for name, found in read:
-        for part in found.parts:
-            run, stop = part.run, part.run.stop
-            where = f"{SESSIONS}/{name}/" + ("" if found.session is None else f"{run.path.name}/")
-            for file, expected in {EVENTS: run.digest, **({} if stop is None else stop.files)}.items():
-                if hashes[where + file] != expected:
-                    what, remedy = (
-                        f"{run.path / file} changed while it was copied",
-                        "Let nothing write it, and try again",
-                    )
-                    raise IntegrityError(what, field="session", value=str(run.path), remedy=remedy)
 
 
 def _pack(folder: Path, name: str, file: IO[bytes]) -> None:

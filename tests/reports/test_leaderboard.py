@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reports.leaderboard import EQUAL
 from rig.commands.main import main
 from rig.errors import DataError, UsageError
 from rig.recording.layout import sha256_of
@@ -73,10 +74,11 @@ def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Pa
 @pytest.mark.parametrize(
     ("of_audit", "more", "status"),
     [
-        ({"ok": True, "anchored": True}, {}, "audited"),
-        ({"ok": True}, {}, "audited, not anchored"),
-        ({"ok": True, "anchored": True, "quick": True}, {}, "audited without arithmetic"),
-        ({"ok": False}, {}, "audit failed"),
+        ({"ok": True, "anchored": True, "remade": EQUAL}, {}, "audited"),
+        ({"ok": True, "remade": EQUAL}, {}, "audited, not anchored"),
+        ({"ok": True, "anchored": True, "remade": "pages not compared: x"}, {}, "audited, pages not compared"),
+        ({"ok": True, "anchored": True}, {}, "audited, pages not compared"),
+        ({"ok": True, "anchored": True, "quick": True}, {}, "audited without arithmetic and pages"),
         ({"ok": True, "root": "0" * 64}, {}, "under audit"),
         ({"ok": True}, {"about": msgspec.structs.replace(ABOUT, contact=" ")}, "incomplete"),
         ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
@@ -89,6 +91,18 @@ def test_an_audit_is_of_one_root_hash(
     root = made(tmp_path, "a", **more)
     (tmp_path / "audit.json").write_text(json.dumps({"schema": "x", "audits": [{"root": root} | of_audit]}))
     assert f"<td>{status}</td>" in rows(board(tmp_path, tmp_path / "audit.json"), "Measured on")[0]
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True), (False,)])
+def test_figures_whose_audit_failed_are_not_shown(tmp_path: Path, order: tuple[bool, ...]) -> None:
+    """Whatever another audit of the same submission found, such as a quick one."""
+    made(tmp_path, "good")
+    root = made(tmp_path, "bad", device="another")
+    audits = [{"root": root, "ok": ok} for ok in order]
+    (tmp_path / "audit.json").write_text(json.dumps({"schema": "x", "audits": audits}))
+    page = board(tmp_path, tmp_path / "audit.json")
+    assert len(rows(page, "Measured on")) == 1
+    assert "<li>bad: its audit failed</li>" in page
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,10 @@ def test_a_figure_stands_under_its_phase_and_rail() -> None:
     assert kinds == ["overall", "peer", "phase", "rail", "phase and rail", "cross-check"]
 
 
+def test_an_option_that_no_float_holds_is_no_number() -> None:
+    assert dict(flatten({"idle_s": 10**400})) == {"idle": "n/a"}
+
+
 def test_budget_adds_what_is_shared_with_its_sign() -> None:
     parts = (Component("gain", 3.0, shared="g"), Component("gain", -3.0, shared="g"), Component("noise", 2.0))
     lines = {line.source: line for line in budget(Quantity(1.0, "W", parts))}

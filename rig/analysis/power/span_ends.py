@@ -139,8 +139,6 @@ def _by_one_curve(model: RailModel, spans: Floats) -> bool:
     Whatever is linear and keeps energy, a filter or a capacitor, answers to a fall as it answers to a rise.
     """
     r = model.readings
-    if len(spans) < LEAST_SPANS:
-        return False
     lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
     places = int(lasts_s / r.period_s)
     rise_w, n = _curve(model, spans[:, 0], model.held & r.ok, places)
@@ -162,6 +160,8 @@ def _both_set_in(model: RailModel, spans: Floats) -> bool:
 
     A filter or a capacitor answers at once, whatever the device does later in its spans and gaps.
     """
+    if len(spans) < LEAST_SPANS:
+        return False
     lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
     places = int(lasts_s / model.readings.period_s)
     early = max(int(AT_ONCE * places), 1)

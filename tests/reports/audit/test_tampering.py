@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,29 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
 
 def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> None:
     found = audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
-    assert worst(found)[1].startswith("but never submittable: judged by quick")
+    assert worst(found)[0] == "NEVER SUBMITTABLE"
+    assert worst(found)[1].startswith("judged by quick")
+
+
+def test_the_last_word_says_how_much_was_derived_and_not_that_all_is_true(original: Path) -> None:
+    found = replace(audit(original), checks=(), rules=(), unfit=(), remade="pages not compared")
+    word, sentence = worst(found)
+    assert word == "no check failed"
+    derived = f"{len(found.compared)} of {found.claimed} claims were derived again; pages not compared"
+    assert sentence == f"{derived}; self-consistent, not anchored: give --signers FILE or --root HASH"
+    assert found.claimed > len(found.compared) > 20
+
+
+def test_a_recording_that_claims_nothing_is_not_said_to_agree(tmp_path: Path) -> None:
+    found = replace(
+        audit(unpacked("by-hand-example", tmp_path), quick=True), claimed=0, quick=False, checks=(), unfit=()
+    )
+    assert worst(replace(found, rules=()))[1].startswith("it claims no figure; self-consistent")
+
+
+def test_a_row_that_calls_itself_invalid_is_called_so(original: Path) -> None:
+    found = replace(audit(original, quick=True), checks=(), rules=(), unfit=(), invalid=("one",))
+    assert worst(found)[0] == "INVALID" and "by its own verdict: one" in worst(found)[1]
 
 
 def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
@@ -112,7 +135,7 @@ def test_a_column_of_the_table_that_stands_twice(folder: Path) -> None:
     (folder / "results.csv").write_text("\n".join([f"{rows[0]},class", f"{rows[1]},simulated", ""]))
     listed(folder)
     found = {c.number: c for c in audit(folder, quick=True).failed}
-    assert found[30].found == "a column stands twice"
+    assert found[30].found.startswith("the column 'class' stands twice")
 
 
 def test_a_name_that_would_be_a_formula_is_quoted_in_the_table(folder: Path) -> None:
@@ -138,6 +161,32 @@ def test_a_row_of_the_leaderboard_that_was_edited(folder: Path) -> None:
     (folder / "results.csv").write_text(text.replace("mock", "mocK"))
     listed(folder)
     assert 30 in failed(audit(folder, quick=True))
+
+
+def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
+    """``rig submit`` writes an apostrophe before it."""
+    claim(folder, lambda row: row.update(name="@home", device="=chip"))
+    text = (folder / "results.csv").read_text()
+    (folder / "results.csv").write_text(text.replace("one,", "'@home,").replace("mock", "'=chip"))
+    listed(folder)
+    assert 30 not in failed(audit(folder, quick=True))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("name,class", "name,active_power_w,class", "the column 'active_power_w' stands twice"),
+        ("one,", f"{'x' * 200_000},", "no table that can be read"),
+        ("name,class", "name,tops_per_watt,class", "in order, each with a cell for every column"),
+        ("simulated", "simulated ", "one: class is simulated , not simulated"),
+    ],
+)
+def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str, said: str) -> None:
+    text = (folder / "results.csv").read_text()
+    (folder / "results.csv").write_text(text.replace(old, new))
+    listed(folder)
+    found = {c.number: c for c in audit(folder, quick=True).failed}
+    assert said in found[30].found
 
 
 def test_runs_that_change_their_places(folder: Path, tmp_path: Path) -> None:

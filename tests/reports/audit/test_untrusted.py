@@ -6,14 +6,17 @@ import io
 import json
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from reports.audit.archive import unpack
+from reports.audit.arrow_sizes import unpacked_bytes
 from reports.audit.audit import audit
-from reports.audit.files import clean, inside, parse_json, schema_faults, walk
+from reports.audit.files import clean, inside, parse_json, schema_faults, sha256_of, walk
 from reports.audit.reading import ticks
 from reports.audit.rules import known_values
 from rig.commands.main import main
@@ -87,6 +90,116 @@ def test_an_archive_that_is_cut_or_flipped_is_called_damaged(tmp_path: Path, sha
     for name in ("cut.tar.gz", "flipped.tar.gz"):
         with pytest.raises(StoreError, match=f"^{name} is damaged.* Fetch it again"):
             audit(tmp_path / name, quick=True)
+
+
+def lzma_zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as packed:
+        packed.writestr("sub/x", b"abc" * 4000)
+    whole = bytearray(path.read_bytes())
+    at = whole.find(b"sub/x") + 5
+    whole[at : at + 9] = b"\xff" * 9
+    path.write_bytes(whole)
+
+
+def pax(**headers: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+            entry = tarfile.TarInfo("sub/x")
+            entry.pax_headers, entry.size = {f"GNU.sparse.{key}": value for key, value in headers.items()}, 1
+            archive.addfile(entry, io.BytesIO(b"x"))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.zip", lzma_zip),
+        ("b.tar.gz", pax(map="a,b")),
+        ("c.tar.gz", pax(major="1", minor="0")),
+        ("d.tar.gz", pax(size="zz", numblocks="1")),
+    ],
+)
+def test_an_archive_with_a_head_that_means_nothing_is_called_damaged(
+    tmp_path: Path, name: str, write: Callable[[Path], None]
+) -> None:
+    write(tmp_path / name)
+    with pytest.raises(StoreError, match=f"^{name}:? .*(damaged|no regular file)"):
+        unpack(tmp_path / name, tmp_path / "into")
+
+
+def test_an_archive_of_too_many_files_is_refused_before_any_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reports.audit.archive.FILES_MOST", 3)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive, zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        for number in range(4):
+            archive.addfile(tarfile.TarInfo(f"sub/{number}"))
+            packed.writestr(f"sub/{number}", "")
+    for name in ("a.tar.gz", "a.zip"):
+        with pytest.raises(StoreError, match="holds more than 3 files"):
+            unpack(tmp_path / name, tmp_path / f"into-{name}")
+        assert not list((tmp_path / f"into-{name}").iterdir())
+
+
+def test_a_file_that_is_a_hole_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(StoreError, match="of which 0 are on the disk"):
+        sha256_of(tmp_path / "hole")
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_what_compressed_columns_unpack_to_is_known_before_they_are(tmp_path: Path, compression: str) -> None:
+    columns = {
+        "number": pa.array(np.arange(1000.0)),
+        "word": pa.array(["x" * 50] * 1000),
+        "kind": pa.array(["p", "q"] * 500).dictionary_encode(),
+    }
+    table = pa.table(columns)
+    size = sum(buffer.size for c in table.columns for buffer in c.chunks[0].buffers() if buffer is not None)
+    for how, found in ((None, 0), (compression, size + len("pq") + 12)):
+        write_stream(tmp_path / "t.arrows", table, how)
+        assert sum(unpacked_bytes(tmp_path / "t.arrows")) == found
+
+
+def write_stream(path: Path, table: pa.Table, compression: str | None) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.OSFile(str(path), "w") as file, pa.ipc.new_stream(file, table.schema, options=options) as stream:
+        stream.write_table(table)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [pa.array(["a" * (65 << 20)]), pa.array(["a" * (65 << 20)]).dictionary_encode()],
+    ids=["plain", "dictionary"],
+)
+def test_a_column_that_is_a_bomb_is_refused(tmp_path: Path, junk: pa.Array) -> None:
+    """A few kilobytes on the disk, in a column that no one reads."""
+    run = unpacked("by-hand-example", tmp_path)
+    with pa.OSFile(str(run / "samples.arrows")) as file:
+        table = pa.ipc.open_stream(file).read_all()
+    rest = pa.array([None] * (table.num_rows - 1), junk.type)
+    write_stream(run / "samples.arrows", table.append_column("junk", pa.chunked_array([junk, rest])), "zstd")
+    assert (run / "samples.arrows").stat().st_size < 100_000
+    with pytest.raises(StoreError, match=r"samples\.arrows is a bomb"):
+        audit(run, quick=True)
+
+
+def test_rows_that_take_no_room_are_refused(tmp_path: Path) -> None:
+    run = unpacked("by-hand-example", tmp_path)
+    names = ("id", "payload_sha256", "label", "target_cost", "duration_s", "rate_hz", "inferences", "seed")
+    write_stream(run / "samples.arrows", pa.table({name: pa.nulls(1 << 24) for name in names}), None)
+    with pytest.raises(StoreError, match=f"holds a batch of {1 << 24} rows"):
+        audit(run, quick=True)
+
+
+def test_the_name_of_a_path_cannot_write_over_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "ev\x1b[2K\rno check failed"
+    folder.mkdir()
+    assert main(["audit", str(folder), str(tmp_path / "gone")]) == StoreError.exit_code
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "\r" not in said
 
 
 def test_an_archive_that_holds_a_path_twice_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""The check of a submission that the rig's own code makes: all that it says is made again of its sessions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from reports.audit.audit import Audit
+from reports.audit.evidence import Check, Outcome
+from reports.audit.files import clean
+from reports.leaderboard import EQUAL
+from rig.errors import RigError
+
+NUMBER, NAME = 32, "made again by the rig's own code, and not the auditor's: documents and pages"
+ALLOWED = "no word differs, no number by more than a millionth, no file more or less"
+SHOWN = 3
+WHOLE = (1, 2)
+"""The checks that a folder is whole and as its hashes say; the rig's own readers are not let loose on others."""
+NOT_COMPARED = "pages not compared"
+
+
+def with_pages(one: Audit, folder: Path) -> Audit:
+    """Return an audit with the check of what is made again of the submission in ``folder``; of others as it is."""
+    if one.kind != "submission":
+        return one
+    damaged = [c.name for c in one.failed if c.number in WHOLE]
+    if one.quick or damaged:
+        why = f"the folder fails the check {damaged[0]!r}" if damaged else "left out by --quick"
+        return _with(one, NOT_COMPARED, "not applicable", why=why)
+    try:
+        return _compared(one, folder)
+    except RigError as error:
+        said = error.message
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
+        said = f"{type(error).__name__}: {error}"
+    return _with(one, NOT_COMPARED, "failed", f"it cannot be made again: {clean(said)}")
+
+
+def _compared(one: Audit, folder: Path) -> Audit:
+    from rig.submission.again import made_again
+
+    found = made_again(folder)
+    others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}") if found.pages and found.others else ""
+    if faults := (*found.documents, *(() if others else found.pages)):
+        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
+        return _with(
+            one,
+            others or ("pages differ" if found.pages else EQUAL),
+            "failed",
+            "; ".join([*map(clean, faults[:SHOWN]), *more]),
+        )
+    return _with(one, others or EQUAL, "passed", others or "every document and page is equal")
+
+
+def _with(one: Audit, remade: str, outcome: Outcome, found: str = "", why: str = "") -> Audit:
+    check = Check(NUMBER, NAME, outcome, found, ALLOWED, "a rule of this project", why)
+    return replace(one, checks=(*one.checks, check), remade=remade)

@@ -1,0 +1,52 @@
+"""What a submission says of its sessions: its description, table, pages and metadata, as bytes by path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from rig.engine.record import environment
+from rig.plugins import load
+from rig.recording.submission import FILE, SESSIONS, Submission
+from rig.session.report import evaluated
+from rig.submission import about as about_file
+from rig.submission.configurations import Row, rows_of
+from rig.submission.crate import FILE as CRATE
+from rig.submission.crate import crate
+
+MAKERS = ("numpy", "matplotlib", "jinja2")
+
+
+@dataclass(frozen=True)
+class Made:
+    """The rows of a submission, its description, and every file of it that is no recording."""
+
+    document: Submission
+    rows: tuple[Row, ...]
+    files: Mapping[str, bytes]
+
+
+def made_with() -> dict[str, str]:
+    """Return the versions of what submissions are made with here; made with others, their pages may differ."""
+    here = environment()
+    commit = f"{here.commit}{' with changes' if here.dirty else ''}" if here.commit else "none"
+    return {"python": here.python or "", "commit": commit} | {name: version(name) for name in MAKERS}
+
+
+def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) -> Made:
+    """Verify and evaluate the sessions ``names`` in a submission's folder, and make all that is said of them.
+
+    ``head`` is the description, whose rows are not looked at, and ``about`` the content of ``submission.toml``. The
+    files are a function of these and of the recordings alone. Raises what ``rig.report`` raises for a recording.
+    """
+    rows = rows_of([(name, evaluated(folder / SESSIONS / name)) for name in names])
+    document = msgspec.structs.replace(head, configurations=[row.configuration for row in rows])
+    pages: Mapping[str, bytes] = load("reports", "submission")(document, [(row.result, row.run) for row in rows])
+    content = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    files = {**pages, FILE: content, about_file.FILE: about}
+    files[CRATE] = crate(document, sorted(name for name in files if "/" not in name))
+    return Made(document, tuple(rows), files)

@@ -1,0 +1,246 @@
+"""A submission is bound to its recordings: it is made again of them, and whatever differs is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.commands.main import main
+from rig.errors import RigError
+from rig.recording.submission import Submission, manifest_of
+from rig.submission.again import differences, made_again
+from rig.submission.made import Made, made_of
+from tests.support.submissions import session, submitted
+
+Edit = Callable[[Path], None]
+CHECK = 32
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rows with pictures, of three sessions, one of which had a name that no folder of a submission has."""
+    lab = tmp_path_factory.mktemp("lab")
+    session(lab / "a (1)", "meter.noise=1e-3")
+    session(lab / "b", "meter.noise=1e-3", "meter_seed=7")
+    session(lab / "slow", "warmup=2")
+    return submitted(lab / "made", lab / "a (1)", lab / "slow", lab / "b", archive=lab / "sub.tar.gz").path
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "sub"))
+
+
+def checked(path: Path, out: Path, *words: str) -> dict[str, Any]:
+    """What the command writes of one path, and its check of what is made again."""
+    main(["audit", str(path), "--out", str(out), *words])
+    (found,) = json.loads((out / "audit.json").read_text())["audits"]
+    return dict(found) | {"again": next(c for c in found["checks"] if c["number"] == CHECK)}
+
+
+def hashed(folder: Path) -> None:
+    """Hash all of a folder again, as whoever forges it does."""
+    names = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file() and "derived" not in p.parts}
+    kept = {name: hashlib.sha256(p.read_bytes()).hexdigest() for name, p in names.items() if name[:8] != "MANIFEST"}
+    (folder / "MANIFEST.sha256").write_bytes(manifest_of(kept))
+
+
+# ---- honest submissions -------------------------------------------------------------------
+
+
+def test_an_honest_submission_is_made_again_byte_for_byte(made: Path, tmp_path: Path) -> None:
+    for path in (made, made.parent.parent / "sub.tar.gz"):
+        found = checked(path, tmp_path / "out")
+        assert (found["again"]["outcome"], found["remade"]) == ("passed", "pages made again and equal")
+        assert "by the rig's own code" in found["again"]["name"]
+
+
+def test_a_folder_that_is_moved_and_renamed_says_the_same(folder: Path, tmp_path: Path) -> None:
+    assert (
+        checked(Path(shutil.move(folder, tmp_path / "another name")), tmp_path / "out")["again"]["outcome"] == "passed"
+    )
+
+
+def test_the_number_of_threads_changes_nothing(made: Path, tmp_path: Path) -> None:
+    """Another process, with two threads for linear algebra, makes the same bytes."""
+    program = "import sys; from pathlib import Path; from rig.submission.again import made_again; "
+    program += "found = made_again(Path(sys.argv[1])); assert not found.documents + found.pages, found"
+    surroundings = os.environ | {"OPENBLAS_NUM_THREADS": "2", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
+    subprocess.run([sys.executable, "-c", program, str(made)], check=True, env=surroundings)
+
+
+def test_quick_leaves_it_out_and_says_so(made: Path, tmp_path: Path) -> None:
+    found = checked(made, tmp_path / "out", "--quick")
+    assert (found["again"]["outcome"], found["remade"]) == ("not applicable", "pages not compared")
+
+
+# ---- forged submissions -------------------------------------------------------------------
+
+
+def rewritten(name: str, old: str, new: str) -> Edit:
+    def edit(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert re.search(old, text)
+        (folder / name).write_text(re.sub(old, new, text))
+
+    return edit
+
+
+def row(change: Callable[[dict[str, Any]], None]) -> Edit:
+    def edit(folder: Path) -> None:
+        document = json.loads((folder / "submission.json").read_text())
+        change(document["configurations"][0])
+        (folder / "submission.json").write_text(json.dumps(document, indent=1) + "\n")
+
+    return edit
+
+
+def claims(change: Callable[[dict[str, Any]], None]) -> Edit:
+    return row(lambda one: change(one["claims"]))
+
+
+def scaled(*keys: str) -> Edit:
+    def change(held: dict[str, Any]) -> None:
+        for key in keys:
+            held[key]["value"] *= 1e-3
+            held[key]["trials"] = [v * 1e-3 for v in held[key]["trials"]]
+
+    return claims(change)
+
+
+def narrow(held: dict[str, Any]) -> None:
+    for one in held.values():
+        if one["low"] is not None:
+            one["low"] = one["value"] - (one["value"] - one["low"]) / 1000
+
+
+def another(name: str, content: str = "<h1>Energy 1 nJ</h1>") -> Edit:
+    def edit(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+
+    return edit
+
+
+INVENTED = {"value": 1e-9, "unit": "W", "low": None, "high": None, "trials": [1e-9, 1e-9], "runs": 5}
+FORGED: dict[str, Edit] = {
+    "a number of the page": rewritten("report.html", r"\d(\.\d+\s± )", r"0\1"),
+    "a number of the text": rewritten("report.md", r"\| (\d\.\d+) ±", "| 0.001 ±"),
+    "a narrow interval": claims(narrow),
+    "another device": row(lambda one: one.update(device="Loihi 2", name="Loihi 2, asc", scenario="server")),
+    "another workload": row(lambda one: one.update(workload="gsc")),
+    "claims left out": claims(lambda held: held.pop("accuracy")),
+    "another unit": claims(lambda held: held["active_power_w"].update(unit="uW")),
+    "what no auditor derives": scaled("execution_time_se_s"),
+    "an invented claim": claims(lambda held: held.update(runtime_power_w=INVENTED)),
+    "more runs": claims(lambda held: held["accuracy"].update(runs=5000)),
+    "more runs in the table": rewritten("results.csv", r",2,2,", ",2,5000,"),
+    "a column more": rewritten("results.csv", r"^(.*)\n(.*)\n", r"\1,tops_per_watt\n\2,4200.0\n"),
+    "a column that looks alike": rewritten("results.csv", "active_power_w,", "\u0430ctive_power_w,"),
+    "a column twice": rewritten("results.csv", r"^(.*)\n(.*)\n", r"accuracy,\1\n0.99,\2\n"),
+    "a zero of another sign": claims(lambda held: held["active_power_w"].update(value=-0.0)),
+    "called estimated": row(lambda one: one.update({"class": "estimated"})),
+    "no verdict": row(lambda one: one.update(verdict=None)),
+    "a page that is not there": row(lambda one: one.update(page="pages/nothing.html")),
+    "a report in a folder that no hash covers": another("derived/report.html"),
+    "figures in a folder that no hash covers": another("sessions/slow/derived/results.json", "{}"),
+    "a page of no row": another("pages/9.html"),
+    "a page left out": lambda folder: (folder / "pages" / "2.md").unlink(),
+    "metadata of another device": rewritten("ro-crate-metadata.json", "mock, asc", "Loihi, asc"),
+    "metadata that is none": another("ro-crate-metadata.json", "x"),
+    "two organizations": rewritten("submission.toml", "A lab", "Another lab"),
+    "a submission.toml that is none": another("submission.toml", "\x01 ]]]"),
+    "a report of one line": another("report.md", "# architecture algorithm workflow timing power results\n"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made of the same sessions and the same ``submission.toml`` is made once; it is a function of these."""
+    monkeypatch.setattr("rig.submission.again.made_of", _made_once)
+
+
+MADE: dict[tuple[object, ...], Made] = {}
+
+
+def _made_once(folder: Path, names: Sequence[str], head: Submission, about: bytes) -> Made:
+    key = (tuple(names), msgspec.json.encode(head), about)
+    return MADE.setdefault(key, MADE.get(key) or made_of(folder, names, head, about))
+
+
+@pytest.mark.usefixtures("once")
+@pytest.mark.parametrize("how", FORGED)
+def test_what_a_reader_reads_is_bound_to_the_recordings(folder: Path, how: str) -> None:
+    FORGED[how](folder)
+    hashed(folder)
+    try:
+        found = made_again(folder)
+    except RigError as error:
+        assert how == "a submission.toml that is none", error
+    else:
+        assert found.documents or found.pages
+        assert not found.others
+
+
+@pytest.mark.usefixtures("once")
+def test_the_audit_names_the_first_differences_with_file_and_place(folder: Path, tmp_path: Path) -> None:
+    FORGED["another unit"](folder)
+    hashed(folder)
+    found = checked(folder, tmp_path / "out")
+    assert (found["ok"], found["again"]["outcome"]) == (False, "failed")
+    said = r"submission\.json, line \d+: '.*\"unit\": \"uW\".*', made again '.*\"unit\": \"W\".*'"
+    assert re.match(said, found["again"]["found"])
+
+
+@pytest.mark.usefixtures("once")
+def test_pages_of_other_versions_are_a_warning_and_documents_are_not(folder: Path) -> None:
+    rewritten("submission.json", r'"matplotlib": "[^"]*"', '"matplotlib": "3.0.0"')(folder)
+    FORGED["a report of one line"](folder)
+    hashed(folder)
+    found = made_again(folder)
+    assert found.pages and not found.documents
+    assert found.others[0].startswith("matplotlib 3.0.0, here ")
+    FORGED["more runs"](folder)
+    hashed(folder)
+    assert made_again(folder).documents
+
+
+# ---- how texts are compared ---------------------------------------------------------------
+
+
+@given(st.floats(1e-12, 1e12), st.floats(-1e-7, 1e-7))
+def test_the_rounding_of_a_number_is_no_difference(value: float, share: float) -> None:
+    assert not differences(f"a {value + 0.5!r} W".encode(), f"a {(value + 0.5) * (1 + share)!r} W".encode())
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [("2.5 mW", "2.4 mW"), ("2.5 mW", "2.5 uW"), ("7 of 8", "8 of 8"), ("1e-06", "2e-06"), ("2.5", "-2.5"), ("a", "b")],
+)
+def test_what_a_reader_would_read_otherwise_is_a_difference(there: str, here: str) -> None:
+    assert len(differences(there.encode(), here.encode())) == 1
+
+
+def test_of_texts_of_different_lengths_the_first_line_that_tells_something_is_named() -> None:
+    there, here = b'{\n "a": 1,\n "b": 2\n}', b'{\n "a": 1\n}'
+    assert differences(there, here) == ["""line 3: ' "b": 2', made again '}'"""]
+    assert differences(here, there) == ["""line 3: '}', made again ' "b": 2'"""]
+
+
+def test_a_picture_may_differ_by_a_hundredth_of_a_point() -> None:
+    assert not differences(b'<svg d="L 1.25"/>', b'<svg d="L 1.24"/>')
+    assert differences(b'<svg d="L 1.25"/>', b'<svg d="L 1.23"/>')
+    assert differences(b"<svg ><text>2.5</text>", b"<svg ><text>2.4</text>")
