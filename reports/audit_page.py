@@ -78,19 +78,19 @@ def html(audits: Sequence[Audit]) -> str:
 def counted(one: Audit) -> str:
     """How the checks and figures came out, in numbers."""
     outcomes = [c.outcome for c in one.checks]
-    counts = ", ".join(f"{outcomes.count(out)} {out}" for out in ("passed", "failed", "not applicable"))
+    counts = ", ".join(f"{outcomes.count(out)} {out}" for out in ("passed", "warned", "failed", "not applicable"))
     return f"of {len(one.checks)} checks {counts}; {_derived(one)}"
 
 
 def text(one: Audit) -> list[str]:
     """The lines for a terminal: a table of checks, failed figures, and the worst finding last."""
-    marks = {"passed": "ok", "failed": "FAILED", "not applicable": "-"}
+    marks = {"passed": "ok", "warned": "WARNED", "failed": "FAILED", "not applicable": "-"}
     rows = [f"{one.kind} {one.name}" + ("  SIMULATED" if one.simulated else "")]
     for c in one.checks:
         rows.append(f"{c.number:3} {marks[c.outcome]:7} {c.name}")
         rows += (
             [f"            found    {clean(c.found)}", f"            allowed  {c.allowed}"]
-            if c.outcome == "failed"
+            if c.outcome in ("failed", "warned")
             else []
         )
         rows += [f"            {clean(c.why, 160)}"] if c.outcome == "not applicable" else []

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from reports.audit import folder_checks, power_checks, work_checks
 from reports.audit.archive import is_archive, unpacked
-from reports.audit.evidence import Anchor, Asked, Check, Compared, Evidence, NotApplicable, compared
+from reports.audit.evidence import Anchor, Asked, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
-from reports.audit.rules import Rule, judge_run, modes_of, values_of
+from reports.audit.judged import Rule
+from reports.audit.rules import judge_run, modes_of, values_of
 from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
@@ -86,9 +87,9 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
             compute(part)
         part.rules += _rules(part)
     rules = tuple(rule for part in subject.parts for rule in part.rules)
-    claims, figures, left, claimed = dict[str, dict[str, float]](), list[Compared](), set[str](), 0
+    claims, figures, left, claimed = dict[str, dict[str, Claim]](), list[Compared](), set[str](), 0
     for scope, own, plain in _claimed(subject, quick):
-        claims |= {scope: {key: claim.value for key, claim in own.items()}} if own else {}
+        claims |= {scope: own} if own else {}
         figures += compared(scope, own, plain)
         claimed += len(own)
         left |= set() if quick else set(own) - set(plain)
@@ -166,9 +167,17 @@ def run_checks(evidence: Evidence) -> list[Check]:
         except NotApplicable as missing:
             done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
             continue
+        except Doubtful as doubt:
+            done.append(Check(*head, "warned", _shown(doubt.args), "nothing that a reader must be told", one.source))
+            continue
         except StoreError as error:
             faults, found, allowed = [error.message], "", "a recording that can be read"
-        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        shown = "; ".join([*map(clean, faults[:SHOWN]), *more]) if faults else clean(found)
+        shown = _shown(faults) if faults else clean(found)
         done.append(Check(*head, "failed" if faults else "passed", shown, allowed, one.source))
     return done
+
+
+def _shown(told: Sequence[str]) -> str:
+    """The first of what was found, and how many more there are."""
+    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+    return "; ".join([*map(clean, told[:SHOWN]), *more])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reports.audit.figures import Figures
+from reports.audit.judged import Rule
 from reports.audit.power import SHARP
 from reports.audit.reading import Run
-from reports.audit.rules import Rule
+from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
 
-Outcome = Literal["passed", "failed", "not applicable"]
+Outcome = Literal["passed", "warned", "failed", "not applicable"]
 INTERVAL = "; and the interval of the claim"
 
 
@@ -96,12 +97,22 @@ class Evidence:
     compared: tuple[Compared, ...]
     anchor: Anchor
     quick: bool
-    claims: dict[str, dict[str, float]] = field(default_factory=dict)
-    """The values that are claimed, by what they are about."""
+    claims: dict[str, dict[str, Claim]] = field(default_factory=dict)
+    """What is claimed, by what it is about."""
 
 
 class NotApplicable(Exception):
     """A check cannot be answered; the message says what is missing."""
+
+
+class Doubtful(Exception):
+    """No rule is broken, and its arguments are what a reader must know before the figures are used."""
+
+
+def doubted(faults: list[str], doubts: list[str]) -> None:
+    """Raise ``Doubtful`` for what a reader must know, if nothing worse was found."""
+    if doubts and not faults:
+        raise Doubtful(*doubts)
 
 
 Verdict = tuple[list[str], str, str]
@@ -142,6 +153,12 @@ def rows_of(evidence: Evidence, what: str) -> list[tuple[dict[str, Any], list[Pa
     if evidence.subject.submission is None:
         raise NotApplicable(f"only a submission {what}")
     return evidence.subject.configurations
+
+
+def asked(parts: Sequence[Part], key: str) -> Any:
+    """A value of the rules of sessions that are trials of each other; None if the auditor knows no such rules."""
+    values = next((values_of(run)[0] for part in parts for run in part.runs), None)
+    return None if values is None else values[key]
 
 
 def broken(evidence: Evidence, *begins: str) -> list[str]:

@@ -139,6 +139,10 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
         value = nearest_rank(each, PERCENTILES[name])
         bound = rate * value + clock.s_per_tick
         found[f"{prefix}execution_time_{name}_s"] = Plain(value, bound, "stamps, nearest rank", why)
+    if (count := len(each)) > 1:
+        error = float(np.std(each, ddof=1)) / count**0.5
+        bound = (rate + EXACT) * error + clock.s_per_tick
+        found[f"{prefix}execution_time_se_s"] = Plain(error, bound, "deviation of stamps over root n", why)
     return found
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, each, rows_of, unlike
+from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, check, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
+from reports.audit.power import power_rails
 from reports.audit.rules import modes_of, values_of
 
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
@@ -15,7 +19,7 @@ SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 
 
-@check(1, "layout: required files, none empty", "MLPerf inference#1356")
+@check(1, "layout: required files, none empty, each document readable", "MLPerf inference#1356")
 def layout(e: Evidence) -> Verdict:
     faults = [text for text in e.subject.faults if not text.startswith("about.")]
     faults += [f"{part.name}: {text}" for part in e.subject.parts for text in part.unread]
@@ -32,7 +36,28 @@ def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
     bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
     seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
-    return ledger.faults, f"{ledger.files} files as hashed, {seals}", "no file differs from its hash"
+    faults = ledger.faults + list(_shared(e))
+    return (
+        faults,
+        f"{ledger.files} files as hashed, {seals}",
+        "no file differs from its hash; each run its own recording",
+    )
+
+
+def _shared(e: Evidence) -> Iterator[str]:
+    """Runs that hold the same bytes where no other measurement gives them: stamps and noise.
+
+    A simulation gives the same whenever it is repeated; only its log has a date.
+    """
+    seen = dict[str, str]()
+    for name, run in e.subject.runs:
+        files = {"events.jsonl": run.digest}
+        if run.stop is not None and modes_of(run) == {"hardware"}:
+            metered = [f"traces/{trace.path.name}" for trace in power_rails(run).values()]
+            files |= {key: run.stop["files"][key] for key in ("replies.arrows", *metered) if key in run.stop["files"]}
+        for key, digest in files.items():
+            if seen.setdefault(digest, name) != name:
+                yield f"runs that share a recording: {seen[digest]} and {name} hold the same {key}"
 
 
 @check(3, "signature by an allowed signer, or a published root hash", "ssh-keygen(1), 'ALLOWED SIGNERS'")
@@ -51,11 +76,20 @@ def rule_set(e: Evidence) -> Verdict:
     faults += [f"the submission names the rules {n!r}, its runs do not" for n in sorted(claimed - names) if n]
     for one, parts in e.subject.configurations:
         said = [rule.said for part in parts for rule in part.rules if not rule.ok]
-        if said and one.get("verdict") == "VALID":
-            faults.append(f"{one['name']} is called VALID, and {said[0]}")
+        lacks = [f"it claims no {key}" for key in asked(parts, "reports") or () if not _claimed(key, one["claims"])]
+        if one.get("verdict") == "VALID":
+            faults += [f"{one['name']} is called VALID, and {why}" for why in (said[:1] + lacks)]
     if names == {"None"}:
         raise NotApplicable("the recording names no set of rules")
+    own = {rule.found for rule in e.rules if rule.rule == OF_BENCHMARK and rule.found.endswith(DECLARED)}
+    doubted(faults, [f"the auditor does not know the benchmark {name}" for name in sorted(own)])
     return faults, ", ".join(sorted(names)), "a revision that the auditor holds, unchanged"
+
+
+def _claimed(key: str, claims: Iterable[str]) -> bool:
+    """Whether a figure is claimed; ``{target}`` and the like stand for any word."""
+    pattern = re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(key)))
+    return any(map(pattern.fullmatch, claims))
 
 
 @check(5, "one session: same device, firmware, model and configuration", "MLPerf inference#473")

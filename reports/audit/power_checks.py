@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date
+from typing import Any
 
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, each, unlike
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, doubted, each, unlike
 from reports.audit.figures import device_line, spans, windows_of
 from reports.audit.files import clean
 from reports.audit.placing import shortened, touch
-from reports.audit.power import RailPower, idle_windows, power_rails
+from reports.audit.power import Level, RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
 
 LOST_MOST, OVER_MOST = 0.05, 0.01
@@ -22,6 +24,12 @@ ASLEEP = 0.03
 """By so much of dynamic power may idle windows lie below the gaps between spans."""
 CALIBRATED_DAYS = 730
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
+STEP_BOUNDS = 2.0
+"""Dynamic power of fewer of its bounds is no step: readings are laid where spans stand out most."""
+INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
+"""Energy by integration is that of the power runs; it may lie so far, beyond intervals, from power times time."""
+DRAWN = ("active_power_w", "average_power_w", "runtime_power_w")
+"""What the whole device draws at work, which is never below zero."""
 
 
 def _metered(e: Evidence) -> list[tuple[str, Run]]:
@@ -43,12 +51,25 @@ def _rails(e: Evidence) -> Iterator[tuple[str, Run, str, RailPower]]:
 def idle(e: Evidence) -> Verdict:
     faults = [f"{name}: no idle window" for name, run in _metered(e) if not run.events["idle"]]
     faults += broken(e, "shortest idle window")
-    for where, rails in ((f"{p.name}/{own}", held.values()) for p in e.subject.parts for own, held in p.rails.items()):
-        gap, dynamic = np.nansum([rail.gap_w for rail in rails]), sum(rail.area.w for rail in rails)
-        if any(rail.apart for rail in rails) and gap > ASLEEP * abs(dynamic):
+    found, doubts = "long enough", []
+    held = ((f"{part.name}/{own}", rails.values()) for part in e.subject.parts for own, rails in part.rails.items())
+    for where, rails in held:
+        if not rails:
+            continue
+        apart = any(rail.apart for rail in rails)
+        area = sum((rail.area for rail in rails), Level(0.0, 0.0))
+        dynamic = sum(rail.inner.w for rail in rails) if apart else area.w
+        gap, level = np.nansum([rail.gap_w for rail in rails]), sum(rail.idle.w for rail in rails)
+        above = f"dynamic power is {dynamic:.4g} W above the idle windows, {dynamic - gap:.4g} W above the gaps"
+        found = f"in {where} idle windows are at {level:.4g} W, gaps between spans at {level + gap:.4g} W; {above}"
+        if apart and gap > ASLEEP * abs(area.w):
             why = f"asleep in idle, {gap:.3g} W below the gaps between spans, or the spans are stamped elsewhere"
             faults.append(f"{where}: {why}")
-    found = "idle windows as ready as the gaps between spans" if not e.quick else "long enough"
+        elif apart:
+            doubts.append(f"{where}: {above}; the device sleeps in the gaps, or it worked in the idle windows")
+        if not apart and area.w <= STEP_BOUNDS * area.bound_w:
+            doubts.append(f"{where}: the readings show no step at the spans; the meter may watch another rail")
+    doubted(faults, doubts)
     return faults, found, "at least as long as the rule; not below the gaps"
 
 
@@ -74,19 +95,47 @@ def window_places(e: Evidence) -> Verdict:
 
 @check(20, "clocks: residuals within their brackets", "MLPerf Power power-dev#262, inference#1338, #1496")
 def clocks(e: Evidence) -> Verdict:
-    found = []
+    found, faults = [], each(e, _two_clocks)
     for own, run in e.subject.runs:
         for name, rows in run.brackets.items():
             clock, t0 = line(run, name), int(run.start["t0_ns"])
             at = clock.seconds(rows[:, 1])
             slack = clock.bound_s + clock.rate_bound * float(np.ptp(at)) + 1e-6
+            told = next(one for one in run.start["clocks"] if one["name"] == name)
+            off = abs(clock.s_per_tick * told["tick_hz"] - 1)
+            if off > told.get("tolerance", 1e-3) + clock.rate_bound:
+                faults.append(f"{own}: the clock {name!r} is {off:.2g} off the rate that is declared of it")
             out = np.max(np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9), initial=0.0)
             found.append((float(out), slack, f"{own}: the clock {name!r}"))
-    if not found:
+    if not found and not faults:
         raise NotApplicable("every stamp is of the host's clock")
-    faults = [f"{of} leaves its brackets by {out:.3g} s, allowed {most:.3g} s" for out, most, of in found if out > most]
-    worst, _, of = max(found)
+    faults += [
+        f"{of} leaves its brackets by {out:.3g} s, allowed {most:.3g} s" for out, most, of in found if out > most
+    ]
+    worst, _, of = max(found, default=(0.0, 0.0, "none"))
     return faults, f"at most {worst:.2g} s outside of a bracket ({of})", "half of the quickest round trip, and the rate"
+
+
+def _lost(run: Run) -> Iterator[str]:
+    """Traces of a run that ended well whose readings are not as many as arrived."""
+    for name, trace in traces(run).items() if run.stop is not None else ():
+        arrived = run.arrived.get(name)
+        if arrived is not None and (held := trace.readings) != arrived:
+            yield f"the trace of {clean(name)} holds {held} readings, and {arrived} arrived"
+
+
+def _two_clocks(run: Run) -> Iterator[str]:
+    """Clocks that a device or meter describes otherwise than the run."""
+    listed = {clock["name"]: clock for clock in run.start["clocks"]}
+    for part in (run.start["device"], *run.start["meters"]):
+        clock = part.get("clock")
+        if clock and otherwise(clock, listed.get(clock["name"], clock)):
+            yield f"{clean(part['name'])} describes its clock {clean(clock['name'])!r} otherwise than the run does"
+
+
+def otherwise(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """The keys that both have, with another value."""
+    return [key for key in one if key in other and one[key] != other[key]]
 
 
 @check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
@@ -95,6 +144,7 @@ def readings(e: Evidence) -> Verdict:
     if e.quick:
         raise NotApplicable("left out by --quick")
     faults = [f"{part.name}/{own}: {why}" for part in e.subject.parts for own, why in part.refused.items()]
+    faults += each(e, _lost)
     least = math.inf
     for where, _, name, rail in _rails(e):
         least = min(least, rail.readings_per_span)
@@ -107,7 +157,9 @@ def readings(e: Evidence) -> Verdict:
 
 @check(22, "range fixed during the run; ranging and measured run agree", "MLPerf Power power-dev#311")
 def ranging(e: Evidence) -> Verdict:
-    raise NotApplicable("a recording holds no range of the instrument, and no ranging run; ask the submitter")
+    raise NotApplicable(
+        "no recording holds the range of the instrument or a ranging run, so no audit can see this; ask the submitter"
+    )
 
 
 @check(23, "instrument known, calibrated in time; ambient temperature stated", "SPEC PTDaemon headings")
@@ -115,31 +167,52 @@ def instrument(e: Evidence) -> Verdict:
     faults, without = [], 0
     for name, run in _metered(e):
         for meter in run.start["meters"]:
-            days = (run.start.get("created_utc"), (meter.get("calibration") or {}).get("date"))
             try:
-                made, calibrated = (date.fromisoformat(str(day)[:10]) for day in days)
+                calibrated = date.fromisoformat(str((meter.get("calibration") or {}).get("date"))[:10])
             except ValueError:
                 without += 1
+                continue
+            try:
+                made = date.fromisoformat(str(run.start.get("created_utc"))[:10])
+            except ValueError:
+                faults.append(f"{name}: it is not recorded when the run was made")
                 continue
             if not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
                 faults.append(f"{name}: {clean(meter.get('name'))} was calibrated {age} days before the run")
     if not faults and without:
-        raise NotApplicable("no date of a calibration certificate is recorded")
-    return faults, "calibrated", f"at most {CALIBRATED_DAYS} days before the run"
+        raise NotApplicable(f"{without} times no date of a calibration certificate is recorded")
+    return faults, "every instrument was calibrated", f"at most {CALIBRATED_DAYS} days before the run"
 
 
 @check(24, "rails as declared; power derived again by separate code", "NeuroBench N8, N41")
 def rails(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        declared = {clean(rail.get("name")) for meter in run.start["meters"] for rail in meter.get("rails") or []}
-        recorded = {clean(name) for name in traces(run)}
+        told = {rail["name"]: rail for meter in run.start["meters"] for rail in meter.get("rails") or []}
+        declared, recorded = set(map(clean, told)), set(map(clean, traces(run)))
+        for name, trace in traces(run).items():
+            if differ := otherwise(told.get(name, {}), trace.rail):
+                yield f"rail {clean(name)} has another {', '.join(differ)} in its trace than in the start line"
         if missing := sorted(declared - recorded):
             yield f"no trace of the declared rails {', '.join(missing)}"
         if declared and (extra := sorted(recorded - declared)):
             yield f"traces of undeclared rails {', '.join(extra)}"
 
     _metered(e)
-    held = unlike(e, "power runs have different rails", lambda r: sorted(traces(r)) if r.purpose == "power" else None)
+    held = [
+        f"{row['name']}: power runs have different rails"
+        for row, parts in e.subject.configurations or [({"name": part.name}, [part]) for part in e.subject.parts]
+        if len({tuple(sorted(traces(r))) for part in parts for r in part.runs if r.purpose == "power"}) > 1
+    ]
+    held += unlike(
+        e, "power runs have {} sets of meters", lambda r: r.start["meters"] if r.purpose == "power" else None
+    )
+    for part in e.subject.parts:
+        own = [(name, key, f) for name, found in part.plain.items() for key in DRAWN if (f := found.get(key))]
+        held += [
+            f"{part.name}/{name}: {key} is {f.value:.4g}; the sign of a current clamp or shunt is reversed"
+            for name, key, f in own
+            if f.value + f.bound < 0
+        ]
     return comparisons(e, each(e, faults_of) + held, "power_w")
 
 
@@ -147,14 +220,20 @@ def rails(e: Evidence) -> Verdict:
 def arithmetic(e: Evidence) -> Verdict:
     faults, counted = [], 0
     for scope, held in e.claims.items():
-        idle, time = (held.get(key, math.nan) for key in ("idle_power_w", "execution_time_s"))
+        values = defaultdict(lambda: math.nan, {key: claim.value for key, claim in held.items()})
+        idle, time = values["idle_power_w"], values["execution_time_s"]
         for prefix in ("", "literal."):
-            active, dynamic, joules = (held.get(prefix + key, math.nan) for key in PRODUCTS)
+            active, dynamic, joules = (values[prefix + key] for key in PRODUCTS)
             sums = (active - dynamic - idle, active, "dynamic_power_w is not active less idle power")
             products = (joules - active * time, joules, "energy_per_inference_j is not power times time")
             for apart, scale, fault in (sums, products):
                 counted += not math.isnan(apart)
                 faults += [f"{scope}: {prefix}{fault}"] if abs(apart) > 1e-6 * abs(scale) else []
+        if INTEGRAL in held and PRODUCTS[2] in held:
+            product, integral = held[PRODUCTS[2]], held[INTEGRAL]
+            apart = abs(product.value - integral.value) - product.half_width - integral.half_width
+            if apart > JOULES_MOST * abs(integral.value):
+                faults.append(f"{scope}: {PRODUCTS[2]} is {product.value:.4g} J, integrated {integral.value:.4g} J")
     if not counted:
         raise NotApplicable("no power and energy are claimed together")
-    return faults, f"{counted} sums and products", "equal within one in a million"
+    return faults, f"{counted} sums and products", "equal within one in a million; integrated energy within 5 %"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,8 @@ from reports.audit.files import (
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
+END = b"\xff\xff\xff\xff\0\0\0\0"
+"""The last bytes of an Arrow stream."""
 BLOCK = 1 << 20
 BATCH_BYTES = 1 << 30
 ORIGIN = msgspec.Meta(ge=-(2**62), le=2**62)
@@ -57,6 +59,8 @@ class Run:
     """By clock: rows of before (ns), tick, after (ns), of shape (n, 3), as int64."""
     digest: str
     faults: tuple[str, ...]
+    arrived: dict[str, int] = field(default_factory=dict)
+    """How many readings of each rail arrived, by the lines of the log."""
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
     @property
@@ -87,7 +91,7 @@ def read_run(path: Path) -> Run:
     """
     faults: list[str] = []
     events: dict[str, list[dict[str, Any]]] = {kind: [] for kind in (*KEPT, "start", "stop", "brackets")}
-    whole, previous = hashlib.sha256(), GENESIS
+    whole, previous, arrived = hashlib.sha256(), GENESIS, Counter[str]()
     for number, line in enumerate(_lines(path / "events.jsonl", whole)):
         where = f"line {number + 1} of events.jsonl"
         event = parse_json(line, where)
@@ -103,6 +107,8 @@ def read_run(path: Path) -> Run:
             faults.append(f"{where} follows the stop line")
         previous = hashlib.sha256(line).hexdigest()
         faults += [f"{where}: {text}" for text in wrong]
+        if kind == "chunk" and not wrong:
+            arrived[event["rail"]] += event["readings"]
         if kind in events and not wrong:
             events[kind].append(event)
     if not events["start"]:
@@ -113,8 +119,8 @@ def read_run(path: Path) -> Run:
     brackets = {name: np.array(found, dtype=np.int64).reshape(-1, 3) for name, found in rows.items()}
     start, stops = events.pop("start")[0], events.pop("stop")
     stop = stops[-1] if stops else None
-    tables = {name: _table(path, name) for name in COLUMNS}
-    return Run(path, start, stop, events, brackets, whole.hexdigest(), tuple(faults), tables)
+    tables = {name: _table(path, name, stop is not None) for name in COLUMNS}
+    return Run(path, start, stop, events, brackets, whole.hexdigest(), tuple(faults), dict(arrived), tables)
 
 
 def _lines(path: Path, whole: Any) -> Iterator[bytes]:
@@ -146,25 +152,44 @@ def _check_unpacked(path: Path) -> None:
             refuse(path.name, f"is a bomb: it unpacks to more than {min(most, BATCH_BYTES)} bytes")
 
 
-def _batches(path: Path, stream: pa.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
-    """The record batches of a stream, each checked, to where the stream ends or is torn."""
+def _batches(path: Path, stream: pa.RecordBatchStreamReader, closed: bool) -> Iterator[pa.RecordBatch]:
+    """The record batches of a stream, each checked, to where the stream ends or is torn.
+
+    Raises ``StoreError`` where the stream of a run that was ``closed`` is torn.
+    """
+    if closed and not _ends(path):
+        refuse(path.name, "has lost its end, and its run was closed")
     rows_most = 8 * path.stat().st_size  # a row takes a bit at least
-    with stream, contextlib.suppress(StopIteration, pa.ArrowException, OSError, ValueError, MemoryError):
+    with stream:
         while True:
-            batch = stream.read_next_batch()
-            if batch.num_rows > rows_most:
-                refuse(path.name, f"holds a batch of {batch.num_rows} rows in {rows_most // 8} bytes")
-            batch.validate(full=True)
+            try:
+                batch = stream.read_next_batch()
+                if batch.num_rows > rows_most:
+                    refuse(path.name, f"holds a batch of {batch.num_rows} rows in {rows_most // 8} bytes")
+                batch.validate(full=True)
+            except StopIteration:
+                return
+            except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+                if closed:
+                    refuse(path.name, f"is damaged, and its run was closed: {error}")
+                return
             yield batch
 
 
-def _table(folder: Path, name: str) -> pa.Table:
+def _ends(path: Path) -> bool:
+    """Whether a file has the mark at which an Arrow stream ends."""
+    with opened(path, FILE_BYTES) as file:
+        file.seek(max(0, path.stat().st_size - len(END)))
+        return file.read() == END
+
+
+def _table(folder: Path, name: str, closed: bool) -> pa.Table:
     """A table as recorded; without a file, a table of no rows."""
     path = folder / f"{name}.arrows"
     if not path.exists() and not path.is_symlink():
         return pa.table({column: pa.nulls(0) for column in COLUMNS[name]})
     stream = _stream(path, TABLE_BYTES)
-    table = pa.Table.from_batches(_batches(path, stream), schema=stream.schema)
+    table = pa.Table.from_batches(_batches(path, stream, closed), schema=stream.schema)
     if missing := [column for column in COLUMNS[name] if column not in table.column_names]:
         refuse(path.name, f"has no column {missing[0]}")
     return table
@@ -216,6 +241,13 @@ class Trace:
     rail: dict[str, Any]
     clock: str
     grid: Grid | None
+    closed: bool
+    """Whether the run of the trace was closed, so that the trace has an end."""
+
+    @property
+    def readings(self) -> int:
+        """How many readings the file holds."""
+        return sum(batch.num_rows for batch in _batches(self.path, _stream(self.path), self.closed))
 
 
 def traces(run: Run) -> dict[str, Trace]:
@@ -231,7 +263,7 @@ def traces(run: Run) -> dict[str, Trace]:
             refuse(path.name, f"describes no rail of its own: {'; '.join(wrong) or 'the name stands twice'}")
         clock = told.get(b"clock", b"").decode("utf-8", "replace")
         try:
-            found[rail["name"]] = Trace(path, rail, clock, msgspec.convert(grid, Grid | None))
+            found[rail["name"]] = Trace(path, rail, clock, msgspec.convert(grid, Grid | None), run.stop is not None)
         except msgspec.ValidationError as error:
             refuse(f"the grid of {path.name}", f"cannot be used: {error}")
     return found
@@ -245,7 +277,7 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
     those of the format.
     """
     rows, last, limit = 0, -np.inf, trace.rail.get("range_max")
-    for batch in _gathered(_batches(trace.path, _stream(trace.path))):
+    for batch in _gathered(_batches(trace.path, _stream(trace.path), trace.closed)):
         names = set(batch.schema.names)
         grid = None if "start_tick" in names else trace.grid
         if not names.issuperset(("value",) if grid else ("value", "start_tick", "end_tick")):

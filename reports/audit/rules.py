@@ -6,7 +6,6 @@ import functools
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from reports.audit import figures
+from reports.audit.benchmarks import benchmark
 from reports.audit.figures import Table, counted, issues, spans
-from reports.audit.files import clean
+from reports.audit.judged import ROUNDING, Judged, Rule, at_least, at_most, none, written
 from reports.audit.power import idle_windows
 from reports.audit.reading import Run, column
 from reports.audit.scores import answers, is_solving, outputs, solving
@@ -23,30 +23,11 @@ from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
 """A solve may exceed its budget by so many seconds and this part of it."""
-ROUNDING = 1e-9
 OUTLINED = {
     "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),
 }
 Values = dict[str, Any]
-Judged = tuple[str, object, object, object]
-"""A rule by name, what was found, what is allowed, and whether it is kept."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule: what was found against what is allowed. ``run`` is "" for a rule about a whole session."""
-
-    run: str
-    rule: str
-    found: str
-    allowed: str
-    ok: bool
-
-    @property
-    def said(self) -> str:
-        """In one line."""
-        return f"{self.run + ': ' if self.run else ''}{self.rule} {self.found}, allowed {self.allowed}"
 
 
 @functools.cache
@@ -96,26 +77,6 @@ def judge_run(run: Run, values: Values) -> list[Rule]:
     return written(run.path.name, found)
 
 
-def written(run: str, judged: list[Judged]) -> list[Rule]:
-    """Rules as the audit shows them: untrusted text on one line."""
-    return [Rule(clean(run), clean(rule), clean(found), clean(most), bool(ok)) for rule, found, most, ok in judged]
-
-
-def at_most(rule: str, found: float, most: float, unit: str = "") -> Judged:
-    """A rule about a number that may not be larger than another."""
-    return rule, f"{found:.6g}{unit}", f"at most {most:g}{unit}", found <= most
-
-
-def at_least(rule: str, found: float, least: float, unit: str = "") -> Judged:
-    """A rule about a number that may not be smaller than another."""
-    return rule, f"{found:.6g}{unit}", f"at least {least:g}{unit}", found >= least * (1 - ROUNDING)
-
-
-def none(rule: str, found: int, of: object = None) -> Judged:
-    """A rule about something of which there may be none."""
-    return rule, found if of is None else f"{found} of {of}", 0, found == 0
-
-
 def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     yield from to_the_end(run)
     labels = set(column(run.tables["samples"], "label")) - {None}
@@ -131,12 +92,12 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     if values["hardware_only"]:
         modes = modes_of(run)
         yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
-    if (values["whole_set"] and run.purpose != "probe") or run.purpose == "accuracy":
+    if (values["whole_set"] and run.purpose not in ("probe", "compliance")) or run.purpose == "accuracy":
         whole = run.start["workload"].get("samples") or run.tables["samples"].num_rows
         done = len({i.sample for i in asked if not np.isnan(i.answered_s) or i.output is not None})
         yield "samples of the set answered", done, whole, done >= whole
-    if values["benchmark"]:
-        yield from _benchmark(run)
+    if values["benchmark"] and run.purpose != "probe":
+        yield from benchmark(run)
     if values["outline"]:
         own = run.start["device"].get("algorithm") or {}
         told_of = {"system architecture": run.start["device"].get("description")}
@@ -172,20 +133,6 @@ def _timed(run: Run, asked: Table) -> Iterator[Judged]:
 def modes_of(run: Run) -> set[str]:
     """The modes of the device and the meters; what is not stated is no hardware."""
     return {part.get("mode") or "not stated" for part in (run.start["device"], *run.start["meters"])}
-
-
-def _benchmark(run: Run) -> Iterator[Judged]:
-    declared = run.start["workload"].get("benchmark")
-    yield "benchmark of the workload", "declared" if declared else "none", "declared", declared
-    if not declared:
-        return
-    cases = [("scenario of the benchmark", [run.start["scenario"].get("name")], declared["scenarios"])]
-    cases += [(f"benchmark: {name}", one["found"], one) for name, one in declared["parameters"].items()]
-    own = declared.get("options", {}).items()
-    cases += [(f"benchmark: option {name}", [run.options.get(name)], one) for name, one in own]
-    for rule, found, one in cases:
-        told, allowed = (", ".join(map(str, values)) for values in (found, one["allowed"]))
-        yield rule, told, allowed, found and set(found) <= set(one["allowed"])
 
 
 def _preprocessing(run: Run) -> Judged:

@@ -38,15 +38,17 @@ def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
             yield issue, value if isinstance(value, dict) else {}
 
 
-def answers(run: Run) -> list[tuple[str, Any]]:
+def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
     """The sample and the answer of each counted output: its field ``label`` if it has one, else all of it.
 
-    An output of an earlier phase alone is no answer, if the last phase ran alone elsewhere.
+    An output of an earlier phase alone is no answer, if the last phase ran alone elsewhere. With ``silent``, samples
+    that were completed without an output are told of too, with the answer None.
     """
     every, phases = list(issues(run)), run.start["device"].get("phases") or []
     if len(phases) > 1 and (run.options.get("apart") or any(set(i.phases) == {phases[-1]} for i in every)):
         every = [i for i in every if not i.phases or phases[-1] in i.phases]
-    found = [(i.sample, parsed(i.output)) for i in every if not i.warmup and i.output is not None]
+    done = [i for i in every if not i.warmup and (i.output is not None or (silent and not np.isnan(i.answered_s)))]
+    found = [(i.sample, parsed(i.output)) for i in done]
     return [(sample, a["label"] if isinstance(a, dict) and "label" in a else a) for sample, a in found]
 
 

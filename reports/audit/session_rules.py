@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any
 
-from reports.audit.figures import Figures
+import numpy as np
+
+from reports.audit.figures import Figures, counted, together
+from reports.audit.judged import Judged, Rule, written
 from reports.audit.reading import Run, by_sample
-from reports.audit.rules import Judged, Rule, Values, written
+from reports.audit.rules import Values
 from reports.audit.scores import answers
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01
 """So many answers may differ between speed and accuracy, if the accuracies differ by no more than the second."""
 TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_power_w": "power"}
 """The figures whose trials must agree, and the runs that are their trials."""
+TIME, TIME_SE = "execution_time_s", "execution_time_se_s"
+COMPARED = {"performance": "speed", "power": "power"}
+"""Purposes whose answers must be those of accuracy runs, in the words of the rule."""
 
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
     """The rules about a session as a whole. ``each`` holds the plain figures of its runs by name, if they were made."""
-    return written("", [*_counts(runs, values), *_trials(runs, values, each), *_answers(runs)])
+    return written(
+        "", [*_counts(runs, values), *_trials(runs, values, each), *_one_speed(runs, values, each), *_answers(runs)]
+    )
 
 
 def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
@@ -46,19 +54,58 @@ def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterat
             yield f"{key} of each trial from the mean", f"{apart:.3%}", f"at most {most:.0%}", apart <= most
 
 
-def _answers(runs: list[Run]) -> Iterator[Judged]:
-    """Answers for speed are those for accuracy, but for a few that leave the accuracy as it is."""
-    by_purpose: dict[str, dict[str, Any]] = defaultdict(dict)
-    for run in runs:
-        for sample, answer in answers(run):
-            by_purpose[run.purpose].setdefault(sample, answer)
-    speed, quality = by_purpose["performance"], by_purpose["accuracy"]
-    both = [s for s in speed if s in quality]
-    if not both:
+def _one_speed(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterator[Judged]:
+    """Power runs are as quick as performance runs, so that power and time are of one operating point.
+
+    What is explained by clocks and by two standard errors of both does not count. Left out are runs whose own time is
+    reported, and those in which arrivals decide how many samples the device takes together.
+    """
+    most = values["trial_tolerance"]
+    timed = {
+        p: [f for r in runs if r.purpose == p and TIME in (f := each.get(r.path.name, {})) and not _own_time(r)]
+        for p in ("performance", "power")
+    }
+    if most is None or not all(timed.values()):
         return
-    label = by_sample(runs[0], "label")
-    other = sum(speed[s] != quality[s] for s in both)
-    step = abs(sum((speed[s] == label.get(s)) - (quality[s] == label.get(s)) for s in both)) / len(both)
-    ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)
-    allowed = "0, or 10% with accuracies within 1%"
-    yield "samples answered otherwise for speed than for accuracy", f"{other} of {len(both)}", allowed, ok
+    speed = together(timed["performance"])
+    mean = speed[TIME].value
+    beyond = max(abs(own[TIME].value - mean) - _unsure_s(own) - _unsure_s(speed) for own in timed["power"])
+    share = max(0.0, beyond) / mean if mean else 0.0
+    rule = "execution time of the power runs, against the performance runs"
+    yield rule, f"{share:.3%} beyond intervals", f"at most {most:.0%}", share <= most
+
+
+def _own_time(run: Run) -> bool:
+    many = (run.start["device"].get("max_batch") or 1) > 1
+    return bool(run.start["scenario"].get("amortise_s")) or (many and not np.isnan(counted(run).due_s).all())
+
+
+def _unsure_s(own: Figures) -> float:
+    return own[TIME].bound + 2 * (own[TIME_SE].value if TIME_SE in own else 0.0)
+
+
+def _answers(runs: list[Run]) -> Iterator[Judged]:
+    """Answers for speed and power are those for accuracy, but for a few that leave the accuracy as it is."""
+    wanted = dict[str, set[str]]()
+    for run in runs:
+        for sample, said in _said(run).items() if run.purpose == "accuracy" else ():
+            wanted.setdefault(sample, set()).update(said)
+    label = {sample: json.dumps(text) for sample, text in by_sample(runs[0], "label").items()}
+    for purpose, what in COMPARED.items():
+        told = [pair for run in runs if run.purpose == purpose for pair in _said(run).items()]
+        both = [(said, wanted[sample], label.get(sample)) for sample, said in told if sample in wanted]
+        if not both:
+            continue
+        other = sum(not said <= known for said, known, _ in both)
+        step = abs(sum((right in said) - (right in known) for said, known, right in both)) / len(both)
+        ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)
+        allowed = "0, or 10% with accuracies within 1%"
+        yield f"samples answered otherwise for {what} than for accuracy", f"{other} of {len(both)}", allowed, ok
+
+
+def _said(run: Run) -> dict[str, set[str]]:
+    """What a run answered to each sample; null where it completed a sample and said nothing."""
+    found = defaultdict[str, set[str]](set)
+    for sample, answer in answers(run, silent=True):
+        found[sample].add(json.dumps(answer, sort_keys=True))
+    return found

@@ -12,9 +12,9 @@ from reports.audit import hashes
 from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
 from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, schema_faults
 from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
+from reports.audit.judged import Rule
 from reports.audit.power import RailPower, power
 from reports.audit.reading import Run, read_run
-from reports.audit.rules import Rule
 from reports.audit.scores import accuracy, is_solving, predictions, solving
 from rig.errors import StoreError
 

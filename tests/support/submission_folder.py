@@ -6,10 +6,15 @@ import functools
 import gzip
 import hashlib
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+
+from tests.support.run_by_hand import read_plainly, write_lines
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 Json = dict[str, Any]
@@ -110,3 +115,25 @@ def _linked(link: Json, lines: list[Json]) -> None:
 
 def _sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def forged(session: Path, to: Path, edit: Callable[[str, list[Json], dict[str, pa.Table]], None]) -> Path:
+    """A copy of a session after ``edit`` of each run's lines and tables by name, hashed, chained and sealed again."""
+    document, previous = json.loads((session / "session.json").read_text()), "0" * 64
+    for bound in document["runs"]:
+        name = bound["path"]
+        shutil.copytree(session / name, to / name)
+        events, tables = read_plainly(session / name)
+        events[0]["session"] = (events[0].get("session") or {}) | {"previous": previous}
+        before = dict(tables)
+        edit(name, events, tables)
+        for place, content in tables.items():
+            if content is not before.get(place):
+                with pa.ipc.new_stream(str(to / name / place), content.schema) as stream:
+                    stream.write_table(content)
+                events[-1]["files"][place] = _sha(to / name / place)
+        write_lines(to / name, events)
+        bound["events_sha256"] = previous = _sha(to / name / "events.jsonl")
+    (to / "session.json").write_text(json.dumps(document))
+    (to / "session.json.sha256").write_text(f"{_sha(to / 'session.json')}  session.json\n")
+    return to

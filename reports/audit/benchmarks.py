@@ -1,0 +1,52 @@
+"""Whether a run keeps the limits of its benchmark; those of known benchmarks stand in ``benchmarks.json``."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from reports.audit.judged import Judged, none
+from reports.audit.reading import Run, column
+
+OF_BENCHMARK, OPTION = "benchmark of the workload", "benchmark: option "
+DECLARED = "limits as the submitter declares them"
+
+
+@functools.cache
+def known() -> dict[str, Any]:
+    """The benchmarks that the auditor knows, by name: what is allowed, and the seconds of one inference."""
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("benchmarks.json").read_bytes())
+    return found
+
+
+def benchmark(run: Run) -> Iterator[Judged]:
+    """The rules of a benchmark: what a run has of each parameter, within what is declared and what is known."""
+    declared = run.start["workload"].get("benchmark")
+    if not declared:
+        yield OF_BENCHMARK, "none", "declared", False
+        return
+    held = known().get(declared["name"], {"allowed": {}, "inference_s": None})
+    limits = "limits as the auditor holds them" if held["allowed"] else DECLARED
+    yield OF_BENCHMARK, f"{declared['name']}, {limits}", "declared", True
+    told = {"scenario of the benchmark": ([run.start["scenario"].get("name")], declared["scenarios"]["allowed"])}
+    told |= {f"benchmark: {name}": (one["found"], one["allowed"]) for name, one in declared["parameters"].items()}
+    options = declared.get("options", {}).items()
+    told |= {OPTION + name: ([run.options.get(name)], one["allowed"]) for name, one in options}
+    for rule in told | held["allowed"]:
+        if rule.startswith(OPTION) and rule.removeprefix(OPTION) not in run.options:
+            continue  # an option that the scenario does not have
+        found, own = told.get(rule, ([], []))
+        allowed = held["allowed"].get(rule, own)
+        yield rule, _words(found), _words(allowed), found and set(found) <= {*allowed} & {*own}
+    if (each_s := held["inference_s"]) is not None:
+        samples = run.tables["samples"]
+        pairs = list(zip(column(samples, "duration_s"), column(samples, "inferences"), strict=True))
+        odd = sum(s is None or abs(s - each_s * (1 if n is None else n)) > 1e-6 * each_s for s, n in pairs)
+        yield none(f"samples that are not {each_s:g} s long for each inference", odd, len(pairs))
+
+
+def _words(values: list[Any]) -> str:
+    return ", ".join(map(str, values)) or "none"

@@ -1,0 +1,47 @@
+"""One rule as it was judged: what was found against what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reports.audit.files import clean
+
+ROUNDING = 1e-9
+Judged = tuple[str, object, object, object]
+"""A rule by name, what was found, what is allowed, and whether it is kept."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: what was found against what is allowed. ``run`` is "" for a rule about a whole session."""
+
+    run: str
+    rule: str
+    found: str
+    allowed: str
+    ok: bool
+
+    @property
+    def said(self) -> str:
+        """In one line."""
+        return f"{self.run + ': ' if self.run else ''}{self.rule} {self.found}, allowed {self.allowed}"
+
+
+def written(run: str, judged: list[Judged]) -> list[Rule]:
+    """Rules as the audit shows them: untrusted text on one line."""
+    return [Rule(clean(run), clean(rule), clean(found), clean(most), bool(ok)) for rule, found, most, ok in judged]
+
+
+def at_most(rule: str, found: float, most: float, unit: str = "") -> Judged:
+    """A rule about a number that may not be larger than another."""
+    return rule, f"{found:.6g}{unit}", f"at most {most:g}{unit}", found <= most
+
+
+def at_least(rule: str, found: float, least: float, unit: str = "") -> Judged:
+    """A rule about a number that may not be smaller than another."""
+    return rule, f"{found:.6g}{unit}", f"at least {least:g}{unit}", found >= least * (1 - ROUNDING)
+
+
+def none(rule: str, found: int, of: object = None) -> Judged:
+    """A rule about something of which there may be none."""
+    return rule, found if of is None else f"{found} of {of}", 0, found == 0

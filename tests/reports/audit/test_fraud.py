@@ -1,0 +1,328 @@
+"""A session that keeps every rule passes; each way to claim more than was measured is refused or told of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reports.audit.audit import Audit, audit
+from reports.audit.benchmarks import DECLARED, known
+from scenarios.workloads.asc.benchmark import NAME, benchmark_of
+from scenarios.workloads.asc.catalogue import TAU
+from scenarios.workloads.asc.scenes import CLASSES
+from tests.support.asleep import recording
+from tests.support.hardware_clothes import recorded
+from tests.support.run_by_hand import read_plainly
+from tests.support.submission_folder import altered, forged, listed
+from tests.support.submissions import submitted
+
+MODIFIED = 27
+"""Fails where the sources of this project have changes that are not committed."""
+Lines = list[dict[str, Any]]
+Tables = dict[str, pa.Table]
+Edit = Callable[[str, Lines, Tables], None]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session of a benchmark of twelve scenes by neurobench-1.0 that keeps every rule."""
+
+    def of_twelve(name: str, lines: Lines, tables: Tables) -> None:
+        lines[0]["workload"]["benchmark"]["name"] = "twelve scenes"
+
+    folder = tmp_path_factory.mktemp("honest")
+    return forged(recorded("single-stream", folder).folder, folder / "session", of_twelve)
+
+
+def of(session: Path, folder: Path, edit: Edit) -> Audit:
+    return audit(forged(session, folder / "session", edit))
+
+
+def faults(found: Audit) -> dict[str, str]:
+    """The rules that are broken and the checks that failed or warn, with what was found."""
+    broken = {f"{r.run}: {r.rule}".removeprefix(": "): r.found for r in found.rules if not r.ok}
+    return broken | {str(c.number): c.found for c in found.checks if c.outcome in ("failed", "warned")}
+
+
+def test_an_honest_session_keeps_every_rule(session: Path) -> None:
+    found = audit(session)
+    assert [r.said for r in found.rules if not r.ok] == []
+    assert {c.number for c in found.failed} <= {MODIFIED}
+
+
+def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
+    """Sequences may run over two scenes and have no label then, and one sample is repeated on purpose."""
+    found = audit(recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True).folder)
+    assert {r.rule for r in found.rules if not r.ok} == {"benchmark: samples"}
+    assert {c.number for c in found.failed} <= {MODIFIED}
+
+
+# ---- the benchmark ----------------------------------------------------------------------------
+
+
+def renamed(name: str, lines: Lines, tables: Tables) -> None:
+    lines[0]["workload"]["benchmark"]["name"] = NAME
+
+
+def test_a_known_benchmark_has_its_limits_whatever_a_recording_declares(session: Path, tmp_path: Path) -> None:
+    broken = faults(of(session, tmp_path, renamed))
+    assert broken["accuracy: benchmark: samples"] == "12.0"
+
+
+def test_limits_of_an_unknown_benchmark_are_the_submitters(session: Path) -> None:
+    found = {c.number: c for c in audit(session, quick=True).checks}[4]
+    assert f"twelve scenes, {DECLARED}" in found.found
+    assert found.outcome == "warned"
+
+
+def test_a_second_is_an_inference_of_a_known_benchmark(session: Path, tmp_path: Path) -> None:
+    def ten(name: str, lines: Lines, tables: Tables) -> None:
+        renamed(name, lines, tables)
+        tables["samples.arrows"] = with_column(tables["samples.arrows"], "inferences", [10] * 12)
+
+    broken = faults(of(session, tmp_path, ten))
+    assert broken["power-1: samples that are not 1 s long for each inference"] == "12 of 12"
+
+
+def test_known_limits_are_those_that_the_workloads_declare() -> None:
+    made = benchmark_of({"source": TAU, "split": "test", "slices": 16240, "classes": CLASSES})
+    declared = {"scenario of the benchmark": made.scenarios}
+    declared |= {f"benchmark: {name}": one for name, one in made.parameters.items()}
+    declared |= {f"benchmark: option {name}": one for name, one in made.options.items()}
+    assert known()[NAME]["allowed"] == {rule: list(one.allowed) for rule, one in declared.items()}
+
+
+# ---- one operating point, and the work ----------------------------------------------------------
+
+
+def quicker(share: float) -> Edit:
+    """Performance runs whose spans are so much shorter."""
+
+    def edit(name: str, lines: Lines, tables: Tables) -> None:
+        table = tables["replies.arrows"]
+        if name.startswith("performance"):
+            on, off = (table[key].to_pylist() for key in ("on_tick", "off_tick"))
+            ends = [b if a is None else b - round(share * (b - a)) for a, b in zip(on, off, strict=True)]
+            tables["replies.arrows"] = with_column(table, "off_tick", ends)
+
+    return edit
+
+
+SPEED = "execution time of the power runs, against the performance runs"
+
+
+def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None:
+    assert faults(of(session, tmp_path / "a", quicker(0.75)))[SPEED].startswith("299.")
+    assert SPEED not in faults(of(session, tmp_path / "b", quicker(0.04)))
+
+
+@pytest.mark.parametrize("purpose", ["performance-2", "power-3"])
+@pytest.mark.parametrize("answer", ['{"label": "bus"}', "null", None])
+def test_a_run_that_answers_otherwise_than_for_accuracy(
+    session: Path, tmp_path: Path, purpose: str, answer: str | None
+) -> None:
+    def skipped(name: str, lines: Lines, tables: Tables) -> None:
+        if name == purpose:
+            table = tables["replies.arrows"]
+            tables["replies.arrows"] = with_column(table, "output", [answer] * table.num_rows)
+
+    what = "speed" if purpose.startswith("performance") else "power"
+    assert f"samples answered otherwise for {what} than for accuracy" in faults(of(session, tmp_path, skipped))
+
+
+def read_as(change: Callable[[Any], Any]) -> Edit:
+    """Readings of every power run after a change of their watts."""
+
+    def edit(name: str, lines: Lines, tables: Tables) -> None:
+        if CORE in tables:
+            watt = change(tables[CORE]["value"].to_numpy())
+            tables[CORE] = with_column(tables[CORE], "value", watt.tolist())
+
+    return edit
+
+
+CORE = "traces/core.arrows"
+
+
+def test_a_clamp_the_wrong_way_round(session: Path, tmp_path: Path) -> None:
+    told = faults(of(session, tmp_path, read_as(np.negative)))["24"]
+    assert "power-1: active_power_w is -0.0026" in told
+    assert "the sign of a current clamp or shunt is reversed" in told
+
+
+def test_a_meter_on_another_rail_shows_no_step(session: Path, tmp_path: Path) -> None:
+    flat = read_as(lambda watt: 1e-3 + np.random.default_rng(1).normal(0, 3e-5, len(watt)))
+    assert "power-1: the readings show no step at the spans" in faults(of(session, tmp_path, flat))["18"]
+
+
+def test_dynamic_power_above_either_idle_is_told(tmp_path: Path) -> None:
+    found = {c.number: c for c in audit(recording(tmp_path / "hot", idle_w=2.5e-3, gap_w=1e-3)).checks}[18]
+    assert found.outcome == "warned"
+    assert "dynamic power is 0.0004997 W above the idle windows, 0.002 W above the gaps" in found.found
+    ready = {c.number: c for c in audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)).checks}[18]
+    assert ready.outcome == "passed"
+    assert "idle windows are at 0.001 W, gaps between spans at 0.001 W" in ready.found
+
+
+# ---- a recording that contradicts itself ----------------------------------------------------------
+
+
+def column(file: str, name: str, change: Callable[[list[Any]], list[Any]]) -> Edit:
+    """A column of a file in every run that has it."""
+
+    def edit(run: str, lines: Lines, tables: Tables) -> None:
+        if file in tables:
+            tables[file] = with_column(tables[file], name, change(tables[file][name].to_pylist()))
+
+    return edit
+
+
+def start(change: Callable[[str, dict[str, Any]], object]) -> Edit:
+    def edit(run: str, lines: Lines, tables: Tables) -> None:
+        change(run, lines[0])
+
+    return edit
+
+
+def rail(name: str, value: Any) -> Edit:
+    """What the trace says of its rail, and the start line does not."""
+
+    def edit(run: str, lines: Lines, tables: Tables) -> None:
+        if CORE in tables:
+            told = dict(tables[CORE].schema.metadata)
+            told[b"rail"] = json.dumps(json.loads(told[b"rail"]) | {name: value}).encode()
+            tables[CORE] = tables[CORE].replace_schema_metadata(told)
+
+    return edit
+
+
+def short(run: str, lines: Lines, tables: Tables) -> None:
+    if CORE in tables:
+        tables[CORE] = tables[CORE].slice(0, tables[CORE].num_rows - 7)
+
+
+CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
+    "another unit in the trace": (
+        rail("conversion", {"unit": "A", "supply_v": 0.1, "burden_ohm": 0.0, "supply_rail": None}),
+        "24", "rail core has another conversion in its trace",
+    ),
+    "another accuracy in the trace": (
+        rail("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "", "linearity": 0.0}),
+        "24", "rail core has another accuracy in its trace",
+    ),
+    "two rates of one clock": (
+        start(lambda run, line: line["device"]["clock"].update(tick_hz=1.0)),
+        "20", "mock describes its clock 'device' otherwise than the run does",
+    ),
+    "a clock that is ten times as fast": (
+        start(lambda run, line: [c.update(tick_hz=1.25e6) for c in (line["device"]["clock"], *line["clocks"][1:2])]),
+        "20", "the clock 'device' is 0.9 off the rate that is declared of it",
+    ),
+    "another meter in each power run": (
+        start(lambda run, line: [meter.update(serial_number=run) for meter in line["meters"]]),
+        "24", "power runs have 5 sets of meters",
+    ),
+    "readings that were taken away": (short, "21", "readings, and"),
+    "labels of half of the samples": (
+        column("samples.arrows", "label", lambda labels: [None, *labels[1:]]), "15", "1 of 12 samples have no label"
+    ),
+    "one payload for all samples": (
+        column("samples.arrows", "payload_sha256", lambda all_: all_[:1] * len(all_)),
+        "8", "11 samples have the payload of another",
+    ),
+    "hardware that is simulated": (start(lambda run, line: None), "16", "mock says that it is hardware, and describes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CONTRADICTIONS)
+def test_a_recording_that_contradicts_itself(session: Path, tmp_path: Path, what: str) -> None:
+    edit, number, words = CONTRADICTIONS[what]
+    assert words in faults(of(session, tmp_path, edit))[number]
+
+
+def test_one_recording_under_two_names(session: Path, tmp_path: Path) -> None:
+    events, first = read_plainly(session / "power-1")
+
+    def again(run: str, lines: Lines, tables: Tables) -> None:
+        if run.startswith("power"):
+            lines[:] = [lines[0], *events[1:-1], lines[-1]]
+            tables |= {name: table.slice(0) for name, table in first.items()}
+
+    told = faults(of(session, tmp_path, again))["2"]
+    assert "runs that share a recording: power-1 and power-2 hold the same replies.arrows" in told
+
+
+@pytest.mark.parametrize("lost", [8, 100])
+def test_a_file_of_a_closed_run_has_an_end(session: Path, tmp_path: Path, lost: int) -> None:
+    run = tmp_path / "power-1"
+    shutil.copytree(session / "power-1", run)
+    content = (run / CORE).read_bytes()
+    (run / CORE).write_bytes(content[:-lost])
+    altered(run, lambda lines: None)
+    told = faults(audit(run))
+    assert "2" not in told
+    assert "core.arrows has lost its end, and its run was closed" in told["21"]
+
+
+# ---- claims ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def handed_in(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A submission of the session, and of another that draws one percent more."""
+
+    def another(name: str, lines: Lines, tables: Tables) -> None:
+        read_as(lambda watt: 1.01 * watt)(name, lines, tables)
+        sooner = [None if ns is None else ns - 1 for ns in tables["replies.arrows"]["completed_ns"].to_pylist()]
+        tables["replies.arrows"] = with_column(tables["replies.arrows"], "completed_ns", sooner)
+
+    folder = tmp_path_factory.mktemp("handed-in")
+    return submitted(folder, session, forged(session, folder / "another", another)).path
+
+
+def claimed(handed_in: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, str]:
+    """What a quick audit finds after a change of the claims of the only row."""
+    shutil.copytree(handed_in, folder / "sub")
+    document = json.loads((folder / "sub" / "submission.json").read_text())
+    change(document["configurations"][0]["claims"])
+    (folder / "sub" / "submission.json").write_text(json.dumps(document))
+    listed(folder / "sub")
+    return faults(audit(folder / "sub", quick=True))
+
+
+def test_an_honest_submission_passes(handed_in: Path) -> None:
+    found = audit(handed_in)
+    assert [r.said for r in found.rules if not r.ok] == []
+    assert {c.number for c in found.failed} <= {MODIFIED}
+    assert [c for c in found.compared if not c.ok] == []
+    assert len(found.compared) > 60
+
+
+def test_a_figure_that_the_rules_ask_for_and_nobody_claims(handed_in: Path, tmp_path: Path) -> None:
+    told = claimed(handed_in, tmp_path, lambda claims: claims.pop("idle_power_w"))
+    assert told["4"].endswith("is called VALID, and it claims no idle_power_w")
+
+
+def test_sessions_of_a_row_that_lie_apart(handed_in: Path, tmp_path: Path) -> None:
+    def apart(claims: dict[str, Any]) -> None:
+        one = claims["active_power_w"]
+        one["trials"] = [0.9 * one["value"], 1.1 * one["value"]]
+
+    told = claimed(handed_in, tmp_path, apart)
+    assert "active_power_w: a session lies 0.00026" in told["17"]
+
+
+def with_column(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
+    field = table.schema.field(name)
+    return table.set_column(
+        table.schema.get_field_index(name),
+        field,
+        pa.array(values, None if any(values) else field.type).cast(field.type),
+    )
