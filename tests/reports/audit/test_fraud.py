@@ -14,7 +14,8 @@ import pytest
 
 from reports.audit.audit import Audit, audit
 from reports.audit.benchmarks import DECLARED, known
-from scenarios.workloads.asc.benchmark import NAME, benchmark_of
+from rig.analysis.known_benchmarks import ASC as NAME
+from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
 from tests.support.asleep import recording
