@@ -88,7 +88,10 @@ def one(seed: int) -> dict[str, Any]:
         except (SenselessError, ValueError, IndexError) as error:
             row["senseless"] = f"{type(error).__name__}: {error}"
         else:
-            return {"seed": seed, "kinds": order} | compared(lab)
+            try:
+                return {"seed": seed, "kinds": order} | compared(lab)
+            except Exception as error:  # a traceback is a finding too
+                return {"seed": seed, "kinds": order, "figures": {}, "refused": "", "raised": repr(error)}
     return row
 
 
