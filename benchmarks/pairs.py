@@ -72,6 +72,8 @@ def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
         raise SenselessError("the transfer curve is set twice")
     if lab.starts_on_tick and lab.pieces:
         raise SenselessError("spans begin at a tick, what stands beside them does not")
+    if lab.late_s is not None and lab.aperture < 1.0:
+        raise SenselessError("readings that are stamped on arrival look all the time")
     if lab.supply is not None and (lab.drift_w or lab.steps_w or lab.filter_tau_s or "swing_j" in begun | ended):
         raise SenselessError("a lab with a supply has a steady idle level and no filter")
     if lab.idle_w + lab._levels()[1].min() < -1e-9 * lab.idle_w:

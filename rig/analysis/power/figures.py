@@ -211,6 +211,8 @@ def _stated(
     if literal is not None and literal.share >= MIN_SHARE:
         least_w = dynamic.bias if dynamic.method == INTEGRATED_METHOD else lost_w
         by_text = literal_figures(model, literal, scope.windows_s, scope.busy, key, least_w)
+        text = replace(key, method=LITERAL)
+        by_text |= Figures({text: _biased(by_text[text], moved_w)})
     figures = (
         beside.figures
         | by_text
