@@ -75,7 +75,7 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
 
 def _uneven(model: RailModel, gap: Bools) -> bool:
     """Return whether power changes within gaps as it does not at idle, so that no mean over a gap is idle."""
-    per_gap = max(np.count_nonzero(gap) // max(len(model.all_busy_s) - 1, 1), 1)
+    per_gap = 1 + int(np.count_nonzero(gap)) // len(model.all_busy_s)
     in_gaps = np.searchsorted(model.all_busy_s[:, 0], model.middle_s[gap])
     changes = (
         _within_w2(model, gap, in_gaps),
