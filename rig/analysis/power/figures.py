@@ -179,8 +179,7 @@ def _trimmed_figures(model: RailModel, scope: Scope, cut: Estimate, differ: bool
             f"differ by {ends_w:.3g} W of mean power. This is stated as bias",
         )
     if smeared := smeared_w(model, scope.windows_s, cut):
-        # what lies beside spans for as long as an inferred filter settles is in both
-        dynamic = _biased(dynamic, max(smeared - ends_w, 0.0) if model.readings.inferred else smeared)
+        dynamic = _biased(dynamic, smeared)
         notes += (
             f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
             "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. Spans "
