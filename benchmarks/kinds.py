@@ -24,7 +24,7 @@ from scipy.stats import beta
 
 from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
-from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
 from rig.analysis.evaluate import evaluate
@@ -44,7 +44,12 @@ def one(task: tuple[str, int]) -> dict[str, Any]:
     kind, seed = task
     lab = plain_lab(seed, kind)
     KINDS[kind](lab)
-    row: dict[str, Any] = {"kind": kind, "seed": seed, "figures": {}, "refused": ""}
+    return {"kind": kind, "seed": seed} | compared(lab)
+
+
+def compared(lab: Lab) -> dict[str, Any]:
+    """Figures of a lab's recording against its truth, as parts of the true value, and what was refused."""
+    row: dict[str, Any] = {"figures": {}, "refused": ""}
     with tempfile.TemporaryDirectory() as folder:
         write(lab, Path(folder) / "run")
         try:

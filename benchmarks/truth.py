@@ -2,10 +2,12 @@
 
     python -m benchmarks.truth --plants 1000 --seed 1
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
+    python -m benchmarks.truth --pairs 600
 
 Half of the plants are simulated benches that go the whole way: engine, run directory, verified reading, estimators.
 The other half are recordings written by hand, of each kind of bench in turn (``benchmarks.kinds.KINDS``).
-``--every-kind`` draws that many recordings of each kind and prints a row for each. "Noise dominates" where white noise
+``--every-kind`` draws that many recordings of each kind and prints a row for each; ``--pairs`` draws benches of
+two kinds at once (``benchmarks.pairs``). "Noise dominates" where white noise
 makes up seven tenths of the stated variance.
 
 Sharpness is half-width over |error|. An exact Gaussian gives 2.9 (1.96 / 0.6745) where every plant has the
@@ -33,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.kinds import KINDS, every_kind, second_draw
+from benchmarks.pairs import every_pair
 from fixtures.worlds.random_draw import FIGURES, draw, measured, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import TRIMMED, FigureKey
@@ -183,8 +186,11 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, help="also write every plant as a JSON line")
     parser.add_argument("--every-kind", action="store_true", help="the second draw alone, a row for each kind")
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="with --every-kind: this kind only")
+    parser.add_argument("--pairs", type=int, metavar="N", help="N benches of two kinds at once, and nothing else")
     args = parser.parse_args()
-    if args.every_kind or args.kind:
+    if args.pairs:
+        result = every_pair(args.pairs, args.seed, args.workers, args.rows)
+    elif args.every_kind or args.kind:
         result = every_kind(args.kind or list(KINDS), args.plants, args.seed, args.workers)
     else:
         result = both_draws(args.plants, args.seed, args.workers, args.rows)

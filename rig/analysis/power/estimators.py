@@ -223,7 +223,8 @@ def idle_moved_w(model: RailModel) -> float:
     """Return how far idle lies off its straight line during the activity, where the gaps between spans show it; else 0.
 
     Gaps at another level are idle that moved if their level lies between those of two unequal idle windows, or if it
-    leaves the only idle window along a line. Otherwise the device does something else there, such as sleep.
+    leaves the only idle window along a line. Otherwise the device does something else there, such as sleep; if this
+    drifts beside an only idle window, idle may drift as much.
     """
     level_w = model.gaps.level_w
     if not model.gaps.differs:
@@ -234,8 +235,11 @@ def idle_moved_w(model: RailModel) -> float:
     t = model.middle_s[gap] - float(model.middle_s[model.idle].mean())
     root = None if r.pool is None else np.sqrt(r.pool.many[gap])
     (slope, start_w), cov = np.polyfit(t, r.watts[gap] - float(r.shares(model.idle) @ r.watts), 1, w=root, cov=True)
-    leaves = abs(slope) > CONTRAST * math.sqrt(cov[0, 0]) and abs(start_w) < BEGINS_AT_IDLE * abs(level_w)
-    return abs(level_w) if leaves else 0.0
+    u = math.sqrt(cov[0, 0])
+    if abs(slope) <= CONTRAST * u:
+        return 0.0
+    drift_w = (abs(slope) + u) * abs(float(np.average(t, weights=r.many[gap])))
+    return abs(level_w) if abs(start_w) < BEGINS_AT_IDLE * abs(level_w) else drift_w
 
 
 def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:

@@ -182,8 +182,8 @@ def _trimmed_figures(model: RailModel, scope: Scope, cut: Estimate, differ: bool
         dynamic = _biased(dynamic, smeared)
         notes += (
             f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
-            "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. The "
-            f"area above idle differs by {smeared:.3g} W of mean power. This is stated as bias",
+            "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. Spans "
+            f"may draw {smeared:.3g} W of mean power more or less by this. This is stated as bias",
         )
     return _stated(model, scope, cut, dynamic, PowerFigures(notes=notes), differ)
 
@@ -210,6 +210,8 @@ def _stated(
     if literal is not None and literal.share >= MIN_SHARE:
         least_w = dynamic.bias if dynamic.method == INTEGRATED_METHOD else lost_w
         by_text = literal_figures(model, literal, scope.windows_s, scope.busy, key, least_w)
+        text = replace(key, method=LITERAL)
+        by_text |= Figures({text: _biased(by_text[text], moved_w)})
     figures = (
         beside.figures
         | by_text

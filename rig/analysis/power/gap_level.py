@@ -31,6 +31,8 @@ FOLLOW = 5.0
 """Standard errors of the slope of spans on the gaps beside them from which spans move as gaps do."""
 SLOPE = 0.6
 """Least such slope, which is 1 where all is idle that moves and 0 where gaps move by themselves."""
+UNEVEN = 9.0
+"""Variance of the readings within a gap, over that within as long a part of idle, from which gaps are not idle."""
 BLOCKS, QUIET = 32, 0.3
 """Parts of each idle window, and the share of all of them that must be at the level of steady gaps."""
 ONCE = 2
@@ -62,13 +64,33 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     def dynamic(found: RailModel) -> Floats:
         return np.asarray(busy - found.base_weights(windows_s, at_s))
 
-    u_w = _goes_on(model, gap) if follows else _steady(model, gap)
+    u_w = None if _uneven(model, gap) else _goes_on(model, gap) if follows else _steady(model, gap)
     if u_w is not None:
         u_w = math.hypot(u_w, _off_a_line_w(model, gap))
         found = replace(model, gap=gap, beside=np.zeros(len(t)), bend_w=u_w)
         if follows or sum(model.variances(dynamic(found)).values()) + u_w**2 < least:
             return found
     return _by_level_beside(model, gap, dynamic, least)
+
+
+def _uneven(model: RailModel, gap: Bools) -> bool:
+    """Return whether power changes within gaps as it does not at idle, so that no mean over a gap is idle."""
+    per_gap = 1 + int(np.count_nonzero(gap)) // len(model.all_busy_s)
+    in_gaps = np.searchsorted(model.all_busy_s[:, 0], model.middle_s[gap])
+    changes = (
+        _within_w2(model, gap, in_gaps),
+        _within_w2(model, model.idle, np.arange(np.count_nonzero(model.idle)) // per_gap),
+    )
+    return changes[0] > UNEVEN * changes[1]
+
+
+def _within_w2(model: RailModel, use: Bools, of: Indices) -> float:
+    """Mean square of readings about the mean of their stretch, in half of all stretches; a step is in a few."""
+    watts, many = model.readings.watts[use], model.readings.many[use]
+    _, of = np.unique(of, return_inverse=True)
+    mean_w = np.bincount(of, weights=many * watts) / np.bincount(of, weights=many)
+    square = np.bincount(of, weights=many * (watts - mean_w[of]) ** 2) / np.bincount(of, weights=many)
+    return float(np.median(square))
 
 
 def _by_level_beside(model: RailModel, gap: Bools, dynamic: Callable[[RailModel], Floats], least: float) -> RailModel:

@@ -27,7 +27,9 @@ AT_ONCE = 0.08
 ONE_CURVE, SETTLED = 0.3, 0.05
 """Part of its area by which a curve must differ from another to be another, and of its height to which it must fall."""
 ASLEEP = 0.05
-"""Share of the readings between spans that is below idle where a device sleeps, which no filter makes of idle."""
+"""Share of the readings between spans that is below idle where a device sleeps, whose gaps rest below idle."""
+SLOWEST = 0.8
+"""Largest ratio of two falls, one after the other, by which a gap is taken to come to rest later."""
 
 Stretches = tuple[Floats, Indices]
 """Readings in watts in order of time, and the number of the stretch that each is in, shapes (n,)."""
@@ -94,27 +96,71 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> tuple[float
 
 
 def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
-    """Return how far the area above idle is from ``cut``, in watts, if gaps may have what spans lack; else 0.
+    """Return what gaps may have of spans that ``cut`` lacks, in watts of mean power over the spans; else 0.
 
     A filter that nobody declared, or a capacitor behind the shunt, moves energy from the begins of spans to the gaps
     after them. A device may also do the same by itself, at the ends of its spans and between them; then ``cut`` is
     right.
     """
     r, spans = model.readings, merged(windows_s)
-    if r.counter:
+    if r.counter or not np.any(model.in_gaps):
         return 0.0
     noise_w, gap = model.reading_u_w(False), model.in_gaps
     least_w = max(VISIBLE * abs(cut.value_w), SEEN * noise_w)
+    above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
+    asleep = float(np.quantile(above_w, ASLEEP)) < -least_w
+    if asleep:
+        spans, gap = model.all_busy_s, _between(model)
     of, beside = (_stretches(model, spans, use) for use in (model.held, gap))
     slanted = min(_slanted_w(x, noise_w) for x in (of, beside)) >= least_w
-    alike = _gives_back(of, beside) and _by_one_curve(model, spans)
-    if not (r.inferred or slanted or alike or _both_set_in(model, spans)):
-        return 0.0
-    above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
-    if len(above_w) and float(np.quantile(above_w, ASLEEP)) < -least_w:
-        return 0.0
+    alike = _gives_back(of, beside) and _by_one_curve(model, spans, gap)
+    given = slanted or alike or _gives_back_at_once(model, spans, gap)
+    if asleep:
+        return _left_w(model, gap) if given else 0.0
     area_w = float(np.average(span_watts(model, spans), weights=spans[:, 1] - spans[:, 0]))
-    return abs(area_w - cut.value_w)
+    return abs(area_w - cut.value_w) if given or r.inferred else 0.0
+
+
+def _between(model: RailModel) -> Bools:
+    """Readings between spans, those beside them too if a filter was found in what may be the device's own."""
+    r, spans = model.readings, model.all_busy_s
+    if not r.inferred:
+        return model.in_gaps
+    among = (r.start_s > spans[0, 0]) & (r.end_s < spans[-1, 1]) & r.ok & ~model.idle
+    return np.asarray(among & ~touches(merged(spans + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s))
+
+
+def _left_w(model: RailModel, gap: Bools) -> float:
+    """Return the energy in gaps above the level at which they come to rest, in watts of mean power over the spans.
+
+    If spans begin low, gaps have at most twice what spans lack before they come to rest.
+    """
+    spans = model.all_busy_s
+    length_s, gap_s = spans[:, 1] - spans[:, 0], spans[1:, 0] - spans[:-1, 1]
+    more = _beyond_rest_j(model, spans[:, 1], gap, gap_s, 1.0)
+    lacks = _beyond_rest_j(model, spans[:, 0], model.held & model.readings.ok, length_s, -1.0)
+    return max(min(more, ALIKE * lacks) if lacks > 0.0 else more, 0.0) / float(length_s.mean())
+
+
+def _beyond_rest_j(model: RailModel, since_s: Floats, use: Bools, lasts_s: Floats, sign: float) -> float:
+    """Return the mean energy of stretches above the level at which they come to rest, or below it, in joules.
+
+    That level follows from three thirds of the mean stretch as from an exponential (Aitken, 1926). Where they do not
+    fall, or rise, one after the other, it is that of the lowest, or highest.
+    """
+    period_s = model.readings.period_s
+    level_w, n = _curve(model, since_s, use, int(float(np.median(lasts_s)) / period_s))
+    level_w = sign * level_w[n > 0]
+    if not len(level_w):
+        return 0.0
+    thirds_w = [float(x.mean()) for x in np.array_split(level_w, 3) if len(x)]
+    falls_w, rest_w = -np.diff(thirds_w), min(thirds_w)
+    if len(falls_w) == 2 and min(falls_w) > 0.0:
+        ratio = min(float(falls_w[1] / falls_w[0]), SLOWEST)
+        rest_w -= float(falls_w[1]) * ratio / (1.0 - ratio)
+    # readings beside the ends of spans are not whole in the stretch, and hold what it begins with
+    beside_s = float(np.mean(lasts_s)) - len(level_w) * period_s
+    return float((level_w - rest_w).sum()) * period_s + float(level_w[0] - rest_w) * max(beside_s, 0.0)
 
 
 def _stretches(model: RailModel, spans: Floats, use: Bools) -> Stretches:
@@ -133,7 +179,7 @@ def _gives_back(of: Stretches, beside: Stretches) -> bool:
     return shown and max(lacks, more) < ALIKE * min(lacks, more) + SEEN * math.hypot(u, v)
 
 
-def _by_one_curve(model: RailModel, spans: Floats) -> bool:
+def _by_one_curve(model: RailModel, spans: Floats, gap: Bools) -> bool:
     """Whether gaps may give back by the curve by which spans lack; not if both come to rest and differ.
 
     Whatever is linear and keeps energy, a filter or a capacitor, answers to a fall as it answers to a rise.
@@ -142,7 +188,7 @@ def _by_one_curve(model: RailModel, spans: Floats) -> bool:
     lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
     places = int(lasts_s / r.period_s)
     rise_w, n = _curve(model, spans[:, 0], model.held & r.ok, places)
-    fall_w, m = _curve(model, spans[:, 1], model.in_gaps, places)
+    fall_w, m = _curve(model, spans[:, 1], gap, places)
     quarter = (places - 1) // 4
     if quarter < 2 or min(n.min(), m.min()) < LEAST_SPANS:
         return True
@@ -155,25 +201,34 @@ def _by_one_curve(model: RailModel, spans: Floats) -> bool:
     return float(np.maximum(apart_w, 0.0).sum()) <= ONE_CURVE * area_w
 
 
-def _both_set_in(model: RailModel, spans: Floats) -> bool:
-    """Whether spans begin to rise and gaps begin to fall, before a device that follows its load does either.
+def _gives_back_at_once(model: RailModel, spans: Floats, gap: Bools) -> bool:
+    """Whether gaps begin to fall at once, before a device that follows its load does, and spans do not begin even.
 
-    A filter or a capacitor answers at once, whatever the device does later in its spans and gaps.
+    A filter or a capacitor answers at once, whatever the device does later in its gaps. At the begins of spans, a burst
+    of the device may hide the answer.
     """
     if len(spans) < LEAST_SPANS:
         return False
     lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
     places = int(lasts_s / model.readings.period_s)
     early = max(int(AT_ONCE * places), 1)
-    for sign, since_s, use in ((1.0, spans[:, 0], model.held & model.readings.ok), (-1.0, spans[:, 1], model.in_gaps)):
-        level_w, n = _curve(model, since_s, use, places)
-        seen = np.flatnonzero(n >= LEAST_SPANS)[[0, early]] if np.count_nonzero(n >= LEAST_SPANS) > early else ()
-        if not len(seen):
-            return False
-        u_w = model.reading_u_w(True) * math.sqrt(float(np.sum(1.0 / n[seen])))
-        if sign * float(np.diff(level_w[seen])[0]) <= CERTAINTY * u_w:
-            return False
-    return True
+    in_gap, in_span = (
+        _curve(model, since_s, use, places)
+        for since_s, use in ((spans[:, 1], gap), (spans[:, 0], model.held & model.readings.ok))
+    )
+    falls_w, u_w = _step(*in_gap, early, early + 1, model.reading_u_w(True))
+    uneven_w, v_w = _step(*in_span, max(places // 4, 1), max(places // 2, 2), model.reading_u_w(True))
+    return -falls_w > CERTAINTY * u_w and abs(uneven_w) > CERTAINTY * v_w
+
+
+def _step(level_w: Floats, n: Floats, since: int, until: int, noise_w: float) -> tuple[float, float]:
+    """How far some places, of those that most stretches reach, are above the first, and its standard error."""
+    seen = np.flatnonzero(n >= LEAST_SPANS)
+    later = seen[since:until]
+    if not len(later):
+        return 0.0, 0.0
+    rise_w = float(np.average(level_w[later], weights=n[later]) - level_w[seen[0]])
+    return rise_w, noise_w * math.sqrt(1.0 / float(n[later].sum()) + 1.0 / float(n[seen[0]]))
 
 
 def _curve(model: RailModel, since_s: Floats, use: Bools, places: int) -> tuple[Floats, Floats]:

@@ -115,7 +115,9 @@ class Seen:
 
 
 def seen_in(r: Readings, windows_s: Floats) -> Seen | None:
-    """Return the disjoint spans in the trace, shape (k, 2), or None if it shows no two levels."""
+    """Return the disjoint spans in the trace, shape (k, 2), or None if one has no length or it shows no two levels."""
+    if np.any(windows_s[:, 1] <= windows_s[:, 0]):
+        return None
     x = (windows_s - r.start_s[0]) / r.period_s
     middle = 0.5 * (x[1:, 0] + x[:-1, 1])
     margin = 0.5 * float(np.median(x[1:, 0] - x[:-1, 1]))

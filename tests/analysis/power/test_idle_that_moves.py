@@ -10,7 +10,7 @@ import pytest
 from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.figure_key import LITERAL, FigureKey
 from rig.recording.reader import open_run
 
 POWER = FigureKey("dynamic_power_w")
@@ -27,8 +27,22 @@ def test_dynamic_power_covers_what_idle_did(kind: str, seed: int, tmp_path: Path
     result = evaluate(open_run(tmp_path / "run"))
     power, real = result.quantities[POWER], lab.truth()["dynamic_power_w"]
 
+    by_text = result.quantities[FigureKey("dynamic_power_w", method=LITERAL)]
+
     assert abs(power.value - real) <= power.half_width()
+    assert abs(by_text.value - real) <= by_text.half_width()
     assert any("idle moved" in note for note in result.notes) == (power.bias > 0.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_sleep_that_drifts_beside_an_only_idle_window_says_how_much_idle_may(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "gated drift")
+    KINDS["gated_at_once"](lab)
+    KINDS["idle_drifts_with_one_window"](lab)
+    write(lab, tmp_path / "run")
+    power, real = evaluate(open_run(tmp_path / "run")).quantities[POWER], lab.truth()["dynamic_power_w"]
+
+    assert 0.0 < abs(power.value - real) <= power.half_width() < 2.0 * abs(power.value - real)
 
 
 def test_sleep_between_spans_is_not_idle_that_moves(tmp_path: Path) -> None:

@@ -128,6 +128,14 @@ def test_a_capacitor_shows_at_once_beside_a_governor_that_follows_later(seed: in
     assert near(lab, result.quantities[POWER])
 
 
+@pytest.mark.parametrize("kind", ["gated_at_once", "gated_heads_and_tails"])
+@pytest.mark.parametrize("seed", [5000008, 5000011])
+def test_a_capacitor_shows_where_the_device_sleeps(kind: str, seed: int, tmp_path: Path) -> None:
+    """Gaps that come to rest below idle still begin with what spans lack, and bursts at begins do not hide it."""
+    lab, result = evaluated(f"{kind}+capacitor_behind_the_shunt", seed, tmp_path)
+    assert near(lab, result.quantities[POWER])
+
+
 @pytest.mark.parametrize("seed", [4, 13, 37])
 def test_a_capacitor_shows_beside_spans_that_begin_low(seed: int, tmp_path: Path) -> None:
     lab = plain_lab(seed, "plain")
@@ -136,6 +144,12 @@ def test_a_capacitor_shows_beside_spans_that_begin_low(seed: int, tmp_path: Path
     KINDS["capacitor_behind_the_shunt"](lab)
     write(lab, tmp_path / "run")
     assert near(lab, evaluate(open_run(tmp_path / "run")).quantities[POWER])
+
+
+def test_gaps_of_two_levels_are_not_idle_because_their_mean_is(tmp_path: Path) -> None:
+    """Sleep and an inrush in each gap, which together draw as much as idle, while idle steps."""
+    lab, result = evaluated("idle_steps_in_the_middle+gated_inrush", 3000413, tmp_path)
+    assert near(lab, result.quantities[POWER])
 
 
 @pytest.mark.parametrize("seed", [1000031, 1000050])

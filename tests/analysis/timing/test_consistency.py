@@ -190,3 +190,14 @@ def test_stretches_that_all_stand_in_the_gaps_are_found() -> None:
     (check,) = displaced(shown(BUSY_S), [BUSY_S + 0.03])
 
     assert check.found == "12 of 12"
+
+
+def test_spans_that_a_coarse_timer_stamps_as_nothing_give_a_refusal(tmp_path: Path) -> None:
+    lab = plain_lab(3, "plain")
+    lab.spans_s[:, 1] = lab.spans_s[:, 0] + 0.1e-3
+    lab.device_hz, lab.starts_on_tick = 1000.0, True
+    write(lab, tmp_path / "run")
+    result = evaluate(open_run(tmp_path / "run"))
+
+    assert POWER not in result.quantities
+    assert any("a window lasts 0 s" in refusal.reason for refusal in result.refusals)
