@@ -160,10 +160,10 @@ def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
 
 
 def gaps_seen(model: RailModel, windows_s: Floats) -> float:
-    """Return the share of the gaps between windows that hold a whole reading; 1 for a single window."""
+    """Return the share of the gaps between windows that hold a whole reading; 0 for a single window."""
     spans = merged(windows_s)
     if len(spans) < 2:
-        return 1.0
+        return 0.0
     number = np.searchsorted(spans[:, 0], model.middle_s[model.in_gaps | model.idle]) - 1
     among = number[(number >= 0) & (number < len(spans) - 1)]
     return len(np.unique(among)) / (len(spans) - 1)
