@@ -92,7 +92,7 @@ def test_the_wheel_measures_reports_and_audits_with_what_it_declares(environment
     assert (measured.returncode, measured.stderr) == (0, "")
     assert (tmp_path / "run" / "derived" / "report.html").is_file()
     audited = rig(environment, tmp_path, "audit", "run")
-    assert "figures agree" in audited.stdout, audited.stderr
+    assert "claims were derived again" in audited.stdout, audited.stderr
     assert "Traceback" not in audited.stderr
 
 

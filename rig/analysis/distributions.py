@@ -44,9 +44,13 @@ def beta_quantile(p: float, a: float, b: float) -> float:
     Newton's method on the logarithms of both, between which the lower tail is nearly a straight line. The upper tail is
     not where ``b`` is below 1, so there it is the lower tail of the rest. A share that is too small for a float is 0.
     """
+    if b < 1.0 and p > _beta(a / (a + b), a, b)[0]:
+        return 1.0 - _in_lower_tail(1.0 - p, b, a)
+    return _in_lower_tail(p, a, b)
+
+
+def _in_lower_tail(p: float, a: float, b: float) -> float:
     x = a / (a + b)
-    if b < 1.0 and p > _beta(x, a, b)[0]:
-        return 1.0 - beta_quantile(1.0 - p, b, a)
     for _ in range(STEPS):
         if not 0.0 < x < 1.0:
             return min(x, 1.0)

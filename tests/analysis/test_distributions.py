@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import bdtr, betaincinv, gammainc, stdtrit
 
-from rig.analysis.distributions import beta_quantile, binomial_chances, gamma_below, student_quantile
+from rig.analysis.distributions import _beta, beta_quantile, binomial_chances, gamma_below, student_quantile
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 TWELVE, EIGHT = 1e-12, 1e-8
@@ -34,6 +36,14 @@ def test_quantiles_of_both_tails(a: float, b: float, p: float) -> None:
     a, b = 10.0**a, 10.0**b
 
     assert beta_quantile(p, a, b) == pytest.approx(float(betaincinv(a, b, p)), rel=1e-5)
+
+
+def test_a_quantile_at_the_mean_belongs_to_one_tail() -> None:
+    """There, rounding decides in which tail a chance is, and each tail took it for one of the other."""
+    a, b = 0.6500210001757581, 0.6025839943680157
+    p = _beta(a / (a + b), a, b)[0]
+    for near in (math.nextafter(p, 0.0), p, math.nextafter(p, 1.0), 0.4908908780298862):
+        assert beta_quantile(near, a, b) == pytest.approx(a / (a + b), rel=1e-9)
 
 
 @CALM
