@@ -49,7 +49,7 @@ def _compared(one: Audit, folder: Path) -> Audit:
             "failed",
             "; ".join([*map(clean, faults[:SHOWN]), *more]),
         )
-    return _with(one, others or EQUAL, "passed", others or "every document and page is equal")
+    return _with(one, others or EQUAL, "warned" if others else "passed", others or "every document and page is equal")
 
 
 def _with(one: Audit, remade: str, outcome: Outcome, found: str = "", why: str = "") -> Audit:

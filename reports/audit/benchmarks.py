@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,12 @@ DECLARED = "limits as the submitter declares them"
 def known() -> dict[str, Any]:
     """The benchmarks that the auditor knows, by name: what is allowed, and the seconds of one inference."""
     found: dict[str, Any] = json.loads(Path(__file__).with_name("benchmarks.json").read_bytes())
-    return found
+    return {plain_name(name): held for name, held in found.items()}
+
+
+def plain_name(name: str) -> str:
+    """A name without what a reader does not see: other spaces, capitals, and letters of another width."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def benchmark(run: Run) -> Iterator[Judged]:
@@ -28,7 +34,7 @@ def benchmark(run: Run) -> Iterator[Judged]:
     if not declared:
         yield OF_BENCHMARK, "none", "declared", False
         return
-    held = known().get(declared["name"], {"allowed": {}, "inference_s": None})
+    held = known().get(plain_name(declared["name"]), {"allowed": {}, "inference_s": None})
     limits = "limits as the auditor holds them" if held["allowed"] else DECLARED
     yield OF_BENCHMARK, f"{declared['name']}, {limits}", "declared", True
     told = {"scenario of the benchmark": ([run.start["scenario"].get("name")], declared["scenarios"]["allowed"])}

@@ -133,9 +133,16 @@ def _two_clocks(run: Run) -> Iterator[str]:
             yield f"{clean(part['name'])} describes its clock {clean(clock['name'])!r} otherwise than the run does"
 
 
+def _meters(run: Run) -> list[tuple[Any, Any]]:
+    """Name and serial number of each meter; what it says of its present state differs whenever it is opened."""
+    return [(meter["name"], meter.get("serial_number")) for meter in run.start["meters"]]
+
+
 def otherwise(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The keys that both have, with another value."""
-    return [key for key in one if key in other and one[key] != other[key]]
+    """The keys that both have, with another value; limits are not said on one side alone, whatever their source."""
+    limits = [{**(rail.get("accuracy") or {}), "source": None} for rail in (one, other)]
+    differ = [key for key in one if key in other and key != "accuracy" and one[key] != other[key]]
+    return differ + ["accuracy"] * (limits[0] != limits[1])
 
 
 @check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
@@ -190,7 +197,7 @@ def rails(e: Evidence) -> Verdict:
         told = {rail["name"]: rail for meter in run.start["meters"] for rail in meter.get("rails") or []}
         declared, recorded = set(map(clean, told)), set(map(clean, traces(run)))
         for name, trace in traces(run).items():
-            if differ := otherwise(told.get(name, {}), trace.rail):
+            if differ := otherwise(told.get(name, trace.rail), trace.rail):
                 yield f"rail {clean(name)} has another {', '.join(differ)} in its trace than in the start line"
         if missing := sorted(declared - recorded):
             yield f"no trace of the declared rails {', '.join(missing)}"
@@ -203,9 +210,7 @@ def rails(e: Evidence) -> Verdict:
         for row, parts in e.subject.configurations or [({"name": part.name}, [part]) for part in e.subject.parts]
         if len({tuple(sorted(traces(r))) for part in parts for r in part.runs if r.purpose == "power"}) > 1
     ]
-    held += unlike(
-        e, "power runs have {} sets of meters", lambda r: r.start["meters"] if r.purpose == "power" else None
-    )
+    held += unlike(e, "power runs have {} sets of meters", lambda r: _meters(r) if r.purpose == "power" else None)
     for part in e.subject.parts:
         own = [(name, key, f) for name, found in part.plain.items() for key in DRAWN if (f := found.get(key))]
         held += [

@@ -98,8 +98,10 @@ def _answers(runs: list[Run]) -> Iterator[Judged]:
             continue
         other = sum(not said <= known for said, known, _ in both)
         step = abs(sum((right in said) - (right in known) for said, known, right in both)) / len(both)
-        ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)
-        allowed = "0, or 10% with accuracies within 1%"
+        ok = other == 0 or (
+            other <= CHANGED * len(both) and step <= max(ACCURACY_STEP, 3 * math.sqrt(other) / len(both))
+        )
+        allowed = "0, or 10% with accuracies within 1% or what chance explains"
         yield f"samples answered otherwise for {what} than for accuracy", f"{other} of {len(both)}", allowed, ok
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -34,7 +35,7 @@ class Limits:
 
 def limits_of(benchmark: Benchmark) -> Limits | None:
     """Return the limits of a benchmark by its name, or None if the rig holds none of this name."""
-    held = _KNOWN.get(benchmark.name)
+    held = _KNOWN.get(_plain(benchmark.name))
     return None if held is None else held(benchmark)
 
 
@@ -74,4 +75,9 @@ def _qubo(benchmark: Benchmark) -> Limits:
     )
 
 
-_KNOWN: Mapping[str, Callable[[Benchmark], Limits]] = {ASC: _asc, QUBO: _qubo}
+def _plain(name: str) -> str:
+    """A name without what a reader does not see: other spaces, capitals, and letters of another width."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+_KNOWN: Mapping[str, Callable[[Benchmark], Limits]] = {_plain(ASC): _asc, _plain(QUBO): _qubo}

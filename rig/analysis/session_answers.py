@@ -34,17 +34,21 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
         same = [answers <= expected[sample] for sample, answers in said if sample in expected]
         if same:
             differ = same.count(False)
-            few = differ <= NOISY * len(same) and _as_accurate([by["accuracy"][0], *by[purpose]])
+            chance = 3.0 * math.sqrt(differ * len(by[purpose])) / len(same)
+            few = differ <= NOISY * len(same) and _as_accurate([by["accuracy"][0], *by[purpose]], chance)
             rule = f"samples answered otherwise for {what} than for accuracy"
-            limit = f"0, or {NOISY:.0%} with accuracies within {ALIKE:.0%}"
+            limit = f"0, or {NOISY:.0%} with accuracies within {ALIKE:.0%} or what chance explains"
             yield Check(rule, f"{differ} of {len(same)}", limit, differ == 0 or few)
 
 
-def _as_accurate(parts: Sequence[Part]) -> bool:
-    """Whether as many answers are right in every run, although the noise of a chip changes some of them."""
+def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
+    """Whether as many answers are right in every run, although the noise of a chip changes some of them.
+
+    ``chance`` is three standard deviations of the accuracy of a run in which each changed answer may be right or wrong.
+    """
     found = [part.result.quantities.get(FigureKey("accuracy")) for part in parts]
     values = [q.value for q in found if q is not None]
-    return len(values) == len(parts) and max(values) - min(values) <= ALIKE * max(values)
+    return len(values) == len(parts) and max(values) - min(values) <= max(ALIKE * max(values), chance)
 
 
 def _answers(run: Run) -> dict[str, set[str]]:

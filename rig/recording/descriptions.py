@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rig.errors import DataError
 from rig.recording.events import Start
 from rig.recording.traces import Trace
+from rig.types import Accuracy, Rail
 
 COMPARED = ("conversion", "rate_hz", "accuracy", "resolution", "range_max", "filter_tau_s")
 """What of a rail decides on its watts and on their uncertainty."""
@@ -31,7 +33,7 @@ def check_descriptions(start: Start, traces: Mapping[str, Trace]) -> None:
     declared = {rail.name: rail for meter in start.meters for rail in meter.rails}
     for name, trace in traces.items():
         for field in COMPARED:
-            said, own = getattr(declared.get(name, trace.rail), field), getattr(trace.rail, field)
+            said, own = (_told(rail, field) for rail in (declared.get(name, trace.rail), trace.rail))
             if said != own:
                 raise DataError(
                     f"{field} of rail {name} is {own} in its trace, and {said} in the start line",
@@ -39,3 +41,9 @@ def check_descriptions(start: Start, traces: Mapping[str, Trace]) -> None:
                     value=name,
                     remedy=_REMEDY,
                 )
+
+
+def _told(rail: Rail, field: str) -> object:
+    """What a rail says of a field, without the words about where its limits come from: these may hold a path."""
+    told = getattr(rail, field)
+    return replace(told, source="") if isinstance(told, Accuracy) else told

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
+from rig.recording.anonymise import without_homes
 from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, unwritable
 from rig.recording.atomic_write import sync_to_disk
 from rig.recording.columns import table_batch
@@ -49,7 +50,7 @@ class Recorder:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             remedy = "Name a new directory; a recording is never overwritten"
             raise StoreError(f"{path} is not an empty directory", field="out", value=str(path), remedy=remedy)
-        self._files = 8
+        self._files, self._keep_identity = 8, keep_identity
         try:
             (path / "traces").mkdir(parents=True)
             self.path = path
@@ -200,12 +201,13 @@ class Recorder:
             raise unwritable(
                 f"the rail {rail.name!r} of {info.name}", error, "Correct what the driver of this meter declares"
             ) from error
+        described = json.dumps(dataclasses.asdict(rail))
         period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
         aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
         meta = {
             "meter": info.name,
             "clock": info.clock.name,
-            "rail": json.dumps(dataclasses.asdict(rail)),
+            "rail": described if self._keep_identity else without_homes(described),
             "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
         }
         if any(trace_path(rail.name) == trace_path(known) for known in self._readings):

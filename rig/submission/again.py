@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rig.recording.bounded import read_bounded
+from rig.recording.layout import DERIVED
 from rig.recording.submission import FILE, MANIFEST, SESSIONS, SIGNATURE, open_submission
 from rig.submission import about as about_file
 from rig.submission.folder import files_of
@@ -53,7 +54,11 @@ def made_again(folder: Path) -> Again:
     recorded = files_of({name: folder / SESSIONS / name for name in names})
     held = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()}
     listed = [f"{name} is missing" for name in sorted({*made, *recorded} - held)]
-    listed += [f"{name} is not made of the sessions" for name in sorted(held - {*made, *recorded} - OWN)]
+    listed += [
+        f"{name} is not made of the sessions"
+        for name in sorted(held - {*made, *recorded} - OWN)
+        if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader may make these again
+    ]
     differ = {
         name: [f"{name}, {text}" for text in differences(read_bounded(folder / name, MOST_BYTES), made[name])]
         for name in (*DOCUMENTS, *sorted(set(made) - set(DOCUMENTS)))
@@ -62,8 +67,8 @@ def made_again(folder: Path) -> Again:
     documents = [text for name in DOCUMENTS for text in differ.pop(name, ())]
     pages = [text for texts in differ.values() for text in texts]
     here = {"neurorig": version("neurorig")} | made_with()
-    there = {"neurorig": found.rig_version} | found.made_with
-    others = [f"{key} {there[key]}, here {here[key]}" for key in here if there.get(key, here[key]) != here[key]]
+    there = dict.fromkeys(here, "not stated") | {"neurorig": found.rig_version} | found.made_with
+    others = [f"{key} {there[key]}, here {here[key]}" for key in here if there[key] != here[key]]
     return Again((*documents, *listed), tuple(pages), tuple(others))
 
 

@@ -250,6 +250,13 @@ def test_what_is_answered_for_power_is_what_is_answered_for_accuracy(summary: Su
     assert ("samples answered otherwise for power than for accuracy", "3 of 4") in failed(summary(*answered))
 
 
+def test_a_chip_whose_noise_changes_a_few_answers_is_not_more_accurate_than_chance_allows(summary: Summarise) -> None:
+    """One percent of the accuracy is a single answer of 100; noise that changes four moves it by more."""
+    said = {"accuracy": "a" * 96 + "b" * 4, "power": "a" * 100}
+    answered = [(name, name, asked(ids=list(range(100)), said=text)) for name, text in said.items()]
+    assert "samples answered otherwise for power than for accuracy" not in dict(failed(summary(*answered, size=100)))
+
+
 def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summary: Summarise) -> None:
     found = summary(
         ("accuracy", "accuracy", asked(ids=[0, 1], said="xx")),

@@ -60,6 +60,25 @@ def test_a_rail_that_its_meter_describes_otherwise_is_refused(
         open_run(changed(run, tmp_path, other))
 
 
+def test_where_limits_come_from_may_be_said_otherwise(run: Path, tmp_path: Path) -> None:
+    """The start line of earlier recordings leaves out home directories, and their traces did not."""
+
+    def elsewhere(start: Json) -> None:
+        rail = start["meters"][0]["rails"][0]
+        rail["accuracy"] = (rail["accuracy"] or {}) | {"source": "~/certificate.pdf"}
+
+    def here(events: list[Json], tables: dict[str, pa.Table]) -> None:
+        elsewhere(events[0])
+        for name, table in tables.items():
+            if name.startswith("traces/"):
+                meta = dict(table.schema.metadata)
+                rail = json.loads(meta[b"rail"])
+                rail["accuracy"] = (rail["accuracy"] or {}) | {"source": "/home/anna/certificate.pdf"}
+                tables[name] = table.replace_schema_metadata(meta | {b"rail": json.dumps(rail).encode()})
+
+    assert open_run(rewritten(run, tmp_path / "changed", here)).traces
+
+
 def test_a_clock_of_the_device_at_another_rate_than_in_the_list_is_refused(run: Path, tmp_path: Path) -> None:
     def other(start: Json) -> None:
         start["device"]["clock"]["tick_hz"] *= 10

@@ -22,7 +22,7 @@ from rig.network.description import Layer, NetworkInfo
 from rig.recording.events import Note
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
-from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Sample, Span, Step
+from rig.types import Accuracy, Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Sample, Span, Step
 from tests.support.start_lines import start
 
 ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
@@ -98,6 +98,16 @@ def test_a_chunk_unlike_those_before_is_refused_and_the_others_are_kept(recorder
     run = open_run(recorder.path)
     assert len(run.traces["core"].value) == 4
     assert run.error is not None
+
+
+def test_a_trace_leaves_out_home_directories(recorder: Recorder) -> None:
+    rail = Rail("core", rate_hz=1e3, accuracy=Accuracy(0.01, 0.0, "certificate /home/anna/K-1.pdf"))
+    recorder.open_trace(meter(rail), rail, 0)
+    recorder.chunk(Chunk("core", np.ones(2)), 1)
+    recorder.stop()
+    told = open_run(recorder.path).traces["core"].rail.accuracy
+    assert told is not None
+    assert told.source == "certificate ~/K-1.pdf"
 
 
 def test_readings_of_a_rail_that_no_meter_declared_are_refused(recorder: Recorder) -> None:

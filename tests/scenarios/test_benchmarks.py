@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rig.analysis.benchmark import as_held, benchmark_checks
-from rig.analysis.known_benchmarks import qubo_sizes
+from rig.analysis.known_benchmarks import ASC, limits_of, qubo_sizes
 from rig.recording.decoding import declared_start
 from rig.recording.records import ScenarioRecord
 from rig.types import Benchmark, Parameter, Workload
@@ -65,6 +65,11 @@ def test_limits_of_ones_own_do_not_hold_under_the_name_of_a_known_benchmark(decl
     assert "option window_s" in broken(cheat, "real-time", window_s=0.1)
     less = replace(cheat, benchmark=replace(cheat.benchmark, parameters={}))
     assert broken(less, "single-stream") == {"data set", "split", "samples", "classes"}
+
+
+@pytest.mark.parametrize("name", [ASC.replace(" ", "  ", 1), ASC.replace(" ", "\u00a0"), ASC.upper()])
+def test_a_name_that_reads_alike_is_that_of_the_known_benchmark(name: str) -> None:
+    assert limits_of(Benchmark(name, Parameter((), ()), {})) is not None
 
 
 def test_qubo_with_announced_seeds_and_proven_targets_keeps_every_rule(tmp_path: Path) -> None:

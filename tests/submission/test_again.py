@@ -156,7 +156,6 @@ FORGED: dict[str, Edit] = {
     "no verdict": row(lambda one: one.update(verdict=None)),
     "a page that is not there": row(lambda one: one.update(page="pages/nothing.html")),
     "a report in a folder that no hash covers": another("derived/report.html"),
-    "figures in a folder that no hash covers": another("sessions/slow/derived/results.json", "{}"),
     "a page of no row": another("pages/9.html"),
     "a page left out": lambda folder: (folder / "pages" / "2.md").unlink(),
     "metadata of another device": rewritten("ro-crate-metadata.json", "mock, asc", "Loihi, asc"),
@@ -203,6 +202,22 @@ def test_the_audit_names_the_first_differences_with_file_and_place(folder: Path,
     assert (found["ok"], found["again"]["outcome"]) == (False, "failed")
     said = r"submission\.json, line \d+: '.*\"unit\": \"uW\".*', made again '.*\"unit\": \"W\".*'"
     assert re.match(said, found["again"]["found"])
+
+
+@pytest.mark.usefixtures("once")
+def test_reports_that_a_reader_makes_of_a_session_in_the_folder_are_no_difference(folder: Path) -> None:
+    another("sessions/slow/derived/report.html")(folder)
+    assert not (found := made_again(folder)).documents and not found.pages
+
+
+@pytest.mark.usefixtures("once")
+def test_pages_of_versions_that_nobody_stated_are_not_compared(folder: Path, tmp_path: Path) -> None:
+    rewritten("submission.json", r'"matplotlib": "[^"]*"', '"plotted_with": "3.0.0"')(folder)
+    FORGED["a report of one line"](folder)
+    hashed(folder)
+    again = checked(folder, tmp_path / "out")["again"]
+    assert again["outcome"] == "warned"
+    assert "matplotlib not stated" in again["found"]
 
 
 @pytest.mark.usefixtures("once")

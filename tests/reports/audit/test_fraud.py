@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from reports.audit.audit import Audit, audit
-from reports.audit.benchmarks import DECLARED, known
+from reports.audit.benchmarks import DECLARED, known, plain_name
 from rig.analysis.known_benchmarks import ASC as NAME
 from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
@@ -72,6 +72,21 @@ def renamed(name: str, lines: Lines, tables: Tables) -> None:
     lines[0]["workload"]["benchmark"]["name"] = NAME
 
 
+def test_a_name_that_reads_alike_is_that_of_the_known_benchmark(session: Path, tmp_path: Path) -> None:
+    def alike(name: str, lines: Lines, tables: Tables) -> None:
+        lines[0]["workload"]["benchmark"]["name"] = NAME.upper().replace(" ", "  ")
+
+    assert faults(of(session, tmp_path, alike))["accuracy: benchmark: samples"] == "12.0"
+
+
+def test_a_meter_that_says_other_words_when_it_is_opened_again_is_the_same_meter(session: Path, tmp_path: Path) -> None:
+    def reopened(name: str, lines: Lines, tables: Tables) -> None:
+        for meter in lines[0]["meters"]:
+            meter["first_line"] = name
+
+    assert "24" not in faults(of(session, tmp_path, reopened))
+
+
 def test_a_known_benchmark_has_its_limits_whatever_a_recording_declares(session: Path, tmp_path: Path) -> None:
     broken = faults(of(session, tmp_path, renamed))
     assert broken["accuracy: benchmark: samples"] == "12.0"
@@ -97,7 +112,7 @@ def test_known_limits_are_those_that_the_workloads_declare() -> None:
     declared = {"scenario of the benchmark": made.scenarios}
     declared |= {f"benchmark: {name}": one for name, one in made.parameters.items()}
     declared |= {f"benchmark: option {name}": one for name, one in made.options.items()}
-    assert known()[NAME]["allowed"] == {rule: list(one.allowed) for rule, one in declared.items()}
+    assert known()[plain_name(NAME)]["allowed"] == {rule: list(one.allowed) for rule, one in declared.items()}
 
 
 # ---- one operating point, and the work ----------------------------------------------------------
