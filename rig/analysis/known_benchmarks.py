@@ -35,8 +35,10 @@ class Limits:
 
 def limits_of(benchmark: Benchmark) -> Limits | None:
     """Return the limits of a benchmark by its name, or None if the rig holds none of this name."""
-    held = _KNOWN.get(_plain(benchmark.name))
-    return None if held is None else held(benchmark)
+    for name, held in _KNOWN.items():
+        if _plain(name) == _plain(benchmark.name):
+            return held(benchmark)
+    return None
 
 
 def qubo_sizes(nodes: int) -> tuple[int, ...]:
@@ -80,4 +82,4 @@ def _plain(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-_KNOWN: Mapping[str, Callable[[Benchmark], Limits]] = {_plain(ASC): _asc, _plain(QUBO): _qubo}
+_KNOWN: Mapping[str, Callable[[Benchmark], Limits]] = {ASC: _asc, QUBO: _qubo}
