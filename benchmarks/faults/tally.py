@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 import time
 import traceback
 import warnings
@@ -59,8 +60,12 @@ class Tally:
     def add(self, case: str, outcome: Outcome, said: str = "") -> None:
         """Count one case."""
         self.counts[outcome] += 1
-        if outcome not in RIGHT and len(self.defects) < SHOWN:
-            self.defects.append(f"{self.part}, {case}: {outcome}: {said[-600:]}")
+        if outcome in RIGHT:
+            return
+        defect = f"{self.part}, {case}: {outcome}: {said[-600:]}"
+        print(defect, file=sys.stderr, flush=True)  # not lost when the campaign is ended
+        if len(self.defects) < SHOWN:
+            self.defects.append(defect)
 
     def join(self, other: Tally) -> None:
         """Add the cases of another count of this part."""
