@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from rig.bench.plugin_list import describe
 from rig.doctor.findings import Finding, Number, broken, doubtful, ok, si
@@ -82,7 +83,7 @@ def _governor(root: Path) -> Finding:
 
 
 def _load() -> Finding:
-    share = os.getloadavg()[0] / (os.cpu_count() or 1)
+    share = psutil.getloadavg()[0] / (os.cpu_count() or 1)
     text = f"{share:.2g} processes for each CPU over the last minute"
     if share > 0.5:
         return doubtful(

@@ -6,7 +6,6 @@ long traces needs: ``len``, slices, arrays of indices, and ``np.asarray``, which
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -120,8 +119,9 @@ class Stored:
             at = int(self.batches.plain[self.name][k]) + first * kind.itemsize
             raw, held = memoryview(found.view(np.uint8).data), 0
             with self.batches.path.open("rb", buffering=0) as file:
+                file.seek(at)
                 while held < len(raw):
-                    count = os.preadv(file.fileno(), [raw[held:]], at + held)
+                    count = file.readinto(raw[held:])
                     if not count:
                         raise OSError("the file became shorter while it was read")
                     held += count

@@ -62,8 +62,10 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     """
     spans = np.concatenate([w for w in phases.values() if len(w)] or [np.zeros((0, 2))])
     windows = merged(spans)
-    if len(spans) < 3:
+    if len(spans) < 3 or not len(excess.watts):
         return None
+    # farther away, no span would lie within the readings
+    reach_s = min(reach_s, max(excess.end_s[-1] - windows[0, 0], windows[-1, 1] - excess.start_s[0], 0.0))
     margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s + rate_reach * float(np.ptp(windows))
     near = _within(excess, windows, margin)
     at_edges = _at_edges(excess, spans, margin)

@@ -198,6 +198,11 @@ def test_without_contrast_there_is_no_alignment_that_claims_anything(seed: int) 
     assert align(blank, {"inference": scene.spans}, 10 * PERIOD_S) is None
 
 
+def test_clocks_that_bound_nothing_look_no_farther_than_the_readings() -> None:
+    scene = Scene(spans_of(3), shift_s=4.2 * PERIOD_S)
+    assert aligned(scene, reach=1e15) == aligned(scene, reach=scene.spans[-1, 1] / PERIOD_S + 1e3)
+
+
 def test_too_few_spans_or_readings_are_left_alone() -> None:
     scene = Scene(spans_of(0))
     e = scene.excess()
