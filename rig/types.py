@@ -232,7 +232,7 @@ class ClockInfo:
     name: str
     tick_hz: Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
     """Nominal ticks per second (Hz)."""
-    tolerance: Size = 1e-3
+    tolerance: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 1e-3
     """The largest relative difference between the true and the nominal rate."""
 
 

@@ -89,9 +89,9 @@ class Checks:
 
 def clock_info(c: Checks, clock: ClockInfo) -> bool:
     """Check the rate and the name of a clock; return whether the rate can be used."""
-    sane = 0 < clock.tick_hz < math.inf and clock.tolerance >= 0
+    sane = 0 < clock.tick_hz < math.inf and 0 <= clock.tolerance <= 0.5
     found = f"{clock.tick_hz} Hz within {clock.tolerance}"
-    c.rule("clock.rate", sane, found, "a finite rate above zero, a tolerance of zero or more")
+    c.rule("clock.rate", sane, found, "a finite rate above zero, a tolerance from 0 to 0.5")
     named = bool(clock.name) and (clock.name != "host" or clock.tick_hz == 1e9)
     c.rule("clock.name", named, f"{clock.name!r} at {clock.tick_hz} Hz", "a name; 'host' only for host nanoseconds")
     return sane
