@@ -98,10 +98,10 @@ def _candidates(watts: Floats, spans: Spans, least: float, most: float) -> Itera
     for group in (*groups, *after):
         some = spans.some(group)
         first, last = np.clip(np.array([some.begin[0], some.end[-1]]) / joined, 0, None).astype(int)
+        if last - first >= n:
+            continue
         grid = np.arange(first, last + 1, dtype=float)
         train = mean_signal(edges_of(np.column_stack([some.on, some.off]) / joined), grid, grid + 1.0)
-        if len(train) > n:
-            continue
         score = correlated(values, train - train.mean())
         lag = float(joined) * (first - np.arange(len(score)))
         score[(lag > most) | (lag < least)] = -np.inf

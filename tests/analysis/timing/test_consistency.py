@@ -15,7 +15,9 @@ from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.consistency import displaced
+from rig.analysis.timing.lost_readings import breaks_in
 from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.spans_in_trace import Levels, Seen, Spans, Sums
 from rig.recording.reader import open_run
 from rig.types import Floats, Rail
 
@@ -201,3 +203,18 @@ def test_spans_that_a_coarse_timer_stamps_as_nothing_give_a_refusal(tmp_path: Pa
 
     assert POWER not in result.quantities
     assert any("a window lasts 0 s" in refusal.reason for refusal in result.refusals)
+
+
+def test_a_span_far_from_the_trace_is_not_looked_for_reading_by_reading() -> None:
+    on = 20.0 + 40.0 * np.arange(40.0)
+    watts = np.tile(np.repeat([-0.5, 0.5], 20), 42)
+    on[-1] = 1e14
+    seen = Seen(watts, Sums.of(watts, np.arange(len(watts) + 1.0)), spans_at(on), Levels(-0.5, 0.5, 1e-4))
+
+    found = breaks_in(seen, 10.0, 1000.0)
+
+    assert found is not None and found.left_at_end == 1
+
+
+def spans_at(on: Floats) -> Spans:
+    return Spans(on, on + 20.0, on - 10.0, on + 30.0)
