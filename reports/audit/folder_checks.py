@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, check, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.power import power_rails
+from reports.audit.reading import BLOCK, Run, blocks, ticks
 from reports.audit.rules import modes_of, values_of
+from rig.errors import StoreError
 
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")
+READINGS = BLOCK // 4
+"""So many readings of a trace are compared with those of others; they stand in one block."""
+STAMPS_LEAST, VALUES_LEAST = 8, 64
+"""Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 
 
@@ -45,19 +54,31 @@ def digests_fit(e: Evidence) -> Verdict:
 
 
 def _shared(e: Evidence) -> Iterator[str]:
-    """Runs that hold the same bytes where no other measurement gives them: stamps and noise.
+    """Runs that hold one recording, whatever files it is written to.
 
     A simulation gives the same whenever it is repeated; only its log has a date.
     """
-    seen = dict[str, str]()
+    seen = dict[str | bytes, str]()
     for name, run in e.subject.runs:
-        files = {"events.jsonl": run.digest}
-        if run.stop is not None and modes_of(run) == {"hardware"}:
-            metered = [f"traces/{trace.path.name}" for trace in power_rails(run).values()]
-            files |= {key: run.stop["files"][key] for key in ("replies.arrows", *metered) if key in run.stop["files"]}
-        for key, digest in files.items():
-            if seen.setdefault(digest, name) != name:
-                yield f"runs that share a recording: {seen[digest]} and {name} hold the same {key}"
+        own: dict[str, str | bytes] = {"events.jsonl": run.digest}
+        if modes_of(run) == {"hardware"}:
+            own |= {key: found.tobytes() for key, found in _measured(run) if found.size}
+        for key, found in own.items():
+            if seen.setdefault(found, name) != name:
+                yield f"runs that share a recording: {seen[found]} and {name} hold the same {key}"
+
+
+def _measured(run: Run) -> Iterator[tuple[str, Any]]:
+    """What no other measurement repeats: stamps of the host, or if they are many, the times between them; readings."""
+    if not run.start.get("imported"):  # stamps of which may be those of a plan
+        told = (ticks(run.tables["replies"], name) for name in ("issued_ns", "completed_ns"))
+        stamps = np.sort(np.concatenate([ns[there] for ns, there in told]))
+        between = np.diff(stamps)
+        yield "stamps", between if len(np.unique(between)) >= STAMPS_LEAST else stamps
+    with contextlib.suppress(StoreError):  # a trace that cannot be read is told of elsewhere
+        for name, trace in power_rails(run).items():
+            value = next(blocks(trace, 0), np.empty((4, 0)))[2][:READINGS]
+            yield f"readings of {clean(name)}", value if len(np.unique(value)) >= VALUES_LEAST else value[:0]
 
 
 @check(3, "signature by an allowed signer, or a published root hash", "ssh-keygen(1), 'ALLOWED SIGNERS'")

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from rig.analysis.session_part import Part
 from rig.analysis.verdict import Check
-from rig.recording.layout import EVENTS, trace_path
+from rig.recording.layout import EVENTS
 from rig.recording.reader import Run
+from rig.types import Indices
+
+READINGS = 1 << 18
+"""So many readings of a trace are compared with those of others."""
+STAMPS_LEAST, VALUES_LEAST = 8, 64
+"""Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
 
 
 def recording_checks(parts: Sequence[Part]) -> Iterator[Check]:
@@ -28,23 +36,34 @@ def recording_checks(parts: Sequence[Part]) -> Iterator[Check]:
 
 
 def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | None:
-    """Return the first two of the named runs that hold the same bytes, and in which file; None if each has its own."""
-    seen: dict[str, str] = {}
+    """Return the first two of the named runs that hold one recording, and what they share; None if each has its own."""
+    seen: dict[str | bytes, str] = {}
     for name, run in runs:
-        for file, digest in _own_files(run):
-            if seen.setdefault(digest, name) != name:
-                return seen[digest], name, file
+        for what, own in _own(run):
+            if seen.setdefault(own, name) != name:
+                return seen[own], name, what
     return None
 
 
-def _own_files(run: Run) -> Iterator[tuple[str, str]]:
-    """Each file that no other measurement can give byte by byte, with its digest: it holds stamps or noise.
+def _own(run: Run) -> Iterator[tuple[str, str | bytes]]:
+    """What no other measurement repeats, whatever files it is written to: stamps of the host, and noise.
 
-    A simulation gives the same answers and readings whenever it is repeated; its log has a date.
+    A simulation gives the same answers and readings whenever it is repeated; its log has a date. The windows of an
+    import may be those of a plan, which others share.
     """
     yield EVENTS, run.digest
-    if run.start.simulated or run.stop is None:
+    if run.start.simulated:
         return
-    own = ["replies.arrows"] if len(run.replies) else []
-    own += [trace_path(rail) for rail, trace in run.traces.items() if len(trace.value) and trace.rail.kind != "edges"]
-    yield from ((file, run.stop.files[file]) for file in own if file in run.stop.files)
+    if run.start.imported is None and (stamps := _stamps_ns(run)).size:
+        between = np.diff(stamps)
+        yield "stamps", (between if len(np.unique(between)) >= STAMPS_LEAST else stamps).tobytes()
+    for rail, trace in run.traces.items():
+        value = np.asarray(trace.value[:READINGS], dtype=np.float64)
+        if trace.rail.kind != "edges" and len(np.unique(value)) >= VALUES_LEAST:
+            yield f"readings of {rail}", value.tobytes()
+
+
+def _stamps_ns(run: Run) -> Indices:
+    """Every stamp of the host at a sample, in order, shape (n,)."""
+    told = (run.replies[name].drop_null().to_numpy() for name in ("issued_ns", "completed_ns"))
+    return np.sort(np.concatenate(list(told)))

@@ -60,9 +60,9 @@ def _check_apart(read: Sequence[tuple[str, Evaluated]]) -> None:
     """Refuse sessions that share a recording: it would count as two measurements. Raises ``DataError``."""
     runs = ((f"{found.path}/{part.name}", part.run) for _, found in read for part in found.parts)
     if shared := shared_recording(runs):
-        one, other, file = shared
+        one, other, what = shared
         raise DataError(
-            f"{one} and {other} hold the same recording: their {file} are equal byte by byte",
+            f"{one} and {other} hold one recording: their {what} are equal",
             field="session",
             value=other,
             remedy="Hand in each recording once, and measure again for another trial",

@@ -187,7 +187,7 @@ def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
     parts = [Part(name, "performance", run, evaluate(run)) for name, run in (("first", once), ("again", again))]
     whole = summarise("session", parts)
     assert whole is not None
-    assert failed(whole) == [("runs that share a recording", "first and again hold the same replies.arrows")]
+    assert failed(whole) == [("runs that share a recording", "first and again hold the same stamps")]
 
 
 # ---- one operating point -------------------------------------------------------------------

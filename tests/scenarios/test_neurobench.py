@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from reports.verdict import ALONE, verdict_of
@@ -402,11 +404,25 @@ def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
     assert validity.verdict == "INVALID"
 
 
-def test_readings_that_two_runs_share_are_one_measurement(session: Callable[[str], Session]) -> None:
+def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Callable[[str], Session]) -> None:
+    """Whatever files they are written to, and by whatever the stamps are later."""
     run = next(part.run for part in session(S).parts if part.purpose == "power")
-    other = replace(run, digest="0" * 64, replies=run.replies.slice(0, 0))
-    assert shared_recording([("power-1", run), ("power-2", other)]) == ("power-1", "power-2", "traces/core.arrows")
+    ids = [run.replies.column_names.index(name) for name in ("issued_ns", "completed_ns")]
+    later = run.replies
+    for k, column in zip(ids, ("issued_ns", "completed_ns"), strict=True):
+        later = later.set_column(k, column, pc.add(later[column], 10**9))
+    others = {"stamps": replace(run, replies=later, traces={}), "readings of core": replace(run, replies=later[:0])}
+    for shared, other in others.items():
+        found = shared_recording([("power-1", run), ("power-2", replace(other, digest="0" * 64))])
+        assert found == ("power-1", "power-2", shared)
     assert shared_recording((part.name, part.run) for part in session(S).parts) is None
+
+
+def test_readings_of_a_coarse_meter_may_repeat(session: Callable[[str], Session]) -> None:
+    one, other = [part.run for part in session(S).parts if part.purpose == "power"][:2]
+    coarse = {"core": replace(one.traces["core"], value=1e-3 * (np.arange(1000) % 50))}
+    runs = [("one", replace(one, traces=coarse)), ("other", replace(other, traces=coarse))]
+    assert shared_recording(runs) is None
 
 
 def test_there_are_forty_changes_and_each_scenario_has_its_own() -> None:

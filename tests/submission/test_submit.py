@@ -60,7 +60,7 @@ def refused(lab: Path, tmp_path: Path, about: str = WHOLE, **more: Any) -> RigEr
 
 def test_a_session_under_another_name_is_no_second_session(lab: Path, tmp_path: Path) -> None:
     again = shutil.copytree(lab / "a", tmp_path / "again")
-    with pytest.raises(DataError, match=r"hold the same recording: their events\.jsonl are equal") as caught:
+    with pytest.raises(DataError, match=r"hold one recording: their events\.jsonl are equal") as caught:
         submitted(tmp_path, lab / "a", again)
     assert str(lab / "a" / "accuracy") in caught.value.message
     assert str(again / "accuracy") in caught.value.message

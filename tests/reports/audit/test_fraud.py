@@ -286,7 +286,30 @@ def test_one_recording_under_two_names(session: Path, tmp_path: Path) -> None:
             tables |= {name: table.slice(0) for name, table in first.items()}
 
     told = faults(of(session, tmp_path, again))["2"]
-    assert "runs that share a recording: power-1 and power-2 hold the same replies.arrows" in told
+    assert "runs that share a recording: power-1 and power-2 hold the same stamps" in told
+
+
+@pytest.mark.parametrize(("file", "said"), [("replies.arrows", "stamps"), (CORE, "readings of core")])
+def test_one_recording_in_other_batches_at_another_time(session: Path, tmp_path: Path, file: str, said: str) -> None:
+    _, first = read_plainly(session / "power-1")
+
+    def again(run: str, lines: Lines, tables: Tables) -> None:
+        if run == "power-2":
+            table = first[file]
+            for name in {"issued_ns", "completed_ns"} & set(table.column_names):
+                later = [None if ns is None else ns + 10**9 for ns in table[name].to_pylist()]
+                table = with_column(table, name, later)
+            tables[file] = pa.concat_tables([table.slice(0, 5), table.slice(5)])  # batches of their own
+
+    assert f"power-1 and power-2 hold the same {said}" in faults(of(session, tmp_path, again))["2"]
+
+
+def test_readings_of_a_coarse_meter_may_repeat(session: Path, tmp_path: Path) -> None:
+    def coarse(run: str, lines: Lines, tables: Tables) -> None:
+        if CORE in tables:
+            tables[CORE] = with_column(tables[CORE].slice(0, 1000), "value", [1e-3 * (k % 50) for k in range(1000)])
+
+    assert "2" not in faults(audit(forged(session, tmp_path / "session", coarse), quick=True))
 
 
 @pytest.mark.parametrize("lost", [8, 100])
