@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ SHOWN = 3
 WHOLE = (1, 2)
 """The checks that a folder is whole and as its hashes say; the rig's own readers are not let loose on others."""
 NOT_COMPARED = "pages not compared"
+EQUALS = "submission.json and results.csv are equal; the rest differs, by versions or by hand"
+
 
 
 def with_pages(one: Audit, folder: Path) -> Audit:
@@ -40,16 +43,19 @@ def _compared(one: Audit, folder: Path) -> Audit:
     from rig.submission.again import made_again
 
     found = made_again(folder)
-    others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}") if found.pages and found.others else ""
-    if faults := (*found.documents, *(() if others else found.pages)):
-        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        return _with(
-            one,
-            others or ("pages differ" if found.pages else EQUAL),
-            "failed",
-            "; ".join([*map(clean, faults[:SHOWN]), *more]),
-        )
-    return _with(one, others or EQUAL, "warned" if others else "passed", others or "every document and page is equal")
+    if not found.pages or not found.others:
+        faults, said = (*found.documents, *found.pages), "pages differ" if found.pages else EQUAL
+        return _with(one, said, "failed" if faults else "passed", _shown(faults) or "every document and page is equal")
+    others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}")
+    if found.documents:
+        return _with(one, others, "failed", _shown(found.documents))
+    return _with(one, others, "warned", f"{others}; {EQUALS}: {_shown(found.pages)}")
+
+
+def _shown(faults: Sequence[str]) -> str:
+    """The first of what differs, and how much more there is."""
+    more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
+    return "; ".join([*map(clean, faults[:SHOWN]), *more])
 
 
 def _with(one: Audit, remade: str, outcome: Outcome, found: str = "", why: str = "") -> Audit:

@@ -33,7 +33,11 @@ def to_json(one: Audit) -> dict[str, Any]:
     }
     own |= {"ok": not one.failed, "worst": ": ".join(worst(one)), "checks": [asdict(c) for c in one.checks]}
     own["figures"] = [asdict(c) | {"ok": c.ok, "sharp": c.sharp} for c in one.compared]
-    return own | {"rules": [asdict(r) for r in one.rules], "not_compared": list(one.not_compared)}
+    return own | {
+        "rules": [asdict(r) for r in one.rules],
+        "not_compared": list(one.not_compared),
+        "beside": list(one.beside),
+    }
 
 
 def worst(one: Audit) -> tuple[str, str]:
@@ -72,7 +76,9 @@ def html(audits: Sequence[Audit]) -> str:
     from jinja2 import Environment, FileSystemLoader
 
     shelf = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True)
-    return shelf.get_template("audit.html.j2").render(audits=audits, counted=counted, worst=worst, sound=SOUND)
+    return shelf.get_template("audit.html.j2").render(
+        audits=audits, counted=counted, worst=worst, sound=SOUND, beside=beside
+    )
 
 
 def counted(one: Audit) -> str:
@@ -80,6 +86,12 @@ def counted(one: Audit) -> str:
     outcomes = [c.outcome for c in one.checks]
     counts = ", ".join(f"{outcomes.count(out)} {out}" for out in ("passed", "warned", "failed", "not applicable"))
     return f"of {len(one.checks)} checks {counts}; {_derived(one)}"
+
+
+def beside(one: Audit) -> str:
+    """What stands in the folder and was not looked at, in one sentence."""
+    more = f" and {len(one.beside) - 3} more" if len(one.beside) > 3 else ""
+    return f"not looked at, and no hash covers them: {', '.join(one.beside[:3])}{more}"
 
 
 def text(one: Audit) -> list[str]:
@@ -98,4 +110,5 @@ def text(one: Audit) -> list[str]:
     rows += [f"    rule    {r.said}" for r in broken[:20]]
     rows += [f"    rule    and {len(broken) - 20} more"] if len(broken) > 20 else []
     rows += [f"root    {one.root or 'none'}", f"anchor  {one.anchor}", f"counted {counted(one)}"]
+    rows += [f"beside  {beside(one)}"] if one.beside else []
     return [*rows, ": ".join(worst(one))]

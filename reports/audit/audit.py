@@ -47,6 +47,8 @@ class Audit:
     """How many figures are claimed, over all runs and sessions."""
     invalid: tuple[str, ...] = ()
     """The rows of a submission that it calls INVALID itself."""
+    beside: tuple[str, ...] = ()
+    """The files in folders ``derived``, which no hash covers, but those with the claims of a session or run."""
     remade: str = ""
     """Of a submission, how its pages compare with the same made again."""
 
@@ -102,6 +104,7 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
         subject.name, subject.kind, subject.root, anchor.words, anchor.holds, quick, tuple(checks), rules,
         tuple(figures), tuple(sorted(left)), set().union(*map(modes_of, runs)) != {"hardware"}, tuple(unfit),
         claimed, tuple(clean(row["name"]) for row, _ in subject.configurations if row["verdict"] == "INVALID"),
+        subject.beside,
     )  # fmt: skip
 
 

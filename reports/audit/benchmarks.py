@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +21,23 @@ DECLARED = "limits as the submitter declares them"
 def known() -> dict[str, Any]:
     """The benchmarks that the auditor knows, by name: what is allowed, and the seconds of one inference."""
     found: dict[str, Any] = json.loads(Path(__file__).with_name("benchmarks.json").read_bytes())
-    return {plain_name(name): held for name, held in found.items()}
+    return found
 
 
-def plain_name(name: str) -> str:
-    """A name without what a reader does not see: other spaces, capitals, and letters of another width."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+def held_of(name: str) -> dict[str, Any]:
+    """What the auditor holds of a benchmark of this name, or of one that a reader takes for it; else no limits.
+
+    A letter beyond ASCII may look like any other.
+    """
+    like = re.compile("".join(re.escape(c) if c.isascii() else "." for c in _seen(name)))
+    same = (held for other, held in known().items() if like.fullmatch(_seen(other)))
+    return next(same, {"allowed": {}, "inference_s": None})
+
+
+def _seen(name: str) -> str:
+    """A name without what a reader does not see: other spaces, capitals, width of letters, and marks of no width."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join("".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn")).split())
 
 
 def benchmark(run: Run) -> Iterator[Judged]:
@@ -34,7 +46,7 @@ def benchmark(run: Run) -> Iterator[Judged]:
     if not declared:
         yield OF_BENCHMARK, "none", "declared", False
         return
-    held = known().get(plain_name(declared["name"]), {"allowed": {}, "inference_s": None})
+    held = held_of(declared["name"])
     limits = "limits as the auditor holds them" if held["allowed"] else DECLARED
     yield OF_BENCHMARK, f"{declared['name']}, {limits}", "declared", True
     told = {"scenario of the benchmark": ([run.start["scenario"].get("name")], declared["scenarios"]["allowed"])}

@@ -12,7 +12,7 @@ import numpy as np
 
 from reports.audit.clocks import line
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, doubted, each, unlike
-from reports.audit.figures import device_line, spans, windows_of
+from reports.audit.figures import device_line, execution_times, mean_of, spans, windows_of
 from reports.audit.files import clean
 from reports.audit.placing import shortened, touch
 from reports.audit.power import Level, RailPower, idle_windows, power_rails
@@ -27,7 +27,7 @@ PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
 """Dynamic power of fewer of its bounds is no step: readings are laid where spans stand out most."""
 INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
-"""Energy by integration is that of the power runs; it may lie so far, beyond intervals, from power times time."""
+"""So far, beyond intervals, energy by integration may lie from power times the time of the same runs."""
 DRAWN = ("active_power_w", "average_power_w", "runtime_power_w")
 """What the whole device draws at work, which is never below zero."""
 
@@ -221,9 +221,23 @@ def rails(e: Evidence) -> Verdict:
     return comparisons(e, each(e, faults_of) + held, "power_w")
 
 
+def _powered_s(e: Evidence) -> dict[str, float]:
+    """The mean execution time of each run, and of the runs for power of each session, by what is claimed of it.
+
+    Where times scatter, that of the performance runs is another one by chance.
+    """
+    found = dict[str, float]()
+    for part in e.subject.parts:
+        each = [(run, own["execution_time_s"].value) for run in part.runs if (own := execution_times(run))]
+        found |= {clean(run.path.name): seconds for run, seconds in each}
+        if powered := [seconds for run, seconds in each if run.purpose == "power"]:
+            found[clean(part.folder.relative_to(e.subject.path).as_posix())] = mean_of(powered)
+    return found
+
+
 @check(25, "energy is power times time, dynamic is active minus idle", "NeuroBench N39, N40; SPEC Power")
 def arithmetic(e: Evidence) -> Verdict:
-    faults, counted = [], 0
+    faults, counted, lasted = [], 0, _powered_s(e)
     for scope, held in e.claims.items():
         values = defaultdict(lambda: math.nan, {key: claim.value for key, claim in held.items()})
         idle, time = values["idle_power_w"], values["execution_time_s"]
@@ -234,11 +248,12 @@ def arithmetic(e: Evidence) -> Verdict:
             for apart, scale, fault in (sums, products):
                 counted += not math.isnan(apart)
                 faults += [f"{scope}: {prefix}{fault}"] if abs(apart) > 1e-6 * abs(scale) else []
-        if INTEGRAL in held and PRODUCTS[2] in held:
-            product, integral = held[PRODUCTS[2]], held[INTEGRAL]
-            apart = abs(product.value - integral.value) - product.half_width - integral.half_width
+        if INTEGRAL in held and PRODUCTS[0] in held and scope in lasted:
+            watts, integral, seconds = held[PRODUCTS[0]], held[INTEGRAL], lasted[scope]
+            apart = abs(watts.value * seconds - integral.value) - watts.half_width * seconds - integral.half_width
             if apart > JOULES_MOST * abs(integral.value):
-                faults.append(f"{scope}: {PRODUCTS[2]} is {product.value:.4g} J, integrated {integral.value:.4g} J")
+                product = f"{PRODUCTS[0]} is {watts.value:.4g} W for {seconds:.4g} s"
+                faults.append(f"{scope}: {product}, and {INTEGRAL} is {integral.value:.4g} J")
     if not counted:
         raise NotApplicable("no power and energy are claimed together")
     return faults, f"{counted} sums and products", "equal within one in a million; integrated energy within 5 %"

@@ -10,7 +10,7 @@ import numpy as np
 
 from reports.audit import hashes
 from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
-from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, schema_faults
+from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, schema_faults, walk
 from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.judged import Rule
 from reports.audit.power import RailPower, power
@@ -79,6 +79,12 @@ class Subject:
         parts = {part.folder: part for part in self.parts}
         rows = (self.submission or {}).get("configurations", [])
         return [(row, [parts[self.path / name] for name in row["sessions"]]) for row in rows]
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The files in folders ``derived``, which no hash covers, but for the claims of a session or run."""
+        held = (name for name in walk(self.path) if "derived" in name.split("/")[:-1])
+        return tuple(clean(name) for name in held if self.submission is not None or not name.endswith(RESULTS))
 
 
 def open_subject(path: Path) -> Subject:

@@ -23,7 +23,7 @@ from reports.audit.files import clean
 from reports.audit.reading import Run, column
 from reports.audit.rules import modes_of, to_the_end
 from reports.audit.scores import redrawn
-from reports.audit.session_rules import TRIED
+from reports.audit.session_rules import EXPLAINED, SPEED, TRIED
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 LATENCY_RULES = ("p90", "p99", "frames answered")
@@ -166,6 +166,7 @@ def trials(e: Evidence) -> Verdict:
             faults.append(f"{where}: a session lies {far:.3g} from the mean {mean:.6g} of the row")
     if not tried and not claims:
         raise NotApplicable("neither trials nor claims")
+    doubted(faults, [r.said for r in e.rules if r.rule == SPEED and r.found != EXPLAINED])
     found = f"{tried} rules about the trials of a session; {len(claims)} claims are the means of their sessions"
     return faults, found, "time and power of each trial within the tolerance of the rules; a claim is the mean"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,11 +35,12 @@ class Limits:
 
 
 def limits_of(benchmark: Benchmark) -> Limits | None:
-    """Return the limits of a benchmark by its name, or None if the rig holds none of this name."""
-    for name, held in _KNOWN.items():
-        if _plain(name) == _plain(benchmark.name):
-            return held(benchmark)
-    return None
+    """Return the limits of a benchmark by its name, or None if the rig holds none of a name that reads like it.
+
+    A letter beyond ASCII may look like any other.
+    """
+    like = re.compile("".join(re.escape(c) if c.isascii() else "." for c in _seen(benchmark.name)))
+    return next((held(benchmark) for name, held in _KNOWN.items() if like.fullmatch(_seen(name))), None)
 
 
 def qubo_sizes(nodes: int) -> tuple[int, ...]:
@@ -77,9 +79,10 @@ def _qubo(benchmark: Benchmark) -> Limits:
     )
 
 
-def _plain(name: str) -> str:
-    """A name without what a reader does not see: other spaces, capitals, and letters of another width."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+def _seen(name: str) -> str:
+    """A name without what a reader does not see: other spaces, capitals, width of letters, and marks of no width."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join("".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn")).split())
 
 
 _KNOWN: Mapping[str, Callable[[Benchmark], Limits]] = {ASC: _asc, QUBO: _qubo}

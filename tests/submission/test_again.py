@@ -218,6 +218,8 @@ def test_pages_of_versions_that_nobody_stated_are_not_compared(folder: Path, tmp
     again = checked(folder, tmp_path / "out")["again"]
     assert again["outcome"] == "warned"
     assert "matplotlib not stated" in again["found"]
+    assert "submission.json and results.csv are equal" in again["found"]
+    assert "differs, by versions or by hand: report.md, line 1: '# architecture" in again["found"]
 
 
 @pytest.mark.usefixtures("once")

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from reports.audit.audit import Audit, audit
-from reports.audit.benchmarks import DECLARED, known, plain_name
+from reports.audit.benchmarks import DECLARED, held_of
 from rig.analysis.known_benchmarks import ASC as NAME
+from rig.commands.main import main
 from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
@@ -72,11 +73,27 @@ def renamed(name: str, lines: Lines, tables: Tables) -> None:
     lines[0]["workload"]["benchmark"]["name"] = NAME
 
 
-def test_a_name_that_reads_alike_is_that_of_the_known_benchmark(session: Path, tmp_path: Path) -> None:
+ALIKE = {
+    "capitals and spaces": NAME.upper().replace(" ", "  "),
+    "a Cyrillic letter": NAME.replace("e", "\u0435", 1),
+    "Cyrillic letters and a full-width digit": NAME.replace("a", "\u0430").replace("1", "\uff11"),
+    "what is not seen": NAME.replace("B", "\u200bB\u00ad"),
+}
+
+
+@pytest.mark.parametrize("how", ALIKE)
+def test_a_name_that_reads_alike_is_that_of_the_known_benchmark(session: Path, tmp_path: Path, how: str) -> None:
     def alike(name: str, lines: Lines, tables: Tables) -> None:
-        lines[0]["workload"]["benchmark"]["name"] = NAME.upper().replace(" ", "  ")
+        lines[0]["workload"]["benchmark"]["name"] = ALIKE[how]
 
     assert faults(of(session, tmp_path, alike))["accuracy: benchmark: samples"] == "12.0"
+
+
+def test_a_name_in_another_script_is_a_name_of_its_own(session: Path, tmp_path: Path) -> None:
+    def other(name: str, lines: Lines, tables: Tables) -> None:
+        lines[0]["workload"]["benchmark"]["name"] = "\u58f0\u5b66\u573a\u666f\u5206\u7c7b 1.0"
+
+    assert not any("benchmark: samples" in rule for rule in faults(of(session, tmp_path, other)))
 
 
 def test_a_meter_that_says_other_words_when_it_is_opened_again_is_the_same_meter(session: Path, tmp_path: Path) -> None:
@@ -112,18 +129,18 @@ def test_known_limits_are_those_that_the_workloads_declare() -> None:
     declared = {"scenario of the benchmark": made.scenarios}
     declared |= {f"benchmark: {name}": one for name, one in made.parameters.items()}
     declared |= {f"benchmark: option {name}": one for name, one in made.options.items()}
-    assert known()[plain_name(NAME)]["allowed"] == {rule: list(one.allowed) for rule, one in declared.items()}
+    assert held_of(NAME)["allowed"] == {rule: list(one.allowed) for rule, one in declared.items()}
 
 
 # ---- one operating point, and the work ----------------------------------------------------------
 
 
-def quicker(share: float) -> Edit:
-    """Performance runs whose spans are so much shorter."""
+def quicker(share: float, *trials: str) -> Edit:
+    """Performance runs, or those of these names, whose spans are so much shorter."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         table = tables["replies.arrows"]
-        if name.startswith("performance"):
+        if name in trials or (not trials and name.startswith("performance")):
             on, off = (table[key].to_pylist() for key in ("on_tick", "off_tick"))
             ends = [b if a is None else b - round(share * (b - a)) for a, b in zip(on, off, strict=True)]
             tables["replies.arrows"] = with_column(table, "off_tick", ends)
@@ -137,6 +154,30 @@ SPEED = "execution time of the power runs, against the performance runs"
 def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None:
     assert faults(of(session, tmp_path / "a", quicker(0.75)))[SPEED].startswith("299.")
     assert SPEED not in faults(of(session, tmp_path / "b", quicker(0.04)))
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp_path: Path) -> None:
+    """The times of other runs differ by chance where they scatter; whether by more, their own rule says."""
+    other = forged(session, tmp_path / "session", quicker(0.75))
+    assert main(["report", str(other), "--json", "--allow-invalid"]) == 0
+    told = audit(other)
+    assert told.claimed > 0
+    assert SPEED in faults(told)
+    assert 25 not in {c.number for c in told.failed}
+
+
+def test_times_that_scatter_between_trials_may_differ_as_far_as_they_scatter(session: Path, tmp_path: Path) -> None:
+    """As the rig has it: three of five trials are a tenth quicker, and the power runs are not."""
+    edit = quicker(0.1, "performance-1", "performance-2", "performance-3")
+    assert SPEED not in faults(of(session, tmp_path, edit))
+
+
+def test_power_a_little_slower_than_intervals_explain_is_told(session: Path, tmp_path: Path) -> None:
+    told = {c.number: c for c in of(session, tmp_path, quicker(0.04)).checks}[17]
+    assert told.outcome == "warned"
+    assert "of the power runs, against the performance runs 4.1" in told.found
+    assert {c.number: c for c in audit(session).checks}[17].outcome == "passed"
 
 
 @pytest.mark.parametrize("purpose", ["performance-2", "power-3"])

@@ -153,7 +153,7 @@ def test_energy_by_power_and_time_is_that_by_integration(folder: Path) -> None:
 
     claim(folder, change)
     found = {c.number: c for c in audit(folder, quick=True).failed}
-    assert "energy_per_inference_j is" in found[25].found
+    assert ", and energy_per_inference_integrated_j is" in found[25].found
 
 
 def test_a_row_of_the_leaderboard_that_was_edited(folder: Path) -> None:

@@ -22,7 +22,7 @@ from reports.audit.rules import known_values
 from rig.commands.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
-from tests.support.submission_folder import unpacked
+from tests.support.submission_folder import submission, unpacked
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", ".", "a\0b", "c:x", "a\\b"])
@@ -265,6 +265,17 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.Capt
     assert main(["audit", str(run), "--out", str(run / "inside")]) == 3
     assert main(["audit", str(run), "--quick", "--json"]) == 32
     assert json.loads(capsys.readouterr().out)["audits"][0]["quick"]
+
+
+def test_what_no_hash_covers_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever hands a folder in can lay an audit of their own beside it."""
+    folder = submission(tmp_path / "sub", unpacked("single-session", tmp_path / "lab"))
+    (folder / "derived").mkdir()
+    (folder / "derived" / "audit.html").write_text("no check failed")
+    main(["audit", str(folder), "--quick", "--out", str(tmp_path / "out")])
+    said = "not looked at, and no hash covers them: derived/audit.html"
+    assert f"beside  {said}\n" in capsys.readouterr().out
+    assert said in (tmp_path / "out" / "audit.html").read_text()
 
 
 @pytest.mark.parametrize("name", sorted(SETS))
