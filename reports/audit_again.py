@@ -21,7 +21,6 @@ NOT_COMPARED = "pages not compared"
 EQUALS = "submission.json and results.csv are equal; the rest differs, by versions or by hand"
 
 
-
 def with_pages(one: Audit, folder: Path) -> Audit:
     """Return an audit with the check of what is made again of the submission in ``folder``; of others as it is."""
     if one.kind != "submission":

@@ -129,9 +129,20 @@ def _finite(text: str) -> float:
 
 
 @functools.cache
+def _schema(name: str) -> dict[str, Any]:
+    return dict(json.loads((SCHEMAS / f"{name}.json").read_bytes()))
+
+
+@functools.cache
 def _validator(name: str, part: str) -> Draft202012Validator:
-    whole = json.loads((SCHEMAS / f"{name}.json").read_bytes())
+    whole = _schema(name)
     return Draft202012Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{part}"} if part else whole)
+
+
+def defaults(name: str, part: str) -> dict[str, Any]:
+    """What one part of a schema means where a key is left out."""
+    keys = _schema(name)["$defs"][part]["properties"].items()
+    return {key: told["default"] for key, told in keys if "default" in told}
 
 
 def schema_faults(value: Any, name: str, part: str = "") -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from reports.audit.clocks import line
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, doubted, each, unlike
 from reports.audit.figures import device_line, execution_times, mean_of, spans, windows_of
-from reports.audit.files import clean
+from reports.audit.files import clean, defaults
 from reports.audit.placing import shortened, touch
 from reports.audit.power import Level, RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
@@ -145,6 +145,12 @@ def otherwise(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return differ + ["accuracy"] * (limits[0] != limits[1])
 
 
+def _whole(rail: dict[str, Any]) -> dict[str, Any]:
+    """A rail with what it means where it says nothing."""
+    usual = defaults("start", "Rail")
+    return usual | rail | {"conversion": usual["conversion"] | rail.get("conversion", {})}
+
+
 @check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
 def readings(e: Evidence) -> Verdict:
     _metered(e)
@@ -197,7 +203,7 @@ def rails(e: Evidence) -> Verdict:
         told = {rail["name"]: rail for meter in run.start["meters"] for rail in meter.get("rails") or []}
         declared, recorded = set(map(clean, told)), set(map(clean, traces(run)))
         for name, trace in traces(run).items():
-            if differ := otherwise(told.get(name, trace.rail), trace.rail):
+            if differ := otherwise(_whole(told.get(name, trace.rail)), _whole(trace.rail)):
                 yield f"rail {clean(name)} has another {', '.join(differ)} in its trace than in the start line"
         if missing := sorted(declared - recorded):
             yield f"no trace of the declared rails {', '.join(missing)}"

@@ -134,11 +134,14 @@ def accuracy(e: Evidence) -> Verdict:
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
 def from_system(e: Evidence) -> Verdict:
-    official = any((run.start.get("rules") or {}).get("hardware_only") for _, run in e.subject.runs)
-    if not official and not any(one["class"] == "measured" for one, _ in e.subject.configurations):
+    rows = (parts for one, parts in e.subject.configurations if one["class"] == "measured")
+    measured = {id(run) for parts in rows for part in parts for run in part.runs}
+    strict = {id(run) for _, run in e.subject.runs if (run.start.get("rules") or {}).get("hardware_only")}
+    runs = [(name, run) for name, run in e.subject.runs if id(run) in measured | strict]
+    if not runs:
         raise NotApplicable("nothing here claims to be measured on hardware under rules that ask for it")
-    faults = each(e, lambda run: [", ".join(sorted(modes_of(run)))] if modes_of(run) != {"hardware"} else [])
-    doubted(faults, list(dict.fromkeys(told for _, run in e.subject.runs for told in _calls_itself_simulated(run))))
+    faults = [f"{name}: {', '.join(sorted(modes))}" for name, run in runs if (modes := modes_of(run)) != {"hardware"}]
+    doubted(faults, list(dict.fromkeys(told for _, run in runs for told in _calls_itself_simulated(run))))
     return faults, "hardware", "hardware in every run"
 
 

@@ -35,6 +35,14 @@ def check_windows(run: ImportedRun) -> None:
     _check_idle(run)
 
 
+def undescribed(run: ImportedRun) -> Iterator[str]:
+    """Yield a sentence for the device and for a meter without a description, which an audit asks of a submission."""
+    for what, parts in (("device", (run.device,)), ("meter", run.meters)):
+        if not all(part.description for part in parts):
+            option = f"--option {what}_description=TEXT"
+            yield f"The {what} has no description: a submission of this import fails its audit; import with {option}"
+
+
 def _check_activity(run: ImportedRun) -> None:
     """Refuse windows of activity that overlap by more than one tick: what they share would count as busy once."""
     spans = sorted(run.spans, key=lambda span: span.on_tick)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rig.errors import DataError, StoreError, UsageError
-from rig.importing.checks import check_overlap, check_windows, checked, idle_within, out_of_range
+from rig.importing.checks import check_overlap, check_windows, checked, idle_within, out_of_range, undescribed
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.anonymise import without_place, without_places
@@ -47,9 +47,9 @@ def run_import(
     """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
 
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
-    is handed the notes that each run keeps on what its files lack. Home directories and absolute paths of the command
-    line are left out unless ``keep_identity``. Gives the run directories. Raises ``UsageError`` for an option that must
-    be stated, ``DataError`` for files that are not of the format.
+    is handed the notes that each run keeps on what its files lack, and then what a submission of them would lack. Home
+    directories and absolute paths of the command line are left out unless ``keep_identity``. Gives the run directories.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
     """
     from rig.engine.record import environment
     from rig.factories import build, split_options, values_of
@@ -75,14 +75,20 @@ def run_import(
         environment=environment(),
         keep_identity=keep_identity,
     )
+    places = [out]
     if len(runs) == 1:
-        return [write_one(runs[0], out, say=say)]
-    names = _names(runs)
-    with _replacing(out) as folder:
-        for run, name in zip(runs, names, strict=True):
-            write_one(run, folder / name, say=_prefixed(say, name))
-        bind(folder, [(name, "all") for name in names])
-    return [out / name for name in names]
+        write_one(runs[0], out, say=say)
+    else:
+        names = _names(runs)
+        with _replacing(out) as folder:
+            for run, name in zip(runs, names, strict=True):
+                write_one(run, folder / name, say=_prefixed(say, name))
+            bind(folder, [(name, "all") for name in names])
+        places = [out / name for name in names]
+    if say is not None:
+        for lack in dict.fromkeys(text for run in runs for text in undescribed(run)):
+            say(lack)
+    return places
 
 
 def _check_regular(source: Path) -> None:

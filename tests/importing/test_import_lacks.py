@@ -256,7 +256,8 @@ def test_the_command_prints_the_notes(
     table(tmp_path / "a.csv", "t,p", t, watts)
     module = f"{ROOT / 'drivers' / 'importers' / 'plain_csv.py'}:open_import"
     words = ["import", "--format", module, str(tmp_path / "a.csv"), "--out", str(tmp_path / "run")]
-    words += [w for o in ("time=t:s", "power=p:W", f"windows={windows(tmp_path)}") for w in ("--option", o)]
+    told = ("device_description=a board", "meter_description=a meter")
+    words += [w for o in ("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told) for w in ("--option", o)]
     words += ["--json"] if as_json else []
     monkeypatch.setattr(sys, "argv", ["rig", *words])
     assert main(words) == 0

@@ -23,6 +23,7 @@ from tests.support.asleep import recording
 from tests.support.hardware_clothes import recorded
 from tests.support.run_by_hand import read_plainly
 from tests.support.submission_folder import altered, forged, listed
+from tests.support.submissions import session as simulated
 from tests.support.submissions import submitted
 
 MODIFIED = 27
@@ -274,6 +275,22 @@ def rail(name: str, value: Any) -> Edit:
     return edit
 
 
+def both(*edits: Edit) -> Edit:
+    def edit(run: str, lines: Lines, tables: Tables) -> None:
+        for one in edits:
+            one(run, lines, tables)
+
+    return edit
+
+
+def bare(run: str, lines: Lines, tables: Tables) -> None:
+    """A trace that says no more of its rail than must be said."""
+    if CORE in tables:
+        told = dict(tables[CORE].schema.metadata)
+        kept = {key: value for key, value in json.loads(told[b"rail"]).items() if key != "kind"}
+        tables[CORE] = tables[CORE].replace_schema_metadata(told | {b"rail": json.dumps(kept).encode()})
+
+
 def short(run: str, lines: Lines, tables: Tables) -> None:
     if CORE in tables:
         tables[CORE] = tables[CORE].slice(0, tables[CORE].num_rows - 7)
@@ -287,6 +304,10 @@ CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
     "another accuracy in the trace": (
         rail("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "", "linearity": 0.0}),
         "24", "rail core has another accuracy in its trace",
+    ),
+    "a kind that the trace leaves out": (
+        both(bare, start(lambda run, line: [one.update(kind="point") for m in line["meters"] for one in m["rails"]])),
+        "24", "rail core has another kind in its trace",
     ),
     "two rates of one clock": (
         start(lambda run, line: line["device"]["clock"].update(tick_hz=1.0)),
@@ -397,6 +418,13 @@ def test_an_honest_submission_passes(handed_in: Path) -> None:
     assert {c.number for c in found.failed} <= {MODIFIED}
     assert [c for c in found.compared if not c.ok] == []
     assert len(found.compared) > 60
+
+
+def test_a_simulator_may_stand_in_a_row_of_its_own(session: Path, tmp_path: Path) -> None:
+    path = submitted(tmp_path / "sub", session, simulated(tmp_path / "mock")).path
+    rows = json.loads((path / "submission.json").read_text())["configurations"]
+    assert {row["class"] for row in rows} == {"measured", "simulated"}
+    assert 16 not in {c.number for c in audit(path, quick=True).failed}
 
 
 def test_a_figure_that_the_rules_ask_for_and_nobody_claims(handed_in: Path, tmp_path: Path) -> None:
