@@ -30,6 +30,7 @@ from rig.recording.log import check_files, check_networks, read_log
 from rig.recording.records import ErrorRecord
 from rig.recording.tables import TABLES
 from rig.recording.traces import AT_ONCE, Trace, by_rail, read_stream, read_trace
+from rig.recording.unpacked import check_unpacked
 from rig.types import Bracket, ClockInfo
 
 if TYPE_CHECKING:
@@ -133,8 +134,9 @@ def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -
     Without ``traces``, the trace files are verified, but their readings are not read into memory. A trace of more
     than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
-    Raises ``StoreError`` if it is not a run directory, ``IntegrityError`` if a byte was changed after recording, and
-    ``DataError`` if a stretch of time runs backwards, or if a rail or a clock is described in two ways.
+    Raises ``StoreError`` if it is not a run directory or if a file unpacks to far more than its size,
+    ``IntegrityError`` if a byte was changed after recording, and ``DataError`` if a stretch of time runs backwards, or
+    if a rail or a clock is described in two ways.
 
     Example::
 
@@ -156,6 +158,9 @@ def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
     tables = {name: path / f"{name}.arrows" for name in TABLES}
     files = read_files(path, TABLES)
     check_files(path, log.stop, files)
+    for file in files:
+        if file.suffix == ".arrows":
+            check_unpacked(file)
     traces = [file for file in files if file.parent.name == "traces"]
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}

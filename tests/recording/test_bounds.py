@@ -176,3 +176,23 @@ def test_a_session_file_of_gigabytes_is_refused(tmp_path: Path) -> None:
     os.truncate(tmp_path / FILE, 1 << 40)
     with pytest.raises(StoreError, match="larger than"):
         open_session(tmp_path)
+
+
+@pytest.mark.parametrize("encoded", [False, True], ids=["plain", "dictionary"])
+def test_a_column_that_is_a_bomb_is_refused_before_it_is_unpacked(run: Path, encoded: bool) -> None:
+    """A few kilobytes on the disk, in a column that no one reads."""
+    file = run / "samples.arrows"
+    with pa.OSFile(str(file)) as source:
+        table = pa.ipc.open_stream(source).read_all()
+    junk = pa.array(["a" * (65 << 20)] + [None] * (table.num_rows - 1))
+    table = table.append_column("junk", junk.dictionary_encode() if encoded else junk)
+    for compression in (None, "zstd"):
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.OSFile(str(file), "w") as sink, pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+            stream.write_table(table)
+        hash_again(run, lines_of(run))
+        if compression is None:
+            assert len(open_run(run).samples) == table.num_rows
+        else:
+            with pytest.raises(StoreError, match=r"samples\.arrows unpacks to more than"):
+                open_run(run)
