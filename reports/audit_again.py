@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reports.audit.audit import Audit
+from reports.audit.audit import Audit, shown
 from reports.audit.evidence import Check, Outcome
 from reports.audit.files import clean
 from reports.leaderboard import EQUAL
@@ -44,17 +43,11 @@ def _compared(one: Audit, folder: Path) -> Audit:
     found = made_again(folder)
     if not found.pages or not found.others:
         faults, said = (*found.documents, *found.pages), "pages differ" if found.pages else EQUAL
-        return _with(one, said, "failed" if faults else "passed", _shown(faults) or "every document and page is equal")
+        return _with(one, said, "failed" if faults else "passed", shown(faults, SHOWN) or "all is equal")
     others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}")
     if found.documents:
-        return _with(one, others, "failed", _shown(found.documents))
-    return _with(one, others, "warned", f"{others}; {EQUALS}: {_shown(found.pages)}")
-
-
-def _shown(faults: Sequence[str]) -> str:
-    """The first of what differs, and how much more there is."""
-    more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-    return "; ".join([*map(clean, faults[:SHOWN]), *more])
+        return _with(one, others, "failed", shown(found.documents, SHOWN))
+    return _with(one, others, "warned", f"{others}; {EQUALS}: {shown(found.pages, SHOWN)}")
 
 
 def _with(one: Audit, remade: str, outcome: Outcome, found: str = "", why: str = "") -> Audit:

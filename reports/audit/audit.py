@@ -20,7 +20,6 @@ from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
 from rig.errors import MissingExtraError, StoreError
 
-SHOWN = 6
 _HELD = [one for module in (folder_checks, power_checks, work_checks) for one in vars(module).values()]
 CHECKS = sorted((one for one in _HELD if isinstance(one, Asked)), key=lambda one: one.number)
 
@@ -171,16 +170,16 @@ def run_checks(evidence: Evidence) -> list[Check]:
             done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
             continue
         except Doubtful as doubt:
-            done.append(Check(*head, "warned", _shown(doubt.args), "nothing that a reader must be told", one.source))
+            done.append(Check(*head, "warned", shown(doubt.args), "nothing that a reader must be told", one.source))
             continue
         except StoreError as error:
             faults, found, allowed = [error.message], "", "a recording that can be read"
-        shown = _shown(faults) if faults else clean(found)
-        done.append(Check(*head, "failed" if faults else "passed", shown, allowed, one.source))
+        said = shown(faults) if faults else clean(found)
+        done.append(Check(*head, "failed" if faults else "passed", said, allowed, one.source))
     return done
 
 
-def _shown(told: Sequence[str]) -> str:
+def shown(told: Sequence[str], most: int = 6) -> str:
     """The first of what was found, and how many more there are."""
-    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
-    return "; ".join([*map(clean, told[:SHOWN]), *more])
+    more = [f"and {len(told) - most} more"] if len(told) > most else []
+    return "; ".join([*map(clean, told[:most]), *more])

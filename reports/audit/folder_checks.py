@@ -45,12 +45,8 @@ def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
     bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
     seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
-    faults = ledger.faults + list(_shared(e))
-    return (
-        faults,
-        f"{ledger.files} files as hashed, {seals}",
-        "no file differs from its hash; each run its own recording",
-    )
+    found, allowed = f"{ledger.files} files as hashed, {seals}", "as hashed; each run its own recording"
+    return [*ledger.faults, *_shared(e)], found, allowed
 
 
 def _shared(e: Evidence) -> Iterator[str]:

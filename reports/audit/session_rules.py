@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 from scipy.stats import sem, t
@@ -28,9 +29,8 @@ COMPARED = {"performance": "speed", "power": "power"}
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
     """The rules about a session as a whole. ``each`` holds the plain figures of its runs by name, if they were made."""
-    return written(
-        "", [*_counts(runs, values), *_trials(runs, values, each), *_one_speed(runs, values, each), *_answers(runs)]
-    )
+    found = (_counts(runs, values), _trials(runs, values, each), _one_speed(runs, values, each), _answers(runs))
+    return written("", [*chain(*found)])
 
 
 def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
