@@ -71,10 +71,9 @@ def _one_speed(runs: list[Run], values: Values, each: dict[str, Figures]) -> Ite
         return
     speed = together(timed["performance"])
     mean, count = speed[TIME].value, len(timed["performance"])
-    scatter = (
-        float(sem([own[TIME].value for own in timed["performance"]])) * t.ppf(0.975, count - 1) if count > 1 else 0.0
-    )
-    unsure = max(_unsure_s(speed), scatter)
+    unsure = _unsure_s(speed)
+    if count > 1:
+        unsure = max(unsure, t.ppf(0.975, count - 1) * sem([own[TIME].value for own in timed["performance"]]))
     beyond = max(abs(own[TIME].value - mean) - _unsure_s(own) - unsure for own in timed["power"])
     share = max(0.0, beyond) / mean if mean else 0.0
     yield SPEED, f"{share:.3%} beyond intervals" if share else EXPLAINED, f"at most {most:.0%}", share <= most

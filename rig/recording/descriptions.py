@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from rig.errors import DataError
 from rig.recording.events import Start
 from rig.recording.traces import Trace
 from rig.types import Accuracy, Rail
 
+COMPARED = ("conversion", "rate_hz", "accuracy", "resolution", "range_max", "filter_tau_s")
+"""What of a rail decides on its watts and on their uncertainty."""
 _REMEDY = "Restore the original recording; no figure is computed from one with two descriptions"
 
 
@@ -30,7 +32,7 @@ def check_descriptions(start: Start, traces: Mapping[str, Trace]) -> None:
             )
     declared = {rail.name: rail for meter in start.meters for rail in meter.rails}
     for name, trace in traces.items():
-        for field in (one.name for one in fields(Rail)):
+        for field in COMPARED:
             said, own = (_told(rail, field) for rail in (declared.get(name, trace.rail), trace.rail))
             if said != own:
                 raise DataError(

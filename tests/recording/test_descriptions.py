@@ -48,9 +48,6 @@ def test_one_description_is_read(run: Path) -> None:
         ("rate_hz", 12345.0),
         ("resolution", 0.5),
         ("range_max", 1e-3),
-        ("kind", "point"),
-        ("aperture_s", 1e-9),
-        ("gain_id", "a shunt of its own"),
     ],
 )
 def test_a_rail_that_its_meter_describes_otherwise_is_refused(
