@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,40 +49,61 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
     For a reading of zero length it is the filtered signal at that instant. The filter stores what it has not yet passed
     on: integral of output = integral of input - tau * (rise of the output).
     """
-    if not len(edges.at_s):
-        return np.zeros_like(start_s)
-    rows = _rows(edges, tau_s)
+    return mean_signals([edges], start_s, end_s, tau_s)[0]
 
-    def area_to(t: Floats) -> Floats:
-        at, level, area = _held(rows[:3], t)
-        return np.asarray(area + level * (t - at))
 
-    def output_at(t: Floats) -> Floats:
-        at, level, _, *lagged = _held(rows, t)
-        return level + (lagged[0] - level) * np.exp(-np.maximum(t - at, 0.0) / tau_s) if lagged else level
-
-    if not np.any(end_s > start_s):
-        return output_at(end_s)
-    out = np.empty(len(start_s))
-    for part in _blocks(len(out)):
+def mean_signals(signals: Sequence[Edges], start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> list[Floats]:
+    """Return ``mean_signal`` of each of several signals; what the readings are like is looked at once for all."""
+    rows = [_rows(edges, tau_s) for edges in signals]
+    out: list[Floats] = [np.empty(len(start_s)) for _ in signals]
+    for part in _blocks(len(start_s)):
         start, end = start_s[part], end_s[part]
-        total = _rise(area_to, start, end)
-        if tau_s > 0:
-            total = total - tau_s * _rise(output_at, start, end)
+        # a moment is asked for once where one reading ends as the next begins
+        joined = np.array_equal(start[1:], end[:-1])
+        moments = [_moments(t) for t in ([np.concatenate([start, end[-1:]])] if joined else [start, end])]
         length = end - start
-        if not np.all(length > 0):
-            total = np.where(length > 0, total, output_at(end))
-            length[length <= 0] = 1.0
-        out[part] = total / length
+        instant = length <= 0
+        length[instant] = 1.0
+        ends = _moments(end) if instant.any() else None
+        for of, mean in zip(rows, out, strict=True):
+            held = [_held(of, m) for m in moments]
+            total = _rise([_area(h, m.t_s) for h, m in zip(held, moments, strict=True)])
+            if tau_s > 0:
+                total -= tau_s * _rise([_output(h, m.t_s, tau_s) for h, m in zip(held, moments, strict=True)])
+            if ends is not None:
+                total = np.where(instant, _output(_held(of, ends), ends.t_s, tau_s), total)
+            np.divide(total, length, out=mean[part])
     return out
 
 
-def _rise(of: Callable[[Floats], Floats], start: Floats, end: Floats) -> Floats:
-    """How much a function of time rises over each reading, asked once where one reading ends as the next begins."""
-    if not np.array_equal(start[1:], end[:-1]):
-        return of(end) - of(start)
-    to = of(np.concatenate([start, end[-1:]]))
-    return to[1:] - to[:-1]
+@dataclass(frozen=True)
+class _Moments:
+    """Moments, shape (n,), and whether none is before the one before."""
+
+    t_s: Floats
+    in_order: bool
+
+
+def _moments(t_s: Floats) -> _Moments:
+    return _Moments(t_s, bool((t_s[1:] >= t_s[:-1]).all()))
+
+
+def _area(held: list[Floats], t_s: Floats) -> Floats:
+    """Integral of the signal up to each moment."""
+    at, level, area, *_ = held
+    return np.asarray(area + level * (t_s - at))
+
+
+def _output(held: list[Floats], t_s: Floats, tau_s: float) -> Floats:
+    """What the filter passes on at each moment."""
+    at, level, _, *lagged = held
+    return level + (lagged[0] - level) * np.exp(-np.maximum(t_s - at, 0.0) / tau_s) if lagged else level
+
+
+def _rise(values: list[Floats]) -> Floats:
+    """How much something rises over each reading, from its values at the begins and at the ends, or at all of them."""
+    first, last = values if len(values) == 2 else (values[0][:-1], values[0][1:])
+    return np.asarray(last - first)
 
 
 def correlated(longer: Floats, shorter: Floats) -> Floats:
@@ -114,7 +135,7 @@ def joined(trains: Sequence[Edges], level: Floats) -> Edges:
 
 def levelled(trains: Sequence[Edges], start_s: Floats, end_s: Floats, watts: Floats, tau_s: float) -> Edges:
     """Return all trains as one signal in watts, each at the level that fits the readings."""
-    columns = np.column_stack([mean_signal(t, start_s, end_s, tau_s) for t in trains])
+    columns = np.column_stack(mean_signals(trains, start_s, end_s, tau_s))
     return joined(trains, np.linalg.lstsq(columns, watts, rcond=None)[0])
 
 
@@ -134,14 +155,14 @@ def _rows(edges: Edges, tau_s: float) -> Floats:
     return rows
 
 
-def _held(rows: Floats, t_s: Floats) -> list[Floats]:
-    """Return the values of each row at the last edge before each moment, in the shape of ``t_s``."""
-    at_s = rows[0, 1:]
-    if np.all(t_s[1:] >= t_s[:-1]):  # one search for each edge, and not for each of far more moments
-        first = np.concatenate([[0], np.searchsorted(t_s, at_s), [len(t_s)]])
+def _held(rows: Floats, moments: _Moments) -> list[Floats]:
+    """Return the values of each row at the last edge before each moment, in the shape of the moments."""
+    at_s, t_s = rows[0, 1:], moments.t_s
+    if moments.in_order:  # one search for each edge, and not for each of far more moments
+        first = np.concatenate([[0], t_s.searchsorted(at_s), [len(t_s)]])
         count = first[1:] - first[:-1]
         return [row.repeat(count) for row in rows]
-    return [*rows[:, np.searchsorted(at_s, t_s, side="right")]]
+    return [*rows[:, at_s.searchsorted(t_s, side="right")]]
 
 
 def _lagged(at: Floats, level: Floats, tau_s: float) -> Floats:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import Edges, edges_of, joined, mean_signal, merged
+from rig.analysis.timing.activity_signal import Edges, edges_of, joined, mean_signal, mean_signals, merged
 from rig.types import Bools, Floats
 
 FINEST = 0.25
@@ -108,17 +108,14 @@ def _columns(
 ) -> tuple[list[Floats], Floats, Floats, Floats]:
     """Activity signal of each phase at the present shift, the slopes for rising and falling edges, and the fit."""
     start, end = e.start_s + shift + rate * lever, e.end_s + shift + rate * lever
-    columns = [mean_signal(t, start, end, e.tau_s) for t in trains]
+    columns = mean_signals(trains, start, end, e.tau_s)
     level = np.linalg.lstsq(np.column_stack(columns), e.watts, rcond=None)[0]
     all_edges = joined(trains, level)
-    slopes = []
-    for rising in (True, False):
-        mask = (all_edges.jump > 0) == rising
-        moved = [
-            mean_signal(all_edges.shifted(np.where(mask, sign * eta, 0.0)), start, end, e.tau_s) for sign in (-1.0, 1.0)
-        ]
-        slopes.append((moved[0] - moved[1]) / (2.0 * eta))
-    return columns, slopes[0], slopes[1], mean_signal(all_edges, start, end, e.tau_s)
+    rising = all_edges.jump > 0
+    moved = [all_edges.shifted(np.where(mask, by_s, 0.0)) for mask in (rising, ~rising) for by_s in (-eta, eta)]
+    fitted, *beside = mean_signals([all_edges, *moved], start, end, e.tau_s)
+    up, down = ((before - after) / (2.0 * eta) for before, after in (beside[:2], beside[2:]))
+    return columns, up, down, fitted
 
 
 def judged(e: Excess, trains: list[Edges], fit: Fit, ref: float, rate_reach: float) -> Alignment | None:
@@ -172,8 +169,7 @@ def stands_out(e: Excess, whole: list[Edges], ends: list[Edges], beside: list[Ed
     train explains one in two ``k`` parts of it by chance.
     """
     start, end = _placed(e, fit, float(spans.mean()))
-    level = [mean_signal(train, start, end, e.tau_s) for train in beside]
-    columns = [mean_signal(train, start, end, e.tau_s) for train in (*whole, *ends)]
+    level, columns = (mean_signals(t, start, end, e.tau_s) for t in (beside, [*whole, *ends]))
     without = _misfit(e, level)
     for trains, count in ((columns[: len(whole)], 1), (columns, len(columns))):
         misfit = _misfit(e, [*trains, *level])
@@ -199,7 +195,7 @@ def longer_s(e: Excess, trains: list[Edges], windows: Floats, fit: Fit, ref: flo
     what the trace shows.
     """
     start, end = _placed(e, fit, ref)
-    columns = [mean_signal(train, start, end, e.tau_s) for train in trains]
+    columns = mean_signals(trains, start, end, e.tau_s)
     left = e.watts - (plain := np.column_stack(columns)) @ np.linalg.lstsq(plain, e.watts, rcond=None)[0]
     level = float(np.linalg.lstsq(plain[:, :1], e.watts, rcond=None)[0][0])
     noise2 = max(e.noise_w**2, float(np.finfo(float).eps * e.level_w) ** 2)
