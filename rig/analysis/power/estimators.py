@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_fit import baseline
 from rig.analysis.power.rail_model import CONTRAST, RailModel
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
@@ -254,7 +253,7 @@ def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
         return math.inf
     spans = windows_s[np.argsort(windows_s[:, 0])]
     fill = mean_signal(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
-    above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
+    above = np.where(r.ok, model.above_w, 0.0)
     margin = margin_s(model.sigma_s, r.tau_s)
     near = touches(merged(spans + margin), r.start_s, r.end_s) & r.ok
     many = r.many[near]

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.spans_scatter import LEAST, mean_u
 from rig.analysis.power.unseen_spans import around
@@ -42,7 +41,7 @@ def _moved(model: RailModel, weight: Floats) -> tuple[Floats, Floats]:
     """Return how far each span with its gaps moves the mean off that of all, and the weights that are in none."""
     r, spans = model.readings, model.all_busy_s
     cells = np.array(around(model, spans))
-    above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
+    above = np.where(r.ok, model.above_w, 0.0)
     fill = mean_signal(edges_of(spans), r.start_s, r.end_s, r.tau_s)
     sums = (np.append(0.0, np.cumsum(weight * each))[cells] for each in (above, fill))
     watts, share = (last - first for first, last in sums)

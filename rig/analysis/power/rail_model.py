@@ -10,7 +10,7 @@ import numpy as np
 
 from rig.analysis.power.counter import Jitter
 from rig.analysis.power.counter import variances as counter_variances
-from rig.analysis.power.idle_level import gap_weights, idle_weights
+from rig.analysis.power.idle_level import gap_weights, idle_line, idle_weights
 from rig.analysis.power.noise import Noise
 from rig.analysis.power.noise_variance import variances
 from rig.analysis.timing.activity_signal import margin_s, merged, touches
@@ -174,6 +174,11 @@ class RailModel:
         if self.gap is None or self.beside is None:
             return self.idle_weights(at_s)
         return gap_weights(self.gap, self.readings.many, self.middle_s, windows_s) + self.beside
+
+    @cached_property
+    def above_w(self) -> Floats:
+        """Return the readings above the idle line, in watts, shape (n,)."""
+        return np.asarray(self.readings.watts - idle_line(self.readings, self.middle_s, self.idle, self.drift_u_w))
 
     def idle_level_w(self, at_s: float) -> float:
         """Return idle power at a moment, in watts."""

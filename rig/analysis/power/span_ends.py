@@ -8,7 +8,6 @@ import numpy as np
 
 from rig.analysis.power.coverage import NOISE_WIDTHS
 from rig.analysis.power.estimators import Estimate
-from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.unseen_spans import around, span_watts
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, in_step, margin_s, mean_signal, merged, touches
@@ -45,7 +44,7 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
     least_w = max(VISIBLE * abs(e.value_w), NOISE_WIDTHS * model.reading_u_w(True))
     if r.counter or r.period_s <= 0.0 or least_w == 0.0:
         return 0.0
-    watts, gap = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), model.in_gaps
+    watts, gap = model.above_w, model.in_gaps
     above = r.ok & (watts - (float(np.median(watts[gap])) if np.any(gap) else 0.0) > least_w)
     first, last = around(model, spans)
     count = np.concatenate([[0.0], np.cumsum(above * r.many)])
@@ -107,7 +106,7 @@ def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
         return 0.0
     noise_w, gap = model.reading_u_w(False), model.in_gaps
     least_w = max(VISIBLE * abs(cut.value_w), SEEN * noise_w)
-    above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
+    above_w = model.above_w[gap]
     asleep = float(np.quantile(above_w, ASLEEP)) < -least_w
     if asleep:
         spans, gap = model.all_busy_s, _between(model)

@@ -10,7 +10,6 @@ import numpy as np
 
 from rig.analysis.figure_key import Figures
 from rig.analysis.power.coverage import UNSEEN, covered
-from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.activity_signal import inside, merged
@@ -72,7 +71,7 @@ def missing_w(model: RailModel, windows_s: Floats, dynamic_w: float, missing: fl
 def span_watts(model: RailModel, spans: Floats) -> Floats:
     """Return the energy above idle around each of the disjoint sorted spans over its length, in watts, shape (k,)."""
     r = model.readings
-    above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
+    above = np.where(r.ok, model.above_w, 0.0)
     each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
     energy = np.concatenate([[0.0], np.cumsum(above * each_s)])
     first, last = around(model, spans)

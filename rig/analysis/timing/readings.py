@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Readings:
     pool: Pool | None = None
     """For a long trace: the single readings behind each; None if each stands for itself."""
 
-    @property
+    @cached_property
     def aperture_s(self) -> float:
         """Return the median length of a single reading."""
         return float(np.median(self.end_s - self.start_s)) if self.pool is None else self.pool.aperture_s
