@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,12 @@ from hypothesis import settings
 settings.register_profile("any machine", deadline=None, max_examples=50)  # no deadline: it may be a busy one
 settings.register_profile("thorough", deadline=None, max_examples=2000)  # pytest --hypothesis-profile thorough
 settings.load_profile("any machine")
+
+LONG = {
+    "test_wheel.py", "test_sweep_workers.py", "test_arduino_in_qemu.py", "test_firmware.py", "test_docs.py",
+    "test_startup.py", "test_xylo_first_light.py", "test_xylo_chip.py",
+}  # fmt: skip
+"""Files of few tests that take long."""
 
 
 def pytest_configure() -> None:
@@ -49,12 +56,16 @@ def no_pictures() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a test with the mark ``real_time`` that failed alone run a second time; the summary lists it as RERUN.
 
-    Those that fail in company are run again by ``make test``, alone.
+    Those that fail in company are run again by ``make test``, alone. In company, files that take long come first, and
+    then those of many tests, so that no worker is left with one of them when the others have ended.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
+        count = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path.name not in LONG, -count[item.path], item.path))
         return
     for item in items:
         if item.get_closest_marker("real_time"):
