@@ -9,7 +9,7 @@ measure: $(STAMP)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
 
 # Some tests wait for what they start, so three run at a time on two cores. Real-time tests run after the others. They
-# mostly wait: four at a time; those that fail run again, alone.
+# mostly wait: five at a time; those that fail run again, alone.
 ALONE := $(BIN)/python -m pytest -n 0 -m real_time
 REAL_TIME = $(shell grep -rlw pytest.mark.real_time --include='test_*.py' tests)
 
@@ -17,7 +17,7 @@ test: export OPENBLAS_NUM_THREADS = 1  # a test has one core
 test: export PYTHONDONTWRITEBYTECODE =  # what one process has compiled, the others read
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 3 -m "not real_time"
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m real_time $(REAL_TIME) || $(ALONE) --lf $(REAL_TIME)
+	$(BIN)/python -m pytest -n 5 --dist worksteal -m real_time $(REAL_TIME) || $(ALONE) --lf $(REAL_TIME)
 
 # A few real-time tests on one core, and on a host clock that reads a minute, as after booting.
 FEW := tests/analysis/timing/test_gpio_live.py tests/drivers/meters/test_nvml.py tests/drivers/meters/test_rapl.py \

@@ -45,7 +45,7 @@ def command_of(step: str) -> list[str]:
     for long, short in SHORTER:
         text = re.sub(long, short, text)
     text = text.replace(*LONGER.get(step, ("", "")))
-    brief = "" if step == "0" else " --option idle_s=0.5 --allow-invalid"
+    brief = "" if step == "0" else " --option idle_s=0.2 --allow-invalid"
     return shlex.split(text.replace("examples/", f"{ROOT / 'examples'}/") + brief)[1:]
 
 
