@@ -212,7 +212,8 @@ class Chunk:
     ``value`` has shape (n,). Without ticks, the readings continue the rail's uniform grid. With ticks (int64, shape
     (n,)), each reading covers ``start_tick`` to ``end_tick`` of the meter's clock. ``flags`` (uint8) is 1 where the
     instrument reported overload. For a logic input (kind ``edges``), a reading is an edge: ``value`` is the level after
-    it, 1 or 0, and both ticks are the tick of the edge.
+    it, 1 or 0, and both ticks are the tick of the edge. The engine copies what a meter hands over, so the meter may
+    fill its arrays again at the next call.
     """
 
     rail: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -130,14 +131,19 @@ def drain(acquisition: Acquisition) -> None:
     acquisition.last_drain_ns = acquisition.bench.clock.now_ns()
 
 
-def _chunks_of(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chunk]:
-    """The chunks that a driver gives, edges as the types of a trace. Raises ``TypeError`` for anything else."""
-    chunks = list(take())
-    for chunk in chunks:
-        if not isinstance(chunk, Chunk):
-            raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
+def _chunks_of(take: Callable[[], Iterable[Chunk]], info: MeterInfo) -> list[Chunk]:
+    """The chunks that a driver gives, copied, edges as the types of a trace. Raises ``TypeError`` for anything else."""
     inputs = _edge_rails(info)
+    chunks = map(_copied, take())  # one by one: a generator may fill its buffer again for the next
     return [_edges(chunk) if chunk.rail in inputs else chunk for chunk in chunks]
+
+
+def _copied(chunk: Chunk) -> Chunk:
+    """The readings as they are now: they are checked and written later, and a driver may fill its arrays again."""
+    if not isinstance(chunk, Chunk):
+        raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
+    given: list[Any] = [chunk.value, chunk.start_tick, chunk.end_tick, chunk.flags]
+    return Chunk(chunk.rail, *(np.array(column) if isinstance(column, np.ndarray) else column for column in given))
 
 
 def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisition) -> None:

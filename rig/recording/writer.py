@@ -219,8 +219,8 @@ class Recorder:
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
         """Hand over raw readings, and the time when they reached the host, which bounds the meter's clock.
 
-        They are announced in ``events.jsonl`` once they are written. Raises ``StoreError`` for a rail that was not
-        declared, and ``DiskTooSlowError``, once, if too many readings wait.
+        They are announced in ``events.jsonl`` once they are written; until then, the arrays must stay as they are.
+        Raises ``StoreError`` for a rail that was not declared, and ``DiskTooSlowError``, once, if too many wait.
         """
         if chunk.rail not in self._readings:
             what = f"readings came for the rail {chunk.rail!r}, which no meter declared"

@@ -154,6 +154,25 @@ def test_a_run_whose_disk_is_too_slow_ends_with_that_error_and_keeps_what_had_ar
     assert len(run.traces["core"].value) == sum(n for n, _ in announced(run.path)) == 300
 
 
+class Ring(Pouring):
+    """A meter that counts up in one buffer, which it fills again for each chunk."""
+
+    def __init__(self, disk: threading.Event) -> None:
+        super().__init__(disk)
+        self._buffer = 1000 * np.arange(-100, 0)
+
+    def read(self) -> list[Chunk]:
+        self._buffer += 100_000
+        return [Chunk("core", self._buffer, self._buffer, self._buffer)]
+
+
+def test_a_meter_may_fill_its_buffer_again_once_it_has_handed_it_over(tmp_path: Path, disk: threading.Event) -> None:
+    bench = Bench(blocking(lambda sample: None), (Ring(disk),), HostClock())
+    record(tmp_path / "run", bench, blank(1), [Mark(), Mark(), Mark()], scenario={"name": "ring"}, argv=[])
+    trace = open_run(tmp_path / "run").traces["core"]
+    assert trace.value.tolist() == trace.end_tick.tolist() == list(range(0, 500_000, 1000))
+
+
 def test_an_error_of_the_thread_is_raised_where_readings_are_handed_over(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
