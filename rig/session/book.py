@@ -176,15 +176,23 @@ def _stored(folder: Path) -> Request:
 
 
 def _reopened(folder: Path) -> Book:
-    """The book of a session that was broken off: its good runs up to the first that is not; the others set aside."""
-    runs = [(path.name, purpose) for path, purpose in open_session(folder).runs]
+    """The book of a session that was broken off: its good runs up to the first that is not; the others set aside.
+
+    A run is bound no more before it is set aside: a process that is killed here leaves what can be resumed again.
+    """
+    found = open_session(folder)
+    runs = [(path.name, purpose) for path, purpose in found.runs]
     keep = list(takewhile(lambda run: _good(folder / run[0], *run), runs))
     link = first_line(folder / keep[0][0])[1] if keep else None
     book = Book(folder, secrets.token_hex(16) if link is None else link.id, keep, kept=len(keep))
-    book.repeated += open_session(folder).repeated
+    book.repeated += found.repeated
+    book.bind(seal=False)
     stays = {*dict(keep), DERIVED, BROKEN}
     for path in sorted(p for p in folder.iterdir() if p.is_dir() and p.name not in stays):
-        book.repeated.append(set_aside(folder, path, path.name).relative_to(folder).as_posix())
+        set_aside(folder, path, path.name)
+    there = (path.relative_to(folder).as_posix() for path in sorted((folder / BROKEN).glob("[!.]*")))
+    book.repeated = list(dict.fromkeys([*found.repeated, *there]))
+    book.bind(seal=False)
     return book
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import pytest
 
 from rig.commands.main import main
 from rig.engine.record import record
-from rig.errors import InvalidResultError, StoreError, UsageError
+from rig.errors import Interrupted, InvalidResultError, StoreError, UsageError
+from rig.recording.atomic_write import set_aside
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, REQUEST, bind, open_session
 from rig.session.book import go_on, request_in
 from rig.session.measure import measure
 from rig.session.report import report
 from rig.session.setup import Request
+from rig.types import Step
 from tests.session.test_session_forgery import result_of
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -99,6 +102,51 @@ def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -
     assert result.validity is not None
     assert result.validity.verdict == "VALID"
     assert any("broken/performance.1" in note for note in result.notes)
+
+
+def killed_again(session: Path, monkeypatch: pytest.MonkeyPatch, at: str, after: Callable[..., Path] | None) -> Path:
+    """What is left of a session that Ctrl-C ended in its second run, if resuming it is killed in the call ``at``.
+
+    ``after`` is what this call does before.
+    """
+    left = session.with_name("left again")
+
+    def interrupted(path: Path, bench: Any, workload: Any, steps: Any, **more: Any) -> Path:
+        def pressed() -> Iterator[Step]:
+            yield next(iter(steps))
+            raise KeyboardInterrupt
+
+        return record(path, bench, workload, pressed(), **more)
+
+    def kill(*args: Any, **__: Any) -> Path:
+        if after is not None:
+            after(*args)
+        shutil.copytree(session, left)
+        raise Killed
+
+    for name, instead, error in (("rig.session.measure.record", interrupted, Interrupted), (at, kill, Killed)):
+        with monkeypatch.context() as patch, pytest.raises(error):
+            patch.setattr(name, instead)
+            measure(request_in(session, trust=False), quiet=True, resume=True)
+    return left
+
+
+MOVING, RECORDING = "rig.session.book.set_aside", "rig.session.measure.record"
+
+
+@pytest.mark.parametrize(("at", "after"), [(MOVING, None), (MOVING, set_aside), (RECORDING, None)])
+def test_resuming_may_be_killed_too(
+    session: Path, monkeypatch: pytest.MonkeyPatch, at: str, after: Callable[..., Path] | None
+) -> None:
+    left = killed_again(session, monkeypatch, at, after)
+    validity = result_of(left).validity
+    assert validity is not None
+    assert validity.verdict == "INVALID"
+
+    measure(request_in(left, trust=False), quiet=True, resume=True)
+    found = open_session(left)
+    assert [path.name for path, _ in found.runs] == ["accuracy", "performance", "power"]
+    assert found.repeated == ("broken/performance.1", "broken/performance.2")
 
 
 def test_a_session_that_is_whole_has_nothing_to_go_on_with(session: Path) -> None:
