@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
@@ -99,7 +99,7 @@ def _to_the_end(
 
 
 def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher) -> None:
-    check_pin(acquisition.device, (meter.info() for meter in acquisition.bench.meters))
+    check_wiring(acquisition.device, [meter.info() for meter in acquisition.bench.meters])
     for meter in acquisition.bench.meters:
         start_meter(meter, acquisition)
     play = dispatcher.play
@@ -113,7 +113,23 @@ def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatche
     housekeep(acquisition, force=True)
 
 
-def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
+def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
+    """Check that the meters have the pin that a device needs, and the volts that their rails name.
+
+    Raises ``SetupError``.
+    """
+    _check_pin(device, meters)
+    rails = [rail for info in meters for rail in info.rails]
+    volts = [rail.name for rail in rails if rail.conversion.unit == "V"]
+    for rail in rails:
+        name = rail.conversion.supply_rail
+        if name is not None and name not in volts:
+            what = f"rail {rail.name} names {name} as its supply, and no meter has such a rail in V"
+            remedy = "Name a rail of volts, or state the voltage as supply_v"
+            raise SetupError(what, field="supply_rail", value=name, remedy=remedy)
+
+
+def _check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
     """Check that exactly one meter input sees the pin on which a device marks its spans.
 
     Raises ``SetupError``.

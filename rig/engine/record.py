@@ -25,7 +25,9 @@ from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, MeterError, RigError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.decoding import declared_start
+from rig.recording.descriptions import check_descriptions
 from rig.recording.events import SessionLink, Start
+from rig.recording.lines import line_of
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import ClockInfo, Rules, Sample, Step, Workload
@@ -69,6 +71,8 @@ def record(
     start = replace(start, session=session)
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
+    check_descriptions(start, {})
+    line_of(start, keep_identity)  # what a reader would refuse is refused before anything is written
     background = isinstance(bench.clock, HostClock)  # in simulated time nothing is late
     with Recorder(path, keep_identity, background) as recorder:
         try:

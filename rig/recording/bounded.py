@@ -6,6 +6,7 @@ Whatever exceeds a bound is refused with a typed error before it is read into me
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import stat
@@ -64,14 +65,13 @@ def written_by_others(path: Path) -> bool:
 
 def check_line(line: bytes, number: int) -> None:
     """Refuse a line of ``events.jsonl`` that is too long or that ``check_json`` refuses. Raises ``StoreError``."""
-    where, most = f"line {number + 1} of events.jsonl", LINE_BYTES if number else START_BYTES
-    if len(line) > most:
-        raise _beyond(where, f"is longer than {most} bytes", len(line))
-    check_json(line, where)
+    check_json(line, f"line {number + 1} of events.jsonl", LINE_BYTES if number else START_BYTES)
 
 
-def check_json(text: bytes, where: str) -> None:
-    """Refuse JSON that is nested too deeply or has a number of too many digits. Raises ``StoreError``."""
+def check_json(text: bytes, where: str, most_bytes: float = math.inf) -> None:
+    """Refuse JSON that is too long, nested too deeply or has a number of too many digits. Raises ``StoreError``."""
+    if len(text) > most_bytes:
+        raise _beyond(where, f"is longer than {most_bytes} bytes", len(text))
     nested = text.count(b"[") + text.count(b"{") > DEPTH
     if not nested and not _NUMBER.search(text):
         return

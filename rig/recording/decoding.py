@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rig.errors import DataError, StoreError
-from rig.recording.bounded import check_texts
+from rig.recording.bounded import START_BYTES, check_json, check_texts
 from rig.recording.events import (
     LINES,
     MOVED,
@@ -29,6 +29,7 @@ from rig.recording.events import (
 from rig.recording.records import DeviceRecord, WorkloadRecord
 
 T = TypeVar("T")
+DECLARE = "Give plain numbers, texts, lists and objects in what a driver or workload declares"
 
 
 def decode(line: bytes, type_: str, number: int) -> Line | None:
@@ -82,13 +83,29 @@ def declared_start(document: Mapping[str, Any]) -> Start:
 
     Raises ``StoreError`` for a value that a line cannot hold.
     """
+    for kind in ("device", "meters", "workload"):
+        given = document.get(kind)
+        for part in given if isinstance(given, Sequence) else [given]:
+            _check_declared(kind.removesuffix("s"), part)
     made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         what = f"the start line cannot be written: {error}"
-        remedy = "Give plain numbers, texts, lists and objects in what a driver or workload declares"
-        raise StoreError(what, field="start", value=str(error), remedy=remedy) from error
+        raise StoreError(what, field="start", value=str(error), remedy=DECLARE) from error
+
+
+def _check_declared(kind: str, part: Any) -> None:
+    """Refuse what a driver or a workload declares and no reader would take. Raises ``StoreError``, which names it."""
+    name = part.get("name") if isinstance(part, Mapping) else getattr(part, "name", None)
+    where = f"what the {kind} {str(name)[:80]!r} declares"
+    try:
+        check_texts(msgspec.to_builtins(part, enc_hook=plain), where)
+        check_json(msgspec.json.encode(part, enc_hook=plain), where, START_BYTES)
+    except StoreError as error:
+        raise StoreError(error.message, field=kind, value=error.value, remedy=DECLARE) from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoreError(f"{where} cannot be written: {error}", field=kind, value=str(error), remedy=DECLARE) from error
 
 
 def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from rig.errors import DataError
+from rig.recording.anonymise import without_homes
 from rig.recording.events import Start
-from rig.recording.traces import Trace
-from rig.types import Accuracy, Rail
+from rig.recording.trace_validation import described_rail, grid_of
+from rig.types import Accuracy, MeterInfo, Rail
 
 COMPARED = ("conversion", "rate_hz", "accuracy", "resolution", "range_max", "filter_tau_s")
 """What of a rail decides on its watts and on their uncertainty."""
 _REMEDY = "Restore the original recording; no figure is computed from one with two descriptions"
 
 
-def check_descriptions(start: Start, traces: Mapping[str, Trace]) -> None:
+def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: bool) -> dict[str, str]:
+    """Return the description of a trace. Raises what a reader raises for one that it does not take."""
+    period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
+    aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
+    told = json.dumps(asdict(rail))
+    meta = {
+        "meter": info.name,
+        "clock": info.clock.name,
+        "rail": told if keep_identity else without_homes(told),
+        "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
+    }
+    described_rail(meta, "its description")
+    grid_of(meta)
+    return meta
+
+
+def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
     """Refuse a rail or a clock that is described twice, in two ways. Raises ``DataError``.
 
-    A rail that its meter does not list in the start line is described by its trace alone.
+    ``rails`` are those of the traces. A rail that its meter does not list in the start line is described by its trace
+    alone.
     """
     listed_hz = {clock.name: clock.tick_hz for clock in start.clocks}
     for user, clock in (("device", start.device.clock), *((f"meter {m.name}", m.clock) for m in start.meters)):
@@ -31,9 +50,9 @@ def check_descriptions(start: Start, traces: Mapping[str, Trace]) -> None:
                 remedy=_REMEDY,
             )
     declared = {rail.name: rail for meter in start.meters for rail in meter.rails}
-    for name, trace in traces.items():
+    for name, rail in rails.items():
         for field in COMPARED:
-            said, own = (_told(rail, field) for rail in (declared.get(name, trace.rail), trace.rail))
+            said, own = (_told(one, field) for one in (declared.get(name, rail), rail))
             if said != own:
                 raise DataError(
                     f"{field} of rail {name} is {own} in its trace, and {said} in the start line",

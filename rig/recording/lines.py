@@ -14,6 +14,8 @@ import msgspec
 from rig.recording.anonymise import without_identity
 from rig.recording.arrow_files import MAKE_ROOM, Whole, unwritable
 from rig.recording.atomic_write import not_stored, write_whole
+from rig.recording.bounded import EVENTS_BYTES, check_line
+from rig.recording.decoding import decode
 from rig.recording.events import Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
 
@@ -35,16 +37,9 @@ class Chain:
     def append(self, event: Line) -> None:
         """Append one line, chained to the line before by its SHA-256.
 
-        NaN and infinity are written as null, because JSON has no form for them. Raises ``StoreError``.
+        Raises ``StoreError``, also for a line that no reader would take.
         """
-        type_ = event.__struct_config__.tag
-        try:
-            body = msgspec.json.encode(event, enc_hook=plain)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
-        if not self._keep_identity and isinstance(event, (Start, Note, Stop)):
-            body = without_identity(body.decode()).encode()
-        line = b'{"seq":%d,"prev":"%s",' % (self._seq, self._prev.encode()) + body[1:]
+        line = line_of(event, self._keep_identity, self._seq, self._prev)
         end = self._file.tell()
         try:
             if not isinstance(event, Stop):
@@ -85,8 +80,29 @@ class Chain:
             self._file.close()
 
 
+def line_of(event: Line, keep_identity: bool, number: int = 0, previous: str = GENESIS) -> bytes:
+    """Return a line as it is written.
+
+    NaN and infinity are written as null, because JSON has no form for them. Raises ``StoreError``, also for a line that
+    no reader would take.
+    """
+    type_ = str(event.__struct_config__.tag)
+    try:
+        body = msgspec.json.encode(event, enc_hook=plain)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
+    if not keep_identity and isinstance(event, (Start, Note, Stop)):
+        body = without_identity(body.decode()).encode()
+    line = b'{"seq":%d,"prev":"%s",' % (number, previous.encode()) + body[1:]
+    check_line(line, number)
+    decode(line, type_, number)
+    return line
+
+
 def _within_limit(size: int) -> None:
-    """Raise ``OSError`` if a file of this size would exceed the limit of this process."""
+    """Raise ``OSError`` if a file of this size would exceed the limit of this process or of a reader."""
+    if size > EVENTS_BYTES:
+        raise OSError(errno.EFBIG, f"a reader takes {EVENTS_BYTES} bytes at most")
     if sys.platform != "win32":
         import resource
 

@@ -169,7 +169,7 @@ def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
     read["replies"], left_out = validation.without_bad_spans(read["replies"])
     found = [read_trace(p, truncated, hz, at_once) for p in traces if with_traces]
     by_name = by_rail(path, [trace for trace, _ in found])
-    check_descriptions(log.start, by_name)
+    check_descriptions(log.start, {name: trace.rail for name, trace in by_name.items()})
     return Run(
         path=path,
         **vars(log),

@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rig.errors import DataError
+from rig.errors import DataError, RigError
 from rig.network.description import NetworkInfo
 from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
 Object = dict[str, Any]
+SAID = 10_000
+"""The longest text of an error in a stop line."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,3 +208,16 @@ class ErrorRecord(Record, frozen=True):
     value: Any = None
     remedy: str | None = None
     exit_code: int | None = None
+
+
+def error_record(error: RigError) -> ErrorRecord:
+    """Return what the stop line says of an error: whatever a driver put into it, the line can be read."""
+    said = {name: _short(value) if isinstance(value, (str, int)) else value for name, value in error.to_json().items()}
+    return msgspec.convert(said, ErrorRecord)
+
+
+def _short(value: str | int) -> str | int:
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else _short(hex(value))
+    cut = value if len(value) <= SAID else f"{value[:SAID]} ... ({len(value)} characters)"
+    return cut.encode(errors="replace").decode()

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.errors import DeviceError
+from rig.errors import DeviceError, StoreError
 from rig.recording import columns
+from rig.recording.bounded import DEPTH, check_json
 from rig.recording.tables import REPLIES
-from rig.recording.validation import bad_spans
+from rig.recording.validation import bad_spans, check_text
 from rig.types import UNSTAMPED, Reply, Span
 
 ROWS = 4096
@@ -177,8 +178,9 @@ class ReplyRows:
         number = self._texts.get(kind)
         if number is None:
             try:
-                sample_id.encode(), (phase or "").encode()
-            except UnicodeEncodeError as error:
+                check_text(sample_id, "its id")
+                check_text(phase or "", "its phase")
+            except ValueError as error:
                 raise _unfit(sample_id, error) from error
             number = self._texts[kind] = len(self._texts)
         return number
@@ -192,14 +194,17 @@ def _split(kinds: list[Kind]) -> tuple[list[columns.Texts], NDArray[np.bool_]]:
 def json_of(output: Any) -> str:
     """Return an output as it is recorded.
 
-    Raises ``DeviceError`` for a value that JSON cannot hold.
+    Raises ``DeviceError`` for a value that JSON cannot hold, or that no reader would take.
     """
     try:
-        return json.dumps(output, default=as_list)
-    except (TypeError, ValueError, RecursionError) as error:
-        what = f"the output is not JSON: {error}"
+        text = _json(output)
+        if len(text) > 2 * DEPTH:  # a shorter one is within all bounds
+            check_json(text.encode(), "it")
+    except (TypeError, ValueError, RecursionError, StoreError) as error:
+        what = f"the output is not JSON: {error.message if isinstance(error, StoreError) else error}"
         remedy = "Let the device answer with numbers, texts, lists and objects"
         raise DeviceError(what, field="output", value=type(output).__name__, remedy=remedy) from error
+    return text
 
 
 def as_list(value: Any) -> Any:
@@ -210,6 +215,9 @@ def as_list(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"it holds a {type(value).__name__}")
+
+
+_json = json.JSONEncoder(default=as_list).encode
 
 
 def _unfit(sample_id: str, error: Exception) -> DeviceError:

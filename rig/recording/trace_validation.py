@@ -5,6 +5,7 @@ The engine applies them before readings are written, and the reader before they 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
+from rig.recording.bounded import check_texts
 from rig.recording.columns import array_of
 from rig.recording.conversion import PLAUSIBLE
 from rig.recording.events import LIMIT, REMEDY
@@ -188,6 +190,16 @@ def rail_from_json(data: Mapping[str, Any]) -> Rail:
     if rail.kind != "edges" and (rail.pin is not None or rail.pin_lag_s):
         raise ValueError(f"pin is only for rails of the kind edges, not for {rail.kind}")
     return rail
+
+
+def described_rail(meta: Mapping[str, str], name: str) -> Rail:
+    """Return the rail that the description of a trace states.
+
+    Raises ``StoreError`` for one that is too long, ``KeyError``, ``ValueError`` or ``TypeError`` for one that does not
+    fit.
+    """
+    check_texts(meta, name)
+    return rail_from_json(json.loads(meta["rail"]))
 
 
 def grid_of(meta: Mapping[str, str]) -> Grid:

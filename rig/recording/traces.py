@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
 from rig.recording import trace_validation
-from rig.recording.bounded import check_texts
 from rig.recording.events import REMEDY
 from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked, batches_of
 from rig.types import Bools, Floats, Rail
@@ -127,8 +125,7 @@ def read_trace(
     none = np.zeros(0)
     try:
         meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
-        check_texts(meta, name)
-        rail, clock = trace_validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
+        rail, clock = trace_validation.described_rail(meta, name), meta["clock"]
         empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
         if batches is not None and rail.kind != "edges":
             truncated += torn

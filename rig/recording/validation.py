@@ -21,7 +21,7 @@ from rig.recording.bounded import TEXT_CHARACTERS, check_json
 from rig.recording.columns import array_of
 from rig.recording.events import LIMIT, REMEDY
 from rig.recording.tables import ADDED, SAMPLES
-from rig.types import Bracket, Sample, Span
+from rig.types import Bracket, Progress, Sample, Span
 
 FUTURE_NS = 1_000_000_000
 """A span on the host's clock may not end later than so long after its answer."""
@@ -141,6 +141,20 @@ def tick_of(value: object) -> int:
     return tick
 
 
+def check_text(text: str, name: str) -> None:
+    """Refuse a text that no column takes. Raises ``ValueError``, which names it."""
+    if len(text) > TEXT_CHARACTERS:
+        raise ValueError(f"{name} has {len(text)} characters, of {TEXT_CHARACTERS} at most")
+    text.encode()
+
+
+def progress_row(progress: object) -> tuple[int, float, bytes]:
+    """Return tick, cost and solution, copied. Raises ``TypeError`` or ``ValueError``."""
+    if type(progress) is not Progress:
+        raise TypeError(f"it holds a {type(progress).__name__}, not a Progress")
+    return tick_of(progress.tick), float(progress.cost), bytes(memoryview(progress.solution))
+
+
 def check_span(span: object) -> Span:
     """Return a span whose ticks are in order. Raises ``TypeError`` or ``ValueError``."""
     if type(span) is not Span:
@@ -175,6 +189,8 @@ def check_sample(sample: Sample) -> None:
         raise TypeError(f"payload is a {type(sample.payload).__name__}, not an array")
     if not (sample.label is None or isinstance(sample.label, str)):
         raise TypeError(f"label is {sample.label!r}, not a text")
+    for name in ("id", "label"):
+        check_text(getattr(sample, name) or "", name)
     for name, (low, high) in BOUNDS.items():
         value = getattr(sample, name)
         if value is None and name not in ("inferences", "duration_s"):

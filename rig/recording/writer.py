@@ -6,9 +6,7 @@ result.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -22,19 +20,18 @@ import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
-from rig.recording.anonymise import without_homes
 from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, unwritable
 from rig.recording.atomic_write import sync_to_disk
 from rig.recording.columns import table_batch
+from rig.recording.descriptions import check_descriptions, described
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import payload_path, recorded_files, sha256_of, trace_path
 from rig.recording.lines import Chain
 from rig.recording.readings import Check, Readings
-from rig.recording.records import ErrorRecord
+from rig.recording.records import error_record
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
-from rig.recording.trace_validation import rail_from_json
-from rig.recording.validation import check_sample
+from rig.recording.validation import check_sample, check_text, progress_row
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 
@@ -63,6 +60,7 @@ class Recorder:
         self._readings = Readings(self._arrows, background)
         self.replies = ReplyRows()
         self.device = "without a name"
+        self._start: Start | None = None
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self.seen: set[str] = set()
         self._networks: dict[str, NetworkInfo] = {}
@@ -77,6 +75,7 @@ class Recorder:
         """Append one line, as ``Chain.append`` does. Raises ``StoreError``."""
         if isinstance(event, Start):
             self.device, self.replies.on_host_clock = event.device.name, event.device.clock is None
+            self._start = event
             event = msgspec.structs.replace(event, as_recorded={})
         self._chain.append(event)
 
@@ -127,9 +126,21 @@ class Recorder:
                 output = None
                 if self.replies.full:
                     self._write_replies()
-            self._rows["progress"].extend((issue, reply.sample_id, p.tick, p.cost, p.solution) for p in reply.progress)
+            self._rows["progress"].extend(self._progress(issue, reply))
         if self.replies.full:
             self._write_replies()
+
+    def _progress(self, issue: int, reply: Reply) -> list[tuple[Any, ...]]:
+        try:
+            return [(issue, reply.sample_id, *progress_row(p)) for p in reply.progress]
+        except (TypeError, ValueError, OverflowError) as error:
+            remedy = "Give Progress with an integer tick, a cost and the solution as bytes"
+            raise self._unfit("progress", reply, error, remedy) from error
+
+    def _unfit(self, part: str, reply: Reply, error: Exception, remedy: str) -> DeviceError:
+        why = error.message if isinstance(error, StoreError) else error
+        what = f"device {self.device} answered sample {reply.sample_id}, but its {part} cannot be recorded: {why}"
+        return DeviceError(what, field=part, value=reply.sample_id, remedy=remedy)
 
     def unanswered(
         self, issue: int, sample_id: str, due_ns: int | None, issued_ns: int | None, warmup: bool = False
@@ -178,38 +189,36 @@ class Recorder:
             part = "activity"
             remedy = "Give arrays of integers by layer and counter, as rig.network.counting.count does"
             rows = [(issue, reply.sample_id, *row) for row in activity_rows(reply.activity or {})]
-        except (TypeError, ValueError, AttributeError) as error:
-            what = f"device {self.device} answered sample {reply.sample_id}, but its {part} cannot be recorded: {error}"
-            raise DeviceError(what, field=part, value=reply.sample_id, remedy=remedy) from error
+            for _, _, layer, counter, _ in rows:
+                check_text(layer, "a layer")
+                check_text(counter, "a counter")
+        except (TypeError, ValueError, AttributeError, StoreError) as error:
+            raise self._unfit(part, reply, error, remedy) from error
         self._rows["activity"].extend(rows)
 
     def _network(self, sample_id: str, given: NetworkInfo) -> None:
         """Record the network of a sample. Raises ``TypeError`` or ``ValueError`` for one that no reader would take."""
         known = self._networks.get(sample_id)
+        if known is not None and known == given:
+            return
+        network = msgspec.convert(msgspec.to_builtins(given, enc_hook=plain), NetworkInfo)
         if known is None:
-            plainly = msgspec.to_builtins(given, enc_hook=plain)
-            self.event(SampleNetwork(sample_id=sample_id, network=msgspec.convert(plainly, NetworkInfo)))
-            self._networks[sample_id] = given
-        elif known != given:
+            self.event(SampleNetwork(sample_id=sample_id, network=network))
+            self._networks[sample_id] = network
+        elif known != network:
             raise ValueError("it is another network than before")
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int, check: Check | None = None) -> None:
         """Declare one rail; its readings follow through ``chunk``. ``check`` sees each chunk before it is written."""
         try:
-            rail_from_json(dataclasses.asdict(rail))
-        except ValueError as error:
-            raise unwritable(
-                f"the rail {rail.name!r} of {info.name}", error, "Correct what the driver of this meter declares"
-            ) from error
-        described = json.dumps(dataclasses.asdict(rail))
-        period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
-        aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
-        meta = {
-            "meter": info.name,
-            "clock": info.clock.name,
-            "rail": described if self._keep_identity else without_homes(described),
-            "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
-        }
+            meta = described(info, rail, trigger_tick, self._keep_identity)
+            if self._start is not None:
+                check_descriptions(self._start, {rail.name: rail})
+        except (TypeError, ValueError, RigError) as error:
+            why = error.message if isinstance(error, RigError) else error
+            what = f"the rail {rail.name!r} of {info.name} cannot be written: {why}"
+            remedy = "Correct what the driver of this meter declares"
+            raise StoreError(what, field="rail", value=rail.name, remedy=remedy) from error
         if any(trace_path(rail.name) == trace_path(known) for known in self._readings):
             what = f"two rails would share the file {trace_path(rail.name)}"
             remedy = "Give every rail of every meter a name of its own"
@@ -308,7 +317,7 @@ class Recorder:
             sync_to_disk(place)
         names = [p.relative_to(self.path).as_posix() for p in found]
         files = {name: digests.get(name) or sha256_of(p) for name, p in zip(names, found, strict=True)}
-        ended = None if error is None else msgspec.convert(error.to_json(), ErrorRecord)
+        ended = None if error is None else error_record(error)
         self._chain.seal(Stop(files=files, error=ended, issues=issues, replies=replies))
 
     def close_files(self) -> None:

@@ -15,7 +15,7 @@ from rig.bench.values import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
-from rig.engine.collect import check_pin
+from rig.engine.collect import check_wiring
 from rig.engine.watchdog import MORE_S, let_go, patience_of, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import OPENING_S, Factory, build, located, needs, options_of, split_options, takes, values_of
@@ -150,7 +150,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         timeout_s = info.timeout_s
         meters = tuple(_meters(request, given | {"device": device}, takers, handles))
         _check_scenario(device, scenario, options["scenario"])
-        check_pin(device.info(), [meter.info() for meter in meters])
+        check_wiring(device.info(), [meter.info() for meter in meters])
         bench = Bench(device, meters, clock)
         opened_with = values_of(workload_factory, options["workload"])
         yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload, opened_with)
