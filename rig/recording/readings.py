@@ -96,13 +96,20 @@ class Readings:
             raise DiskTooSlowError(said, field="out", value=waiting, remedy=remedy)
 
     def write(self) -> None:
-        """Write what waits; with ``background``, let the thread do so."""
+        """Write what waits; with ``background``, let the thread do so.
+
+        Raises ``MemoryError`` where the system gives no thread, which Python says by ``RuntimeError``.
+        """
         if not self._background:
             self.settle()
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="readings to disk", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="readings to disk", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise MemoryError(str(error)) from error
+            self._thread = thread
         self._work.set()
 
     def settle(self) -> None:

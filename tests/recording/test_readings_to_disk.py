@@ -17,7 +17,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking
 from rig.engine.clock import HostClock
 from rig.engine.record import record
-from rig.errors import DiskTooSlowError, MeterError, StoreError
+from rig.errors import DiskTooSlowError, MeterError, SetupError, StoreError
 from rig.recording import arrow_files
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import sha256_of
@@ -206,6 +206,26 @@ def test_readings_that_the_check_refuses_end_their_rail(tmp_path: Path) -> None:
             recorder.stop()
     assert open_run(tmp_path / "run").traces["core"].value.tolist() == list(range(20))
     assert announced(tmp_path / "run") == [(10, 0), (10, 10)]
+
+
+def test_a_run_for_which_the_system_has_no_thread_is_ended_and_keeps_what_had_arrived(
+    tmp_path: Path, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = threading.Thread.start
+
+    def start_no_writer(thread: threading.Thread) -> None:
+        if thread.name == "readings to disk":
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_no_writer)
+    bench = Bench(blocking(lambda sample: None), (Pouring(disk),), HostClock())
+    with pytest.raises(SetupError, match="more memory than is free"):
+        record(tmp_path / "run", bench, blank(1), [Mark()], scenario={"name": "starved"}, argv=[])
+    run = open_run(tmp_path / "run")
+    assert run.sealed
+    assert run.error is not None
+    assert len(run.traces["core"].value) == 200
 
 
 def test_a_batch_is_joined_of_what_waits_and_stays_small(recorder: Recorder, disk: threading.Event) -> None:
