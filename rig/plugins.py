@@ -6,10 +6,13 @@ import ast
 import functools
 import importlib
 import importlib.util
+import os
+import stat
 import sys
 import types
 import typing
 from collections.abc import Iterable, Sequence
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import Distribution, EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
@@ -114,8 +117,6 @@ def _broken(kind: str, entry: EntryPoint, error: BaseException) -> SetupError:
 
 
 PROGRAMS = ("interpreter", "path", "arguments")
-
-
 """Options of drivers that name a program to run, or its arguments."""
 
 
@@ -126,10 +127,43 @@ def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
     return [name for name in names if ".py:" in name] + programs
 
 
+def code_of_others(code: Sequence[str], source: Path, folder: Path) -> list[str]:
+    """Return what others may have written of ``code``, which ``code_in`` finds in the file ``source``.
+
+    It is all of it if they may have written ``source``. Paths are relative to ``folder``.
+    """
+    if written_by_others(source):
+        return [*code]
+    files = {name: folder / name.rpartition(":")[0] for name in code if ".py:" in name}
+    return [name for name, file in files.items() if file.is_file() and written_by_others(file)]
+
+
+def written_by_others(path: Path) -> bool:
+    """Return whether others decide what a file holds, or what lies beside it. Links are followed.
+
+    So it is where another user than this one and root owns the file or its folder, or everyone may write one of them.
+    A folder may also be shared with a group of this user's, or be sticky, as ``/tmp`` is.
+    """
+    if not hasattr(os, "getuid"):  # only POSIX has owners and modes
+        return False
+    file = path.resolve()
+    own, inner, outer = (os.getuid(), 0), file.stat(), file.parent.stat()
+    ours = outer.st_mode & stat.S_IWGRP and outer.st_gid in (os.getgid(), *os.getgroups())
+    everyone = outer.st_mode & stat.S_IWOTH and not outer.st_mode & stat.S_ISVTX
+    return (
+        inner.st_uid not in own or bool(inner.st_mode & stat.S_IWOTH or everyone) or not (outer.st_uid in own or ours)
+    )
+
+
+def home_of(path: Path) -> Path:
+    """Return the folder to which the paths in a file are relative: that of the file itself, not of a link to it."""
+    return path.resolve().parent if path.is_symlink() else path.parent
+
+
 def check_trusted(code: Sequence[str], source: str, trust: bool) -> None:
     """Refuse code that ``source`` names, a file that others may have written, unless ``trust`` is set.
 
-    ``code`` is what ``code_in`` finds. Raises ``UsageError``.
+    Raises ``UsageError``.
     """
     if code and not trust:
         what = f"{source} names the code {code[0]}, which would run here"
@@ -149,12 +183,20 @@ def _from_file(group: str, name: str) -> Factory:
     return typing.cast(Factory, found)
 
 
+class _SourceLoader(SourceFileLoader):
+    """Compiles a file each time, because bytecode beside it may be that of others."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _module(group: str, name: str, path: Path) -> types.ModuleType:
     """The file as a module. It runs once until it changes, so its device and its meter share one module."""
     key = f"{path.stem}@{abs(hash((path.resolve(), path.stat().st_mtime_ns))):x}"
     if key in sys.modules:
         return sys.modules[key]
-    spec = importlib.util.spec_from_file_location(key, path)
+    spec = importlib.util.spec_from_file_location(key, path, loader=_SourceLoader(key, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[key] = module  # where dataclasses look for the names in their annotations

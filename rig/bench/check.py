@@ -15,7 +15,7 @@ from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, V
 from rig.bench.values import clashes, wrong_value
 from rig.errors import MissingExtraError, RigError, UnknownNameError, closest
 from rig.factories import Factory, Option, located, options_of
-from rig.plugins import load
+from rig.plugins import home_of, load
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")
@@ -63,7 +63,7 @@ def _loaded(bench: BenchFile, entry: Entry) -> Factory:
 
 def driver_name(bench: BenchFile, entry: Entry) -> str:
     """The driver's name for ``rig.plugins.load``; a path is relative to the bench file."""
-    return str(bench.path.parent / entry.driver) if ".py:" in entry.driver else entry.driver
+    return str(home_of(bench.path) / entry.driver) if ".py:" in entry.driver else entry.driver
 
 
 def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:

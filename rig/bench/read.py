@@ -16,8 +16,8 @@ from rig.bench import fields
 from rig.bench.fields import Field, check_table
 from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, closest, refused
-from rig.plugins import code_in
-from rig.recording.bounded import read_bounded, written_by_others
+from rig.plugins import code_in, code_of_others, home_of
+from rig.recording.bounded import read_bounded
 
 FILE = "bench.toml"
 PATIENCE_S = 20.0
@@ -95,7 +95,7 @@ class Notes:
 def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
     """Read a bench file and collect its problems. An entry that cannot be understood is left out.
 
-    Code that is named by its path is a problem in a file that others can write, unless ``trust`` is set.
+    Code named by its path is a problem if others can write it or the bench file, unless ``trust`` is set.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
@@ -121,7 +121,7 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
         notes.add(("meters", name), f"has the name of a device ({_line(notes, 'devices', name)})", name, "Rename one")
     for m in meters.values():
         _check_sees(notes, m, tables, devices.get(m.sees or ""))
-    if not trust and written_by_others(path):
+    if not trust:
         devices = {n: d for n, d in devices.items() if _own_code(notes, "devices", d)}
         meters = {n: m for n, m in meters.items() if _own_code(notes, "meters", m)}
     bench = BenchFile(path, raw, table.get("lab", ""), table.get("operator", ""), devices, meters, notes.lines)
@@ -129,11 +129,17 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 
 
 def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
-    """Note an entry that names code or a program, in a file that others can write."""
-    code = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
+    """Note an entry that names code or a program that others can write, or in a file that others can write."""
+    named = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
+    code = code_of_others(named, notes.path, home_of(notes.path))
     if code:
-        what = f"names the code {code[0]}, in a file that others can write"
-        notes.add((kind, entry.name, "driver"), what, code[0], "Read this code, and give --trust to run it")
+        what = f"names the code {code[0]}, which others can write"
+        notes.add(
+            (kind, entry.name, "driver"),
+            what,
+            code[0],
+            "Read this code, and give --trust to run it, or make it your own",
+        )
     return not code
 
 
@@ -219,7 +225,7 @@ def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | No
     t = _checked(notes, ("meters", name), table, METER)
     if "driver" not in t:
         return None
-    calibration = notes.path.parent / t["calibration"] if "calibration" in t else None
+    calibration = home_of(notes.path) / t["calibration"] if "calibration" in t else None
     return MeterEntry(
         name, t["driver"], t.get("options", {}), t.get("sees"), t.get("rail", ()), t.get("supply_v"), calibration,
         t.get("patience_s", PATIENCE_S),

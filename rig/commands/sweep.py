@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import RigError, SetupError, UsageError, refused
-from rig.plugins import check_trusted, load, names
-from rig.recording.bounded import written_by_others
+from rig.plugins import check_trusted, code_of_others, load, names
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
 from rig.sweep.grid import GridSpec
@@ -121,7 +120,7 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
         what = f"{path} does not exist"
         raise UsageError(what, field="path", value=str(path), remedy="Name a TOML file or the directory of a sweep")
     spec = from_file(path)
-    check_trusted(spec.code(), str(path), args.trust or not written_by_others(path))
+    check_trusted(code_of_others(spec.code(), path, Path()), str(path), args.trust)
     return _out(args), spec
 
 

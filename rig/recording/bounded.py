@@ -56,13 +56,6 @@ def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
     return content
 
 
-def written_by_others(path: Path) -> bool:
-    """Return whether another user than this one and root owns a file, or everyone may write it."""
-    found = path.stat()
-    own = not hasattr(os, "getuid") or found.st_uid in (os.getuid(), 0)
-    return not own or bool(found.st_mode & stat.S_IWOTH)
-
-
 def check_line(line: bytes, number: int) -> None:
     """Refuse a line of ``events.jsonl`` that is too long or that ``check_json`` refuses. Raises ``StoreError``."""
     check_json(line, f"line {number + 1} of events.jsonl", LINE_BYTES if number else START_BYTES)

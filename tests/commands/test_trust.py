@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from rig.sweep.dask import check_address
 from rig.sweep.grid import Facts, Grid, GridSpec
 from rig.sweep.store import FILE, freeze
 
+posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX")
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 EVIL = "import pathlib\npathlib.Path('ran').touch()\nfrom fixtures.bench.mock_device import open_device\n"
@@ -65,7 +67,7 @@ def test_a_sweep_named_on_the_command_line_is_the_users_own(here: Path) -> None:
     assert json.loads((here / "sweep" / FILE).read_text())
 
 
-@pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX")
+@posix
 def test_a_bench_file_that_everyone_may_write_runs_no_code(here: Path) -> None:
     path = here / "bench.toml"
     path.write_text(BENCH)
@@ -77,6 +79,94 @@ def test_a_bench_file_that_everyone_may_write_runs_no_code(here: Path) -> None:
     assert request_of(path, "board", (), (), trust=True).device.endswith("evil.py:open_device")
     path.chmod(0o644)
     assert request_of(path, "board", (), ()).device.endswith("evil.py:open_device")
+
+
+def refused_as_of_others(path: Path) -> bool:
+    try:
+        request_of(path, "board", (), ())
+    except DataError as error:
+        assert "others can write" in str(error) and "--trust" in error.remedy
+        return True
+    return False
+
+
+only_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+STRANGER = 65534
+
+
+@pytest.fixture
+def bench(here: Path) -> Path:
+    path = here / "bench.toml"
+    path.write_text(BENCH)
+    return path
+
+
+@posix
+@pytest.mark.parametrize(
+    ("mode", "of_others"), [(0o755, False), (0o700, False), (0o775, False), (0o1777, False), (0o777, True)]
+)
+def test_code_beside_which_everyone_may_write_does_not_run(here: Path, bench: Path, mode: int, of_others: bool) -> None:
+    here.chmod(mode)
+    assert refused_as_of_others(bench) is of_others
+    assert (here / "ran").exists() is not of_others
+
+
+@posix
+def test_a_bench_file_of_ones_own_runs_no_code_that_everyone_may_write(here: Path, bench: Path) -> None:
+    (here / "evil.py").chmod(0o666)
+    assert refused_as_of_others(bench)
+    assert request_of(bench, "board", (), (), trust=True).device.endswith("evil.py:open_device")
+
+
+@only_root
+def test_a_bench_file_of_ones_own_runs_no_code_of_another_user(here: Path, bench: Path) -> None:
+    os.chown(here / "evil.py", STRANGER, STRANGER)
+    assert refused_as_of_others(bench)
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("mode", "group", "of_others"), [(0o755, 0, True), (0o2775, 0, False), (0o2775, STRANGER, True)]
+)
+def test_a_folder_of_a_colleague_is_ones_own_where_a_common_group_writes(
+    here: Path, bench: Path, mode: int, group: int, of_others: bool
+) -> None:
+    os.chown(here, STRANGER, group)
+    here.chmod(mode)
+    assert refused_as_of_others(bench) is of_others
+
+
+@posix
+def test_code_lies_beside_the_bench_file_and_not_beside_a_link_to_it(here: Path, bench: Path) -> None:
+    lab = here / "lab"
+    lab.mkdir()
+    (lab / "evil.py").write_text(EVIL.replace("'ran'", "'ran of the lab'"))
+    bench.rename(lab / "bench.toml")
+    bench.symlink_to(lab / "bench.toml")
+    assert not refused_as_of_others(bench)
+    assert (here / "ran of the lab").exists()
+    assert not (here / "ran").exists()
+
+
+@posix
+def test_a_grid_of_ones_own_runs_no_code_that_everyone_may_write(here: Path) -> None:
+    (here / "evil.py").chmod(0o666)
+    (here / "grid.toml").write_text('devices = ["evil.py:open_device"]\n')
+    assert main(["sweep", "grid.toml", "--out", "sweep"]) == UsageError.exit_code
+    assert not (here / "ran").exists()
+
+
+def test_bytecode_beside_code_is_not_run(here: Path, bench: Path) -> None:
+    code = here / "evil.py"
+    kept = (code.read_text(), code.stat())
+    code.write_text(EVIL.replace("'ran'", "'was'"))
+    os.utime(code, ns=(kept[1].st_atime_ns, kept[1].st_mtime_ns))
+    py_compile.compile(str(code))
+    code.write_text(kept[0])
+    os.utime(code, ns=(kept[1].st_atime_ns, kept[1].st_mtime_ns))
+    request_of(bench, "board", (), ())
+    assert (here / "ran").exists()
+    assert not (here / "was").exists()
 
 
 # ---- hosts, locks ---------------------------------------------------------------------------
@@ -93,7 +183,7 @@ def test_a_host_as_ssh_takes_it_stays(host: str) -> None:
     assert checked_host(host) == host
 
 
-@pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX")
+@posix
 def test_locks_lie_in_a_directory_of_ones_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert runtime_dir().stat().st_mode & 0o777 == 0o700
     (here / "shared").mkdir()
