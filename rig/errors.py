@@ -25,7 +25,7 @@ class RigError(Exception):
         self, message: str, *, field: str = "", value: object = None, remedy: str = "", example: str = ""
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = str(message)
         self.field = field
         self.value = value
         self.remedy = f"Add --option {field}={example}" if example else remedy
@@ -45,6 +45,37 @@ class RigError(Exception):
             "remedy": self.remedy,
             "exit_code": self.exit_code,
         }
+
+
+def said(error: BaseException, where: str = "") -> str:
+    """Return the class and the text of an exception, whose own methods may fail, with ``where`` between them."""
+    name = f"{type(error).__name__}{where}"
+    try:
+        return f"{name}: {error}"
+    except Exception as failed:
+        return f"{name}, whose text raises {type(failed).__name__}"
+
+
+def plain(error: RigError) -> RigError:
+    """Return the error of this module that an error of a driver's own class is.
+
+    That class may have another exit code, and methods that fail.
+    """
+    kind: type[RigError] = next(b for b in type(error).__mro__ if b.__module__ == __name__)
+    if kind is type(error):
+        return error
+    given = vars(error)
+    found = kind.__new__(kind)
+    found.__dict__ |= {name: value for name, value in given.items() if name != "exit_code"}
+    RigError.__init__(
+        found,
+        given.get("message") or said(error),
+        field=str(given.get("field", "")),
+        value=given.get("value"),
+        remedy=str(given.get("remedy", "")),
+    )
+    found.__cause__, found.__traceback__ = error.__cause__, error.__traceback__
+    return found
 
 
 class UsageError(RigError):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.errors import RigError, SetupError, UnknownNameError, UsageError, closest, number_wanted, refused
+from rig.errors import RigError, SetupError, UnknownNameError, UsageError, closest, number_wanted, refused, said
 
 Factory = Callable[..., Any]
 
@@ -88,8 +88,8 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
     except RigError:
         raise
     except (Exception, SystemExit) as error:
-        what = f"{_called(factory)} failed: {type(error).__name__}: {error}"
-        raise SetupError(what, field=_called(factory), value=repr(error), remedy=_mend(error)) from error
+        what = f"{_called(factory)} failed: {said(error)}"
+        raise SetupError(what, field=_called(factory), value=said(error), remedy=_mend(error)) from error
 
 
 def _mend(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from importlib.metadata import Distribution, EntryPoint, entry_points, packages_
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused
+from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused, said
 from rig.factories import Factory
 
 GROUPS = (
@@ -113,7 +113,7 @@ def check_ours(package: str) -> None:
 def _broken(kind: str, entry: EntryPoint, error: BaseException) -> SetupError:
     what = f"{kind} {entry.name!r} is {entry.value} of the package {owner(entry)}, which cannot be loaded"
     remedy = f"Correct the package or its entry point, or uninstall it: pip uninstall {owner(entry)}"
-    return SetupError(f"{what}: {type(error).__name__}: {error}", field=kind, value=entry.name, remedy=remedy)
+    return SetupError(f"{what}: {said(error)}", field=kind, value=entry.name, remedy=remedy)
 
 
 PROGRAMS = ("interpreter", "path", "arguments")
@@ -204,7 +204,7 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[key]
-        what = f"{path} cannot be loaded: {type(error).__name__}: {error}"
+        what = f"{path} cannot be loaded: {said(error)}"
         raise SetupError(what, field=group, value=name, remedy="Correct the file") from error
     return module
 

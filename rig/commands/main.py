@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 import rig
-from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError
+from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError, plain
 from rig.terminal import drop_full_streams, say, say_json, usable_streams
 
 COMMANDS = {
@@ -167,6 +167,7 @@ def _no_means(error: MemoryError | OSError) -> SetupError:
 
 
 def _failed(error: RigError, as_json: bool) -> int:
+    error = plain(error)
     with suppress(OSError):
         say(f"rig: {error}", error=True)
         if as_json:

@@ -28,7 +28,7 @@ from rig.conformance.rule_failures import (
     read_timer,
 )
 from rig.engine.clock import HostClock
-from rig.errors import ConformanceError, RigError, RuleFailure, UsageError
+from rig.errors import ConformanceError, RigError, RuleFailure, UsageError, said
 from rig.network.description import network_faults
 from rig.types import (
     MARK_PHASE,
@@ -175,7 +175,7 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
         for reply in replies:
             _repeated(run, reply, phases)
     error = raised(lambda: _unknown_phase(run, device, sample))
-    found = "no error" if error is None else f"{type(error).__name__}: {error}"
+    found = "no error" if error is None else said(error)
     c.rule("repeat.unknown", isinstance(error, RigError), f"{found} for an unknown phase", "a RigError")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from rig.conformance.rule_failures import Checks, clock_info, close, identity, raised, rate, read_timer
 from rig.engine.clock import HostClock
-from rig.errors import RigError
+from rig.errors import RigError, said
 from rig.types import Chunk, Clock, Clocked, Meter, MeterInfo, Rail, TraceKind
 
 
@@ -125,7 +125,7 @@ def _after_stop(c: Checks, meter: Meter, span_s: float) -> None:
     more: list[Chunk] = []
     error = raised(lambda: more.extend(meter.read()))
     ok = isinstance(error, RigError) or (error is None and not any(len(chunk.value) for chunk in more))
-    found = f"{len(more)} chunks" if error is None else f"{type(error).__name__}: {error}"
+    found = f"{len(more)} chunks" if error is None else said(error)
     c.rule("stop.rest", ok, f"{found} from read() after stop()", "nothing, or a RigError: stop() returns the rest")
 
 

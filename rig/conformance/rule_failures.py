@@ -13,7 +13,7 @@ import numpy as np
 
 from rig.engine.clock import HostClock
 from rig.engine.watchdog import PATIENCE_S, SIMULATED_S, Watch
-from rig.errors import ConformanceError, RuleFailure
+from rig.errors import ConformanceError, RuleFailure, said
 from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo, Mode
 
 _T = TypeVar("_T")
@@ -76,7 +76,7 @@ class Checks:
         try:
             yield
         except Exception as error:
-            found = f"{type(error).__name__} from {what}: {error}"
+            found = said(error, f" from {what}")
             self.rule("calls", False, found, "no exception when it is used as the protocols say")
 
     def verdict(self) -> tuple[str, ...]:

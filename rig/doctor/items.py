@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from rig.doctor.clock import bracketed, clock_findings
 from rig.doctor.findings import Finding, broken, of_error, ok, si
 from rig.doctor.meter import reading_findings, take
-from rig.errors import DeviceError, MeterError, RigError
+from rig.errors import DeviceError, MeterError, RigError, said
 from rig.factories import Factory, build, takes
 from rig.session.setup import close_quietly
 from rig.types import Clock, Clocked, ClockInfo, DeviceInfo, MeterInfo
@@ -111,7 +111,7 @@ def failed(item: str, step: str, error: BaseException) -> Finding:
     """The finding for an error that ended an examination."""
     if isinstance(error, RigError):
         return of_error(item, "open" if step == "opening it" else "use", error)
-    text = f"its driver failed while {step}: {type(error).__name__}: {error}"
+    text = f"its driver failed while {step}: {said(error)}"
     return broken(item, "driver", text, "Correct its driver; try rig.conformance.device on it", DeviceError)
 
 

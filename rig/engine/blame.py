@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rig.errors import Interrupted, RigError, SetupError
+from rig.errors import Interrupted, RigError, SetupError, plain, said
 from rig.types import Step
 
 KEPT = "What was recorded until now is kept; `rig report` reads it"
@@ -41,15 +41,15 @@ def ended_by(error: BaseException, owners: Owners) -> RigError:
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted", remedy=KEPT)
     if isinstance(error, RigError) and error.__cause__ is None:
-        return error
+        return plain(error)
     cause = error.__cause__ if isinstance(error, RigError) and error.__cause__ is not None else error
     who, where = owners.of(cause)
     if isinstance(error, RigError) and who not in ("scenario", "workload"):
-        return error
+        return plain(error)
     if isinstance(error, MemoryError):
         what = f"the run needs more memory than is free: {error!r}"
         return SetupError(what, remedy=f"Use a smaller problem, or fewer samples. {KEPT}")
-    what = f"the {who or 'scenario or its workload'} failed at {where}: {type(cause).__name__}: {cause}"
-    found = SetupError(what, field=who, value=repr(cause), remedy=f"Correct it there. {KEPT}")
+    what = f"the {who or 'scenario or its workload'} failed at {where}: {said(cause)}"
+    found = SetupError(what, field=who, value=said(cause), remedy=f"Correct it there. {KEPT}")
     found.__cause__ = cause
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
+from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError, plain, said
 from rig.types import Reply, Span
 
 T = TypeVar("T")
@@ -19,8 +19,10 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
     """
     try:
         return call()
-    except (RigError, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
+    except RigError as error:
+        raise plain(error) from error.__cause__
     except BaseException as error:
         raise failed(what, error, kind) from error
 
@@ -28,8 +30,8 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
 def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) -> RigError:
     """Return the error of a driver that raised ``error`` when ``what`` was tried."""
     return kind(
-        f"{what}: {type(error).__name__}: {error}",
-        value=repr(error),
+        f"{what}: {said(error)}",
+        value=said(error),
         remedy="The recording up to here is kept; `rig report` reads it",
     )
 

@@ -27,6 +27,7 @@ PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The workload where none is named, and those that go with a scenario."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
+YEAR_S = 365.25 * 86400
 """What a driver must have beside ``info``."""
 
 
@@ -267,12 +268,16 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
     if not isinstance(info.timeout_s, (int, float)):
         what = f"device {info.name} declares a timeout_s of {info.timeout_s!r}"
         raise SetupError(what, field="timeout_s", value=info.timeout_s, remedy="Declare seconds as a number")
-    if info.max_batch < 1 or (info.max_pending is not None and info.max_pending < 1) or not info.timeout_s > 0:
+    if (
+        info.max_batch < 1
+        or (info.max_pending is not None and info.max_pending < 1)
+        or not 0 < info.timeout_s <= YEAR_S
+    ):
         raise SetupError(
             f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "
             f"timeout_s {info.timeout_s}",
             field="info",
-            remedy="Declare max_batch and max_pending of 1 or more, and timeout_s above 0",
+            remedy="Declare max_batch and max_pending of 1 or more, and timeout_s above 0 and within a year",
         )
     if request.simulate and info.mode != "simulator":
         raise refused("simulate", True, "Leave --simulate out", f"device {info.name} has no simulator mode")

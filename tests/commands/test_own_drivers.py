@@ -255,3 +255,29 @@ def test_a_timeout_that_is_not_a_number_is_refused(elsewhere: Path, capsys: pyte
 def test_rules_that_are_none_are_refused(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert measure("board.py:open_board", "--rules", "board.py:open_board") == 3
     assert "Name a set of rules" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", ["OwnExit('cable')", "Mute()"])
+@pytest.mark.parametrize("command", ["measure", "check"])
+def test_an_error_of_its_own_class_that_a_driver_opens_with_fails_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, error: str
+) -> None:
+    driver = tmp_path / "driver.py"
+    driver.write_text(f"from tests.engine.test_ways_out import Mute, OwnExit\ndef open_device(): raise {error}\n")
+
+    assert main([command, "--device", f"{driver}:open_device", "--meter", "none", "--json"]) in (4, 20)
+    assert "rig: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("timeout_s", ["float('inf')", "1e300", "float('nan')"])
+def test_a_device_that_declares_to_take_for_ever_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], timeout_s: str
+) -> None:
+    driver = tmp_path / "driver.py"
+    driver.write_text(
+        "import rig\ndef open_device():\n"
+        f"    return rig.blocking(lambda s: s.label, rig.DeviceInfo('own', 'hardware', timeout_s={timeout_s}))\n"
+    )
+
+    assert main(["measure", "--device", f"{driver}:open_device", "--meter", "none"]) == 4
+    assert "timeout_s" in capsys.readouterr().err

@@ -225,3 +225,81 @@ def test_a_ctrl_c_while_a_whole_run_is_closed_ends_what_follows_and_not_the_run(
     run = open_run(tmp_path / "run")
     assert run.sealed
     assert run.error is None
+
+
+class OwnExit(DeviceError):
+    """An error of a driver's own that says that all went well."""
+
+    exit_code = 0
+
+
+class OwnText(DeviceError):
+    """Its exit code is no number, and it cannot be told."""
+
+    exit_code = "eleven"  # type: ignore[assignment]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = 0  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    def to_json(self) -> dict[str, object]:
+        raise ValueError("no JSON")
+
+
+class Bare(DeviceError):
+    """An error that keeps nothing of its base."""
+
+    def __init__(self) -> None:
+        self.reason = "cable"
+
+
+class Mute(Exception):
+    """Not an error of the rig; its text cannot be made."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+OWN = (OwnExit("cable"), OwnText("cable"), Bare(), Mute())
+
+
+@pytest.mark.parametrize("method", OUT_OF)
+@pytest.mark.parametrize("error", OWN, ids=lambda error: type(error).__name__)
+def test_an_error_of_a_drivers_own_class_ends_as_the_rigs(
+    play: Play, plant: SimPlant, method: str, error: Exception
+) -> None:
+    ended, run = play(Leaving(plant, method, error), one_by_one())
+
+    assert type(ended) is DeviceError
+    assert ended.exit_code == 20
+    assert "cable" in str(ended) or type(error).__name__ in str(ended)
+    says(run, ended)
+
+
+@pytest.mark.parametrize("method", OUT_OF_METER)
+@pytest.mark.parametrize("error", OWN, ids=lambda error: type(error).__name__)
+def test_an_error_of_a_meters_own_class_ends_as_the_rigs(
+    play: Play, plant: SimPlant, method: str, error: Exception
+) -> None:
+    meter = LeavingMeter(open_meter(plant), method, error)
+    ended, run = play(open_device(plant, marks=False), one_by_one(), (meter,))
+
+    assert ended is not None
+    assert type(ended) in (DeviceError, MeterError)
+    says(run, ended)
+
+
+@pytest.mark.parametrize("error", OWN, ids=lambda error: type(error).__name__)
+def test_an_error_of_a_scenarios_own_class_has_an_exit_code_of_the_rig(
+    play: Play, plant: SimPlant, error: Exception
+) -> None:
+    ended, run = play(Queue(plant.clock), failing(error))
+
+    assert ended is not None
+    assert type(ended) in (DeviceError, SetupError)
+    says(run, ended)
