@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -37,23 +37,35 @@ _NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
-def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
-    """Return the content of a regular file.
+def open_bounded(path: Path, most_bytes: int) -> BinaryIO:
+    """Open a regular file to read it.
 
     Raises ``OSError``, also for a pipe, a device or a directory, which might never end, and for a file that is larger.
     """
     # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        content = (
-            file.read(min(2 * found.st_size + 1, most_bytes + 1)) if found.st_size <= most_bytes else b""
-        )  # it may grow
-    if max(found.st_size, len(content)) > most_bytes:
-        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
+    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    if found.st_size > most_bytes:
+        file.close()
+        raise _too_large(path, most_bytes)
+    return file
+
+
+def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
+    """Return the content of a file. Raises ``OSError`` as ``open_bounded`` does."""
+    with open_bounded(path, most_bytes) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
+    if len(content) > most_bytes:
+        raise _too_large(path, most_bytes)
     return content
+
+
+def _too_large(path: Path, most_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
 
 
 def check_line(line: bytes, number: int) -> None:

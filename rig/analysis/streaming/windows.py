@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from array import array
 from collections.abc import Iterator
@@ -11,20 +12,25 @@ from pathlib import Path
 import numpy as np
 
 from rig.errors import DataError
+from rig.recording.bounded import check_dense, open_bounded
 from rig.types import Floats
 
 START, END, NAME = ("start", "begin", "start_s", "begin_s"), ("end", "end_s"), ("phase", "name")
 DEFAULT_NAME = "inference"
+MOST_BYTES = 1 << 30
+"""The largest table: some 40 million windows."""
 REMEDY = "Write start,end[,phase] in seconds of the trace; windows of the phase idle give the idle power"
 
 
 def read_windows(path: Path) -> tuple[list[str], Floats]:
     """Return names and seconds, shape (k, 2), of a table ``start,end[,phase]``; other columns are ignored.
 
-    Raises ``DataError``, which names the row, for text, for an infinite number, or for an end before the begin.
+    Raises ``DataError`` for a file that is none or too large, and, with the row, for text, for an infinite number, or
+    for an end before the begin.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        check_dense(path, path.name)
+        with io.TextIOWrapper(open_bounded(path, MOST_BYTES), encoding="utf-8-sig", newline="") as file:
             return _read(path, file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -261,6 +262,17 @@ def test_tables_of_something_else_are_refused(rig: Rig, trace: Path, tmp_path: P
     for content in ("", "a,b\n1,2\n", "start,end\n", "start (ms),end (ms)\n1,2\n"):
         (tmp_path / "w.csv").write_text(content)
         assert rig(trace, "--rate", RATE_HZ, "--windows", tmp_path / "w.csv")[0] == 6
+
+
+def test_windows_that_might_never_end_are_refused(
+    rig: Rig, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        code, found = rig(trace, "--rate", RATE_HZ, "--windows", path)
+        assert (code, found["error"], found["field"]) == (6, "DataError", "windows")
+    monkeypatch.setattr("rig.analysis.streaming.windows.MOST_BYTES", 1000)
+    assert "larger than 1000 bytes" in rig(trace, "--rate", RATE_HZ, "--windows", trace)[1]["message"]
 
 
 def test_a_file_that_ends_within_a_reading_is_refused(rig: Rig, tmp_path: Path) -> None:
