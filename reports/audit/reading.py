@@ -214,6 +214,14 @@ def ticks(table: pa.Table | pa.RecordBatch, name: str) -> tuple[Indices, Any]:
     return np.asarray(found.cast(pa.int64()).fill_null(0)), np.asarray(found.is_valid())
 
 
+def _reals(batch: pa.RecordBatch, name: str) -> Floats:
+    """A column of numbers as float64, null as NaN."""
+    found = batch.column(name)
+    if not (pa.types.is_integer(found.type) or pa.types.is_floating(found.type)):
+        refuse(f"the column {name}", f"does not hold numbers, but {found.type}")
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
 def payload(run: Run, sample: str) -> Any:
     """The array that is stored for a sample, of any type but objects; None where none is stored."""
     place = inside(run.path, f"artifacts/payloads/{sample}.npy")
@@ -282,7 +290,7 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
         grid = None if "start_tick" in names else trace.grid
         if not names.issuperset(("value",) if grid else ("value", "start_tick", "end_tick")):
             refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
-        value = np.asarray(batch.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
+        value = _reals(batch, "value")
         if grid is None:
             begin, end = ((ticks(batch, name)[0] - origin).astype(np.float64) for name in ("start_tick", "end_tick"))
         else:
@@ -293,8 +301,8 @@ def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
         if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
             refuse(trace.path.name, "has readings whose times do not rise")
         last = begin[-1]
-        flags = batch.column("flags").to_numpy(zero_copy_only=False) if "flags" in names else np.zeros(len(value))
-        over = (np.asarray(flags) != 0) | (value >= (np.inf if limit is None else limit))
+        flags = _reals(batch, "flags") if "flags" in names else np.zeros(len(value))
+        over = (flags != 0) | (value >= (np.inf if limit is None else limit))
         yield np.array([begin, end, value, over])[:, np.isfinite(value)]
 
 

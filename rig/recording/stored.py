@@ -16,10 +16,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rig.errors import StoreError
 from rig.recording.columns import array_of
+from rig.recording.events import REMEDY
 from rig.types import Bools, Floats, Indices
 
 Key = slice | int | NDArray[Any]
+MOST_COLUMNS = 1000
+"""Columns in a file; those that the format does not name are ignored."""
 
 
 @dataclass(frozen=True)
@@ -167,10 +171,22 @@ class Sifted:
         return np.asarray(self[:], dtype=dtype)
 
 
+def check_columns(file: Path, schema: pa.Schema) -> None:
+    """Raise ``StoreError`` for columns of which a name is no text or stands twice, or that are too many."""
+    try:
+        names = schema.names  # decoded only now
+    except UnicodeDecodeError as error:
+        what = f"{file.name} names a column in no UTF-8: {error}"
+        raise StoreError(what, field="columns", value=file.name, remedy=REMEDY) from error
+    if len({*names}) < len(names) or len(names) > MOST_COLUMNS:
+        what = f"{file.name} has {len(names)} columns with {len({*names})} names, where at most {MOST_COLUMNS} may be"
+        raise StoreError(what, field="columns", value=len(names), remedy=REMEDY)
+
+
 def batches_of(path: Path, truncated: list[str]) -> Batches | None:
     """Return where the batches of a file stand, or None without a schema that can be read.
 
-    An incomplete batch is left out and named in ``truncated``.
+    An incomplete batch is left out and named in ``truncated``. Raises ``StoreError`` as ``check_columns`` does.
     """
     rows, at, schema = [0], list[int](), None
     places: dict[str, list[int]] = {}
@@ -180,6 +196,7 @@ def batches_of(path: Path, truncated: list[str]) -> Batches | None:
             source.seek(0)
             messages = pa.ipc.MessageReader.open_stream(source)
             schema = pa.ipc.read_schema(messages.read_next_message())
+            check_columns(path, schema)
             places = {name: [] for name in schema.names}
             while True:
                 begin = source.tell()
@@ -191,7 +208,7 @@ def batches_of(path: Path, truncated: list[str]) -> Batches | None:
                     raise pa.ArrowInvalid(f"{batch.num_rows} rows in {path.stat().st_size} bytes")
                 for name, column in zip(schema.names, batch.columns, strict=True):
                     column.validate(full=True)
-                    buffer = column.buffers()[1]
+                    buffer = next(iter(column.buffers()[1:]), None)
                     inside = 0 if buffer is None else buffer.address - base
                     whole = 0 <= inside <= path.stat().st_size and not column.null_count and not column.offset
                     if whole and name in places:
@@ -200,8 +217,6 @@ def batches_of(path: Path, truncated: list[str]) -> Batches | None:
                         places.pop(name, None)
                 rows.append(rows[-1] + batch.num_rows)
                 at.append(begin)
-    except UnicodeDecodeError:  # in the name of a column
-        return None
     except (pa.ArrowException, EOFError, OSError, MemoryError):
         truncated.append(path.name)
     if schema is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rig.errors import RigError, StoreError
 from rig.recording import trace_validation
 from rig.recording.events import REMEDY
-from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked, batches_of
+from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked, batches_of, check_columns
 from rig.types import Bools, Floats, Rail
 
 AT_ONCE = 1 << 20
@@ -75,7 +75,7 @@ def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:
 def read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     """Return the whole batches of an Arrow stream, or None without a schema; a torn file's name joins ``truncated``.
 
-    Raises ``StoreError`` for a column whose name is no text.
+    Raises ``StoreError`` as ``check_columns`` does.
     """
     if not file.is_file():
         return None
@@ -84,7 +84,7 @@ def read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     try:
         with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
-            _check_names(file, schema)
+            check_columns(file, schema)
             most = 8 * file.stat().st_size  # a row takes a bit at least
             for batch in reader:
                 if batch.num_rows > most:
@@ -94,14 +94,6 @@ def read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     except (pa.ArrowException, EOFError, OSError, MemoryError):
         truncated.append(file.name)
     return None if schema is None else pa.Table.from_batches(batches, schema)
-
-
-def _check_names(file: Path, schema: pa.Schema) -> None:
-    try:
-        list(schema.names)  # decoded only now
-    except UnicodeDecodeError as error:
-        what = f"{file.name} names a column in no UTF-8: {error}"
-        raise StoreError(what, field="columns", value=file.name, remedy=REMEDY) from error
 
 
 def read_trace(

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.streaming.run import rail_file
 from rig.analysis.terms import terms_of
 from rig.errors import DataError, RigError, StoreError
 from rig.recording.reader import open_run
@@ -92,6 +93,27 @@ def test_a_trace_that_does_not_say_what_it_is_is_refused(tmp_path: Path, what: s
     path = minimal(tmp_path / "run", tables={"traces/core.arrows": BAD_TRACES[what]()})
     with pytest.raises(StoreError, match=r"traces/core\.arrows"):
         open_run(path)
+
+
+ODD_TRACES: dict[str, Callable[[], pa.Table]] = {
+    "two columns of one name": lambda: pa.Table.from_arrays(
+        [pa.array([1.0]), pa.array([1.0])], names=["value", "value"]
+    ).replace_schema_metadata(trace({"name": "core"}, {}, grid=GRID).schema.metadata),
+    "a rail nested deeply": lambda: trace({"name": "core"}, READINGS).replace_schema_metadata(
+        {"meter": "hand", "clock": "meter", "rail": "[" * 100_000}
+    ),
+    "thousands of columns": lambda: trace({"name": "core"}, READINGS | {f"c{k}": [1, 2, 3] for k in range(5000)}),
+}
+
+
+@pytest.mark.parametrize("what", ODD_TRACES)
+@pytest.mark.parametrize("at_once", [0, 1 << 20])
+def test_a_trace_of_odd_make_is_refused_by_every_reader(tmp_path: Path, what: str, at_once: int) -> None:
+    path = minimal(tmp_path / "run", tables={"traces/core.arrows": ODD_TRACES[what]()})
+    with pytest.raises(StoreError, match=r"core\.arrows"):
+        open_run(path, at_once=at_once)
+    with pytest.raises(StoreError, match=r"core\.arrows"):
+        rail_file(open_run(path, traces=False), None)
 
 
 def test_two_traces_of_one_rail_are_refused(tmp_path: Path) -> None:

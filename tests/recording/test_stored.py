@@ -36,6 +36,15 @@ def written(
     return np.where(missing, np.nan, value), flags != 0
 
 
+def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: Path) -> None:
+    table = pa.table({"note": pa.nulls(3, pa.null()), "value": [1.0, 2.0, 3.0]})
+    with pa.ipc.new_stream(str(tmp_path / "a.arrows"), table.schema) as stream:
+        stream.write_table(table)
+    batches = batches_of(tmp_path / "a.arrows", [])
+    assert batches is not None
+    assert Stored(batches, "value")[:].tolist() == [1.0, 2.0, 3.0]
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     cuts=st.lists(st.integers(0, N), max_size=6),

@@ -21,6 +21,7 @@ from rig.errors import DataError, RigError, StoreError, UsageError
 from rig.recording import trace_validation
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
+from rig.recording.stored import check_columns
 from rig.types import Floats, Rail
 
 Told = Callable[[int, int], None]
@@ -95,12 +96,13 @@ def _described(path: Path) -> RailFile:
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
+        check_columns(path, schema)
         meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
         rail, clock = trace_validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
         grid = None if "start_tick" in schema.names else trace_validation.grid_of(meta)
     except RigError:
         raise
-    except (pa.ArrowException, EOFError, OSError, KeyError, ValueError, TypeError) as error:
+    except (pa.ArrowException, EOFError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise StoreError(
             f"traces/{path.name} has no valid description: {error}",
             field=path.name,

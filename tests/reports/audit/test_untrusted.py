@@ -17,7 +17,7 @@ from reports.audit.archive import unpack
 from reports.audit.arrow_sizes import unpacked_bytes
 from reports.audit.audit import audit
 from reports.audit.files import clean, inside, parse_json, schema_faults, sha256_of, walk
-from reports.audit.reading import ticks
+from reports.audit.reading import Trace, blocks, ticks
 from reports.audit.rules import known_values
 from rig.commands.main import main
 from rig.errors import StoreError
@@ -224,6 +224,25 @@ def test_a_link_in_a_zip_becomes_no_link(tmp_path: Path) -> None:
 def test_ticks_are_whole_numbers(column: pa.Array) -> None:
     with pytest.raises(StoreError, match="does not hold whole numbers"):
         ticks(pa.table({"on_tick": column}), "on_tick")
+
+
+@pytest.mark.parametrize("name", ["value", "flags"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["1"]),
+        pa.array([True]),
+        pa.nulls(1),
+        pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1.0])]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_readings_are_numbers(tmp_path: Path, column: pa.Array, name: str) -> None:
+    table = pa.table({"value": [1.0], "flags": [0], "start_tick": [0], "end_tick": [1]} | {name: column})
+    with pa.ipc.new_stream(str(tmp_path / "a.arrows"), table.schema) as stream:
+        stream.write_table(table)
+    with pytest.raises(StoreError, match=f"{name} does not hold numbers"):
+        list(blocks(Trace(tmp_path / "a.arrows", {"name": "core"}, "meter", None, True), 0))
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
