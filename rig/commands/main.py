@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 import rig
+from rig.engine.interrupts import ENDING, interrupt, on_signals
 from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError, plain
 from rig.terminal import drop_full_streams, say, say_json, usable_streams
 
@@ -52,10 +53,14 @@ GARBAGE = 1_000_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, that of a ``RigError``, or that of ``MeasurementRefusedError``."""
+    with on_signals(interrupt, *ENDING):
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(given: list[str]) -> int:
     usable_streams()
     # Arrow's own allocators set 4 MB aside for what needs a few kilobytes here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    given = list(sys.argv[1:] if argv is None else argv)
     if given[:1] in (
         ["report"],
         ["submit"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -93,3 +94,14 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
         "import os; os.closerange(0, 3); from rig.terminal import usable_streams; usable_streams(); os._exit(os.dup(0))"
     )
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode > 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_ends_any_command_with_a_message(name: str) -> None:
+    code = (
+        "import signal, sys, rig.session.report as report; from rig.commands.main import main\n"
+        f"report.report = lambda *given: signal.raise_signal(signal.{name})\nsys.exit(main(['report', 'run']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "rig: interrupted\n")
