@@ -22,7 +22,7 @@ from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
-"""A solve may exceed its budget by so many seconds and this part of it."""
+"""A solve is late that ends past its budget by more than so many seconds and by more than this part of it."""
 OUTLINED = {
     "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),
@@ -224,14 +224,14 @@ def _together(done: Table) -> int:
 
 def _solves(run: Run, values: Values) -> Iterator[Judged]:
     yield none("solves whose costs are not those of their solutions", len(solving(run)[1]))
-    stamped = spans(run)
-    solve = stamped[~stamped.warmup & (stamped.inferences <= 1)]
-    if (budget := run.options.get("timeout_s")) and len(stamped):
-        late = int(np.sum(solve.off - solve.on > budget * (1 + BUDGET_SHARE) + BUDGET_S))
-        yield none("solves past their budget by 1 ms and 1 %", late)
-    told = [(issue.sample, fields) for issue, fields in outputs(run)]
+    stamped, told = spans(run), list(outputs(run))
+    solve, stated = stamped[~stamped.warmup], {issue.number: fields.get("overrun_s") or 0.0 for issue, fields in told}
+    if (budget := run.options.get("timeout_s")) and len(solve):
+        worst = np.array([stated.get(issue, 0.0) for issue in solve.issue])
+        over = np.fmax((solve.off - solve.on) / solve.inferences - budget, np.where(solve.inferences > 1, worst, 0.0))
+        yield none("solves past their budget by 1 ms and 1 %", int(np.sum(over > max(BUDGET_S, BUDGET_SHARE * budget))))
     if values["fresh_seeds"]:
-        seeds = [(sample, o["seed"]) for sample, o in told if o.get("seed") is not None]
+        seeds = [(issue.sample, o["seed"]) for issue, o in told if o.get("seed") is not None]
         yield none("solves with a seed that their problem had before", len(seeds) - len(set(seeds)))
     if values["one_tuning"]:
         tunings = {json.dumps(o["tuning"], sort_keys=True) for _, o in told if o.get("tuning") is not None}

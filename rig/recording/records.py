@@ -125,15 +125,20 @@ class ScenarioRecord(Record, frozen=True):
         return self._real("latency_bound_s")
 
     @property
+    def timeout_s(self) -> float | None:
+        """Return the budget of each solve, in seconds."""
+        return self._real("timeout_s")
+
+    @property
     def to_gap(self) -> float | None:
         """Return the gap to the target at which solvers were told to stop, relative."""
         return self._real("to_gap")
 
     def _real(self, name: str) -> float | None:
         value = self.options.get(name)
-        if value is None or isinstance(value, (int, float)):
+        if value is None or (isinstance(value, (int, float)) and abs(value) <= 1e300):
             return value
-        what = f"the scenario's option {name} is {repr(value)[:100]}, not a number"
+        what = f"the scenario's option {name} is {repr(value)[:100]}, not a number up to 1e300"
         raise DataError(what, field=name, remedy="See docs/reference/run-directory.md for what it must hold")
 
     @property
