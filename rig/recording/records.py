@@ -130,6 +130,11 @@ class ScenarioRecord(Record, frozen=True):
         return self._real("timeout_s")
 
     @property
+    def repeat(self) -> float | None:
+        """Return how often each sample was asked to be looped inside one span."""
+        return self._real("repeat")
+
+    @property
     def to_gap(self) -> float | None:
         """Return the gap to the target at which solvers were told to stop, relative."""
         return self._real("to_gap")

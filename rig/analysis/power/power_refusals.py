@@ -63,12 +63,15 @@ def too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
         )
     longer = short.needed_s / max(short.window_s, 1e-12)
     repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)
+    others = f"with sequences {times} times as long (--amortise), or with a faster meter"
     return Refusal(
         f"power of {scope.words} on rail {model.rail.name}",
         f"a window lasts {short.window_s:.3g} s, but it must last {short.needed_s:.3g} s; after trimming, "
         f"{short.share:.0%} of the windows hold a whole reading",
-        f"Measure with --repeat {repeat} or more, with sequences {times} times as long (--amortise), "
-        "or with a faster meter",
+        "--repeat made no span longer: each holds one execution. Let the driver stamp one span around the loop "
+        f"(submit_repeated) or, as a function of one phase, return outputs without stamps. Or measure {others}"
+        if scope.unlooped
+        else f"Measure with --repeat {repeat} or more, {others}",
     )
 
 

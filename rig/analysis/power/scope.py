@@ -25,6 +25,8 @@ class Scope:
     busy: BusyTime
     executions: float
     """Executions in a typical span."""
+    unlooped: bool = False
+    """Whether samples were to be looped inside one span, but each span holds one execution."""
 
     @property
     def words(self) -> str:
@@ -36,9 +38,12 @@ def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scop
     """Yield all phases together unless they were issued one at a time, then each phase if there are several."""
     if not activity.per_phase:
         every = np.concatenate([p.executions for p in activity.phases.values()])
-        yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], float(np.median(every)))
+        yield Scope(
+            "", activity.busy_windows_s(), activity.excluded_s(), busy[""], float(np.median(every)), activity.unlooped
+        )
     if len(activity.phases) > 1 or activity.per_phase:
         for name, phase in activity.phases.items():
             others = [q.windows_s for n, q in activity.phases.items() if n != name]
             other = np.concatenate([activity.excluded_s(), *others])
-            yield Scope(name, phase.windows_s, other, busy[name], float(np.median(phase.executions)))
+            executions = float(np.median(phase.executions))
+            yield Scope(name, phase.windows_s, other, busy[name], executions, activity.unlooped)

@@ -61,6 +61,8 @@ class Activity:
     """The step of the stamps of spans: either end of a span may be off by as much."""
     unspanned_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     """When a trace shows work that no span covers."""
+    unlooped: bool = False
+    """Whether samples were to be looped inside one span, but each span holds one execution."""
 
     def excluded_s(self) -> Floats:
         """Return the windows of warm-up, marks and work without spans: the device was busy, but nothing counts."""
@@ -146,6 +148,7 @@ def activity_of(run: Run, device: Timebase) -> Activity:
         per_phase=any(i != issues[0] for i in issues),
         joined=joined,
         step_s=device.step_s,
+        unlooped=(run.start.scenario.repeat or 1) > 1 and all(np.all(p.executions == 1) for p in phases.values()),
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
@@ -20,7 +22,7 @@ from rig.analysis.result import Result
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run
-from rig.types import MARK_PHASE, Idle, Issue, Mark, Step
+from rig.types import MARK_PHASE, Budget, Device, Idle, Issue, Mark, Reply, Sample, Span, Step
 from scenarios.rules import quick
 from scenarios.single_stream import single_stream
 
@@ -35,15 +37,16 @@ def measure(tmp_path: Path) -> Measure:
     runs = iter(range(100))
 
     def run(
-        device: Options, meter: Options, scenario: Options | None = None, samples: int = 20, **plant_options: Any
-    ) -> tuple[SimPlant, Result]:
+        device: Options, meter: Options, scenario: Options | None = None, samples: int = 20,
+        driver: Callable[[Device], Device] = lambda opened: opened, **plant_options: Any,
+    ) -> tuple[SimPlant, Result]:  # fmt: skip
         plant = open_plant(**plant_options)
-        bench = Bench(open_device(plant, **device), (open_meter(plant, **meter),), plant.clock)
+        bench = Bench(driver(open_device(plant, **device)), (open_meter(plant, **meter),), plant.clock)
         path, workload = tmp_path / str(next(runs)), blank(samples)
         phases = bench.device.info().phases
         chosen: Options = {"idle_s": 1.0} | (scenario or {})
         steps = single_stream(workload, quick("single-stream"), phases=phases, **chosen)
-        record(path, bench, workload, steps, scenario={"name": "single-stream"}, argv=[])
+        record(path, bench, workload, steps, scenario={"name": "single-stream", "options": chosen}, argv=[])
         return plant, evaluate(open_run(path))
 
     return run
@@ -108,6 +111,48 @@ def test_a_repeat_that_was_not_enough_is_answered_with_one_that_is(measure: Meas
     _, short = measure(device, meter, {"repeat": 5})
     _, long = measure(device, meter, {"repeat": remedy_of(short)})
     assert "dynamic_power_w" in long.quantities
+
+
+class NoLoop:
+    """A driver without ``submit_repeated``: the rig issues a sample of a loop again and again."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self.info, self.stage, self.submit = driver.info, driver.stage, driver.submit
+        self.close, self.timer = driver.close, driver.timer
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        replies: Sequence[Reply] = self._driver.poll(timeout_s)
+        return replies
+
+
+class EachStamped(NoLoop):
+    """A driver that stamps each execution of a loop."""
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        self._driver.submit_repeated(samples, times, phase, budget)
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        replies = super().poll(timeout_s)
+        return [replace(reply, spans=tuple(one for span in reply.spans for one in each(span))) for reply in replies]
+
+
+def each(span: Span) -> list[Span]:
+    ticks = np.linspace(span.on_tick, span.off_tick, span.executions + 1).astype(int).tolist()
+    return [Span(span.phase, on, off - (off - on) // 20) for on, off in pairwise(ticks)]
+
+
+@pytest.mark.parametrize("driver", [NoLoop, EachStamped])
+def test_a_repeat_that_made_no_span_longer_is_not_asked_for_again(
+    measure: Measure, driver: Callable[[Device], Device]
+) -> None:
+    device, meter = {"inference_s": 1e-3}, {"rate_hz": 100.0}
+    _, short = measure(device, meter, driver=driver)
+    _, looped = measure(device, meter, {"repeat": remedy_of(short)}, driver=driver)
+    refusal = next(r for r in looped.refusals if "a window lasts" in r.reason)
+    assert "--repeat made no span longer" in refusal.remedy
+    assert "one span around the loop (submit_repeated)" in refusal.remedy
+    assert not re.search(r"--repeat \d", refusal.remedy)
 
 
 def test_time_is_reported_where_power_is_refused(measure: Measure) -> None:
