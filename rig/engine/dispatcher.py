@@ -16,6 +16,7 @@ from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_
 from rig.engine.pending import Pending, Query
 from rig.errors import DeviceError, RigError
 from rig.recording.events import LIMIT
+from rig.recording.rows import json_of
 from rig.recording.validation import tick_of
 from rig.types import Issue, Repeats, Reply, Sample
 
@@ -27,6 +28,8 @@ WRITING_NS = 2_000_000
 """In this time before a sample is due, nothing is written unless the buffer is nearly full."""
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
+OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))
+"""What a driver answers may be computed only when it is looked at."""
 
 
 class Dispatcher:
@@ -46,6 +49,7 @@ class Dispatcher:
         self._now, self._clock = acquisition.bench.clock.now_ns, acquisition.bench.clock
         self._submit, self._poll, self._stage = device.submit, device.poll, device.stage
         self._put, self._seen = acquisition.recorder.replies.put, acquisition.recorder.seen
+        acquisition.recorder.replies.encode = partial(acquisition.watch.read, OUTPUT, json_of)
         self._spin_ns: int = getattr(acquisition.bench.clock, "spin_ns", 0)
         self._max_pending = acquisition.device.max_pending
         self._watch = acquisition.watch
@@ -111,7 +115,7 @@ class Dispatcher:
                     if warmup:
                         acquisition.uncounted += 1
                     if reply.activity is not None or reply.network is not None:
-                        self._recorder.activity(issue, reply)
+                        self._activity(issue, reply)
                     return
         except BaseException as error:
             watch.call = None
@@ -321,7 +325,11 @@ class Dispatcher:
             self._recorder.reply(query.issue, reply, query.due_ns, query.issued_ns, completed_ns, warmup)
             acquisition.uncounted -= not warmup
             if reply.activity is not None or reply.network is not None:
-                self._recorder.activity(query.issue, reply)
+                self._activity(query.issue, reply)
+
+    def _activity(self, issue: int, reply: Reply) -> None:
+        call, what = partial(self._recorder.activity, issue, reply), "the activity of the device cannot be recorded"
+        self._watch.guard(call, DeviceError, what, ACTIVITY)
 
     def abandon(self, error: RigError | None) -> RigError | None:
         """Record the samples that were not completed, and return the error that ended the run."""

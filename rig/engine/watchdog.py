@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rig.engine.device_errors import guard
 from rig.engine.interrupts import on_signals
@@ -75,6 +75,15 @@ class Watch:
         self.call = name
         try:
             return guard(call, kind, what)
+        finally:
+            self.call = None
+
+    def read(self, name: str, look: Callable[[Any], T], given: Any) -> T:
+        """Look at what a driver gave, and watch it. This stands between two queries."""
+        self._count += 1
+        self.call = name
+        try:
+            return look(given)
         finally:
             self.call = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ Kind = tuple[str, str | None, str | None, bool]
 class ReplyRows:
     """A buffer of ``ROWS`` rows; ``put`` packs a row, and ``take`` empties the buffer into a record batch."""
 
-    __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts", "on_host_clock", "refused")
+    __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts", "encode", "on_host_clock", "refused")
 
     def __init__(self) -> None:
         self._buffer = bytearray(_SIZE * ROWS)
@@ -48,6 +49,8 @@ class ReplyRows:
         self._all: tuple[list[columns.Texts], NDArray[np.bool_]] | None = None
         self._count = 0
         """Of texts, when a batch was last taken; ``_all`` is made when none came since."""
+        self.encode: Callable[[Any], str] = json_of
+        """Makes JSON of an output that did not come up before, which may run code of the driver."""
         self.on_host_clock = False
         """Whether ticks are host nanoseconds."""
         self.refused: tuple[str, str] | None = None
@@ -166,7 +169,7 @@ class ReplyRows:
     def _new_kind(self, reply: Reply, span: Span, warmup: bool) -> int:
         if type(span) is not Span:
             raise TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span")
-        number = self._number((reply.sample_id, span.phase, json_of(reply.output), warmup), True)
+        number = self._number((reply.sample_id, span.phase, self.encode(reply.output), warmup), True)
         if reply.output is None or type(reply.output) is str:
             self._kinds[reply.sample_id, span.phase, reply.output, warmup] = number
         return number

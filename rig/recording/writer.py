@@ -29,7 +29,7 @@ from rig.recording.layout import payload_path, recorded_files, sha256_of, trace_
 from rig.recording.lines import Chain
 from rig.recording.readings import Check, Readings
 from rig.recording.records import error_record
-from rig.recording.rows import ROWS, ReplyRows, json_of
+from rig.recording.rows import ROWS, ReplyRows
 from rig.recording.tables import TABLES
 from rig.recording.validation import check_sample, check_text, progress_row
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
@@ -119,7 +119,7 @@ class Recorder:
         This is to write a full buffer, or to record a reply that does not have exactly one span.
         """
         if len(reply.spans) != 1 or reply.progress:
-            output: str | None = json_of(reply.output)
+            output: str | None = self.replies.encode(reply.output)
             for span in reply.spans or (None,):
                 phase = None if span is None else span.phase
                 self.replies.put_row(issue, (reply.sample_id, phase, output, warmup), times_ns, span)

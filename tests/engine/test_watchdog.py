@@ -37,6 +37,7 @@ from rig.types import (
     Reply,
     Sample,
     SampleSet,
+    Span,
     Step,
 )  # fmt: skip
 
@@ -131,6 +132,37 @@ def test_a_call_of_a_device_that_hangs_is_named_and_ends_the_run(tmp_path: Path,
     named(run, raised.value, call)
     if call != "timer":
         assert run.replies["completed_ns"].is_valid().to_pylist()[:1] == [True]
+
+
+class Lazy(StuckDevice):
+    """A device whose answers are computed only when they are looked at, as an array on another processor may be."""
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        spans = (Span("inference", 1, 2),) * self.spans
+        answer: dict[str, Any] = {"output": None, "spans": spans, self.method: self}
+        return [Reply(r.sample_id, **answer) for r in super().poll(timeout_s)]
+
+    def __init__(self, part: str, spans: int) -> None:
+        super().__init__(part)
+        self.spans = spans
+
+    def tolist(self) -> list[int]:
+        self.hang("output")
+        return [1]
+
+    def items(self) -> Any:
+        self.hang("activity")
+        return {}.items()
+
+
+@pytest.mark.parametrize("spans", [1, 2])
+@pytest.mark.parametrize("part", ["output", "activity"])
+def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, part: str, spans: int) -> None:
+    with pytest.raises(DeviceTimeoutError, match=f"reading the {part} of a reply of the device has not returned"):
+        played(tmp_path / "run", Lazy(part, spans), None, Watch(PATIENCE_S))
+    run = open_run(tmp_path / "run")
+    assert run.sealed
+    assert run.replies["completed_ns"].is_valid().to_pylist()[:1] == [True]
 
 
 @pytest.mark.parametrize("call", ["start", "read", "timer", "stop"])
