@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from rig.bench.options import positive, within
 from rig.types import Budget, Issue, Rules, Step, Workload
-from scenarios.steps import chosen, framed
+from scenarios.steps import LONGEST_IDLE_S, chosen, framed
 from scenarios.stops import check_problems, stop_costs
 
 
@@ -35,7 +35,8 @@ def optimization(
     idle = chosen(idle_s, rules.idle_s)
     positive(timeout_s=timeout_s, window_s=window_s)
     times = chosen(repeat, math.ceil(window_s / timeout_s) if metered and to_gap is None else 1)
-    within(0, math.inf, idle_s=idle, to_gap=chosen(to_gap, 0.0))
+    within(0, LONGEST_IDLE_S, idle_s=idle)
+    within(0, math.inf, to_gap=chosen(to_gap, 0.0))
     within(1, math.inf, solves=solves, repeat=times)
     check_problems(workload)
     stops = {} if to_gap is None else stop_costs(workload, to_gap)

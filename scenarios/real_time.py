@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rig.bench.options import limits, positive, within
 from rig.errors import refused
 from rig.types import Issue, Rules, Sample, Step, Streams, Workload
-from scenarios.steps import chosen, framed, idle_and_warmup, once
+from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 
 def real_time(
@@ -36,7 +36,7 @@ def real_time(
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     limits(queue=(queue, 1, math.inf), stream_seed=(stream_seed, 0, math.inf))
     positive(window_s=window_s, stride_s=stride_s, scene_s=scene_s, deadline_s=chosen(deadline_s, stride_s))
-    within(max(window_s, rules.min_duration_s), math.inf, "s", stream_s=stream_s)
+    within(max(window_s, rules.min_duration_s), LONGEST_S, "s", stream_s=stream_s)
     if purpose == "compliance":
         return framed(once(workload.samples), workload, idle, warm)
     if not isinstance(workload, Streams):

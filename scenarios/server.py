@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.bench.options import positive, within
 from rig.types import Issue, Rules, Sample, Step, Workload
-from scenarios.steps import chosen, framed, idle_and_warmup, once
+from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 BLOCK = 1024
 
@@ -33,7 +33,8 @@ def server(
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)
-    within(0, math.inf, duration_s=seconds, arrival_seed=arrival_seed)
+    within(0, LONGEST_S, duration_s=seconds)
+    within(0, math.inf, arrival_seed=arrival_seed)
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

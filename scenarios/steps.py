@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from rig.bench.options import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
+LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
+"""A recording of others that is repeated may ask for any time; nobody waits longer than this."""
+
 
 def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int) -> Iterator[Step]:
     """The work between idle windows: mark, warm-up, idle, work, idle, mark."""
@@ -69,7 +72,8 @@ class Enough:
 def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> tuple[float, int]:
     """Seconds of idle and samples of warm-up: the options, else what the rules say. Raises ``UsageError``."""
     idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
-    within(0, math.inf, idle_s=idle, warmup=warm)
+    within(0, LONGEST_IDLE_S, idle_s=idle)
+    within(0, math.inf, warmup=warm)
     return idle, warm
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,7 +36,11 @@ def server_of(page: bytes, policy: str, columns: Columns, port: int = 0) -> tupl
             if self.headers.get("Host") not in hosts:
                 self._answer(HTTPStatus.FORBIDDEN, b"only by the loopback address", "text/plain")
                 return
-            asked = urlsplit(self.path)
+            try:
+                asked = urlsplit(self.path)
+            except ValueError:
+                self._answer(HTTPStatus.BAD_REQUEST, b"no address", "text/plain")
+                return
             if _same(asked.path, f"/{token}/"):
                 self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8")
             elif _same(asked.path, f"/{token}/data"):
@@ -67,13 +72,21 @@ def server_of(page: bytes, policy: str, columns: Columns, port: int = 0) -> tupl
             """Say nothing: the token stands in every path."""
 
     try:
-        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
+        server = _Server((LOOPBACK, port), Handler)
     except (OSError, OverflowError) as error:
         remedy = "Leave --port out, and a free port is taken"
         raise SetupError(f"port {port} cannot be had: {error}", field="port", value=port, remedy=remedy) from error
-    server.daemon_threads = True
     hosts = {f"{name}:{server.server_port}" for name in (LOOPBACK, "localhost")}
     return server, f"http://{LOOPBACK}:{server.server_port}/{token}/"
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that left."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 HEADERS = {

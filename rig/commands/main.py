@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import rig
@@ -130,6 +131,8 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     from rig.errors import closest
 
     args, unknown = parser(given[0] if given else "").parse_known_args(given)
+    if "--out=" in given or ("--out", "") in pairwise(given):  # its Path would be the present directory
+        args.parser.error("--out is empty. Name a directory or file")
     if unknown:
         own: _Parser = args.parser
         near = closest(unknown[0].partition("=")[0], own._option_string_actions, " ")

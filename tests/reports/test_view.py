@@ -6,6 +6,8 @@ import http.client
 import json
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -58,6 +60,22 @@ def asked(url: str, path: str | None = None, method: str = "GET", **headers: str
 
 
 # ---- the server ---------------------------------------------------------------------------
+
+
+def test_an_address_that_is_none_is_a_bad_request(url: str) -> None:
+    assert asked(url, "http://[x/", Host=urlsplit(url).netloc)[0] == 400
+
+
+def test_a_browser_that_leaves_is_not_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    server, found = server_of(PAGE, "", columns)
+    server.daemon_threads = False  # so that closing waits for the answer
+    client = socket.create_connection(("127.0.0.1", urlsplit(found).port or 0))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.sendall(b"GET /")
+    client.close()
+    server.handle_request()
+    server.server_close()
+    assert capsys.readouterr() == ("", "")
 
 
 def test_who_knows_the_token_gets_the_page_and_its_columns(url: str) -> None:
