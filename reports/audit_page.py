@@ -54,7 +54,10 @@ def worst(one: Audit) -> tuple[str, str]:
         return "INVALID", f"by its own verdict: {', '.join(one.invalid)}. `rig report` names the rules that it breaks"
     if one.unfit:
         sets = ", ".join(one.unfit)
-        return "NEVER SUBMITTABLE", f"judged by {sets}. Measure again with --rules neurobench-1.0; {_derived(one)}"
+        what = f"judged by {sets}. Measure again with --rules neurobench-1.0"
+        if one.simulated:
+            what = "simulated, and no rules take a simulation. Measure hardware by neurobench-1.0"
+        return "NEVER SUBMITTABLE", f"{what}; {_derived(one)}"
     anchor = one.anchor if one.anchored else f"{one.anchor}: give --signers FILE or --root HASH"
     return SOUND, f"{_derived(one)}; {anchor}"
 

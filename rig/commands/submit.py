@@ -76,7 +76,11 @@ def _findings(made: Submitted, about: Path) -> Iterator[str]:
     if made.missing:
         yield f"missing {', '.join(made.missing)}: an audit fails until {about} says it; fill it in and submit again"
     rows = [row for row in made.rows if row.configuration.class_ != "imported"]
-    if unfit := [row for row in rows if row.result.validity is None or not row.result.validity.submittable]:
+    unfit = [row for row in rows if row.result.validity is None or not row.result.validity.submittable]
+    if simulated := [row for row in unfit if row.result.simulated]:
+        what = "simulated, and no rules take a simulation; measure hardware by neurobench-1.0"
+        yield f"NEVER SUBMITTABLE {_first(simulated)}: {what}"
+    if unfit := [row for row in unfit if not row.result.simulated]:
         sets = ", ".join(sorted({row.configuration.rules or "no rules" for row in unfit}))
         yield f"NEVER SUBMITTABLE {_first(unfit)}: judged by {sets}; measure with --rules neurobench-1.0"
     if invalid := [row for row in rows if row.configuration.verdict == "INVALID"]:

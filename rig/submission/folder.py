@@ -97,11 +97,24 @@ def _check_paths(sessions: Sequence[Path], out: Path, archive: Path | None) -> N
             raise refused(name, str(path), f"Name a new one with --{name}", f"{path} exists already")
         if not path.parent.is_dir():
             raise bad_out(path, "is in a directory that does not exist")
+        if (whole := _holder(path)) is not None:
+            what = f"{path} lies inside of {whole}, whose hashes would no longer cover all of it"
+            raise refused(name, str(path), f"Name a place beside it with --{name}", what)
     if archive is not None and not archive.name.endswith(ARCHIVES):
         raise refused("archive", str(archive), f"Let its name end in {', '.join(ARCHIVES)}")
     places = [path.resolve() for path in sessions]
     if double := next((path for path in places if places.count(path) > 1), None):
         raise UsageError(f"{double} is named twice", field="session", value=str(double), remedy="Name it once")
+
+
+def _holder(path: Path) -> Path | None:
+    """The submission, session or run that a path lies in, if its hashes cover that place."""
+    for folder in path.resolve().parents:
+        if folder.name == DERIVED:
+            return None
+        if any((folder / name).exists() for name in (MANIFEST, sessions_format.FILE, EVENTS)):
+            return folder
+    return None
 
 
 # ---- what is copied -----------------------------------------------------------------------

@@ -23,7 +23,8 @@ from rig.recording.schema import schemas
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
 from rig.submission.about import FIELDS, read_about
-from rig.submission.folder import Submitted
+from rig.submission.folder import Submitted, submit
+from tests.support.hardware_clothes import recorded
 from tests.support.submissions import WHOLE, session, submitted
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -408,6 +409,34 @@ def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
         open_submission(copy)
 
 
+# ---- where it is written ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inside", ["", "pages", "sessions/a", "sessions/a/accuracy"])
+@pytest.mark.parametrize("argument", ["out", "archive"])
+def test_nothing_is_written_where_the_hashes_of_another_submission_cover(
+    lab: Path, copy: Path, tmp_path: Path, argument: str, inside: str
+) -> None:
+    (copy / "pages").mkdir(exist_ok=True)
+    inner = copy / inside / "new.tar.gz"
+    out, archive = (inner, None) if argument == "out" else (tmp_path / "new", inner)
+    (tmp_path / "submission.toml").write_text(WHOLE)
+    with pytest.raises(UsageError, match="lies inside of") as caught:
+        submit([lab / "b"], tmp_path / "submission.toml", out, archive)
+    assert caught.value.field == argument
+    assert "Name a place beside it" in caught.value.remedy
+    assert open_submission(copy).root
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path, tmp_path: Path) -> None:
+    (copy / "derived").mkdir()
+    (tmp_path / "submission.toml").write_text(WHOLE)
+    made = submit([lab / "b"], tmp_path / "submission.toml", copy / "derived" / "new")
+    assert open_submission(made.path)
+    assert open_submission(copy)
+
+
 # ---- the last line ------------------------------------------------------------------------
 
 
@@ -419,9 +448,17 @@ def last_line(session_: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_rules_that_no_one_may_submit_by_are_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = last_line(session(tmp_path / "s", "idle_s=2"), tmp_path, capsys)
+    line = last_line(recorded("single-stream", tmp_path, rules="quick").folder, tmp_path, capsys)
     assert line.startswith("NEVER SUBMITTABLE mock, ")
     assert line.endswith("judged by quick; measure with --rules neurobench-1.0")
+
+
+def test_of_a_simulation_no_rules_are_named_that_would_take_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = last_line(session(tmp_path / "s", "idle_s=2"), tmp_path, capsys)
+    assert line.startswith("NEVER SUBMITTABLE mock, ")
+    assert line.endswith("simulated, and no rules take a simulation; measure hardware by neurobench-1.0")
 
 
 def test_an_invalid_row_is_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

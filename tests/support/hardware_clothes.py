@@ -177,7 +177,7 @@ class Session:
 
 
 def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session:
-    """A session of ``scenario`` by ``neurobench-1.0`` that keeps every rule, in virtual time."""
+    """A session of ``scenario``, by ``neurobench-1.0`` if no ``rules`` are given, that keeps every rule."""
     asked: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "single-stream": ("device", "scenes", ()),
         "real-time": ("device", "scenes", ("stream_s=12", "scene_s=4", "rate_hz=100")),
@@ -194,7 +194,7 @@ def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session
         workload = f"{HERE}:{workload}"
     request = Request(
         device=f"{HERE}:{driver}", meters=(f"{HERE}:meter",), scenario=scenario, workload=workload,
-        options=(*own, *options), out=folder / scenario, rules="neurobench-1.0", **more,
+        options=(*own, *options), out=folder / scenario, **{"rules": "neurobench-1.0", **more},
     )  # fmt: skip
     return read(measure(request, quiet=True))
 

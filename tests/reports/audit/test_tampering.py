@@ -59,8 +59,10 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
 
 def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> None:
     found = audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
-    assert worst(found)[0] == "NEVER SUBMITTABLE"
-    assert worst(found)[1].startswith("judged by quick")
+    simulated, measured = worst(found), worst(replace(found, simulated=False))
+    assert simulated[0] == measured[0] == "NEVER SUBMITTABLE"
+    assert measured[1].startswith("judged by quick. Measure again with --rules neurobench-1.0; ")
+    assert simulated[1].startswith("simulated, and no rules take a simulation. Measure hardware by neurobench-1.0; ")
 
 
 def test_the_last_word_says_how_much_was_derived_and_not_that_all_is_true(original: Path) -> None:
