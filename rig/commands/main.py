@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import rig
 from rig.engine.interrupts import ENDING, interrupt, on_signals
-from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError, plain
+from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError, UsageError, plain
 from rig.terminal import drop_full_streams, say, say_json, usable_streams
 
 COMMANDS = {
@@ -127,9 +127,15 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """The arguments of a command; one that it does not take is answered with the nearest ones."""
+    """The arguments of a command; one that it does not take is answered with the nearest ones.
+
+    Raises ``UsageError`` for an argument that is not UTF-8: pyarrow opens no file of such a name.
+    """
     from rig.errors import closest
 
+    if odd := next((text for text in given if not text.isascii() and re.search("[\ud800-\udfff]", text)), None):
+        what, remedy = f"the argument {odd!r} is not UTF-8", "Rename the file or folder that it names"
+        raise UsageError(what, field="argument", value=odd, remedy=remedy)
     args, unknown = parser(given[0] if given else "").parse_known_args(given)
     if "--out=" in given or ("--out", "") in pairwise(given):  # its Path would be the present directory
         args.parser.error("--out is empty. Name a directory or file")

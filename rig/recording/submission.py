@@ -26,7 +26,7 @@ NAMESPACE = "neurorig-submission"
 """What a signature is for; one that was made for another purpose does not count."""
 SESSIONS = "sessions"
 PAGE = "report.html"
-LINE = re.compile(r"([0-9a-f]{64})  ((?!/)(?!(?:[^\0]*/)?\.\.?(?:/|$))[^\0-\x1f\x7f\\]+)")
+LINE = re.compile(r"([0-9a-f]{64})  ((?!/)(?!(?:[^\0]*/)?\.\.?(?:/|$))[^\0-\x1f\x7f\\\ud800-\udfff]+)")
 """One line of a manifest: a hash, and a path below the folder."""
 
 Class = Literal["measured", "simulated", "imported", "estimated"]

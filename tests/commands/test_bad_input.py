@@ -195,6 +195,16 @@ def test_a_scenario_or_a_session_that_cannot_be_meant_is_refused_before_anything
     assert not Path("run").exists()
 
 
+@pytest.mark.parametrize("command", ["report", "submit", "audit", "compare", "measure --device mock --out"])
+def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_read_or_written(rig: Rig, command: str) -> None:
+    """As a Latin-1 ``für`` reaches Python; pyarrow opens no such file."""
+    ended = rig(*command.split(), "f\udcfcr")
+
+    assert ended.code == USAGE
+    assert ended.line == "rig: the argument 'f\\udcfcr' is not UTF-8. Rename the file or folder that it names"
+    assert not list(Path().iterdir())
+
+
 @pytest.mark.parametrize("argv", [("--amortise", "long"), ("--repeat", "2.5"), ("--nope",)])
 def test_arguments_that_do_not_parse_leave_by_argparse(rig: Rig, argv: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as left:

@@ -409,6 +409,14 @@ def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
         open_submission(copy)
 
 
+def test_a_file_of_a_broken_off_run_whose_name_is_not_utf_8_is_refused_by_name(lab: Path, tmp_path: Path) -> None:
+    kept = shutil.copytree(lab / "a", tmp_path / "kept")
+    (kept / "broken").mkdir()
+    (kept / "broken" / "f\udcfcr").touch()
+    with pytest.raises(StoreError, match="cannot stand in a manifest"):
+        submitted(tmp_path, kept)
+
+
 # ---- where it is written ------------------------------------------------------------------
 
 
