@@ -21,8 +21,6 @@ SETTLED = 5.0
 """After so many time constants a filter has settled within 1 %."""
 PAD = 2.0
 """By so many readings a span is widened on either side, so that its edges lie inside."""
-GAP = 2.0
-"""So many readings at both ends of a gap between spans may hold power of the spans."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -75,8 +73,8 @@ def looked_at(
     """The windows of each kind in seconds, float64 of shape (k, 2), and how many ends of spans meet other activity.
 
     ``spans`` are those that the trace holds, ``unplaced`` the same by the clocks alone; ``region`` is they with their
-    edges, ``wide`` with all that the clocks leave open; ``inner`` is spans without their edges, ``gap`` what is between
-    them, ``eighth`` the eighths of idle windows, and ``asked`` from the first request to the last answer.
+    edges, ``wide`` with all that the clocks leave open; ``inner`` is spans, ``gap`` what is between them, both without
+    what the clocks leave open, ``eighth`` the eighths of idle windows, and ``asked`` from the first request to the last answer.
     """
     period, settle = facts.period_s, SETTLED * float(trace.rail.get("filter_tau_s", 0.0))
     bound = line(run, trace.clock).bound_s
@@ -92,9 +90,10 @@ def looked_at(
     quiet = shortened(idle, bound + period + settle, bound + period)
     knots = quiet[:, :1] + (quiet[:, 1:] - quiet[:, :1]) * PARTS
     eighth = np.stack([knots[:, :-1].ravel(), knots[:, 1:].ravel()], axis=1)
-    gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
+    slack = min(open_s(run, trace.clock), period)  # of whole readings, so much may lie on the other side of an edge
+    gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), slack + settle, slack)
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
-    found |= {"inner": shortened(window, period + settle, period), "gap": gaps[~touch(gaps, other)]}
+    found |= {"inner": shortened(window, slack + settle, slack), "gap": gaps[~touch(gaps, other)]}
     return found | {"asked": requested(run) + shift}, met
 
 

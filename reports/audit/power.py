@@ -1,4 +1,4 @@
-"""Power of a run by plain methods: the level at idle, the area above it, and the mean inside shortened spans."""
+"""Power of a run by plain methods: the level at idle, the area above it, and the mean of readings inside spans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.audit.figures import Figures, Plain, Table, device_line, spans
-from reports.audit.placing import drift_s, length_s, looked_at, open_s, shift_s
+from reports.audit.placing import PAD, drift_s, length_s, looked_at, open_s, shift_s
 from reports.audit.reading import Run, Trace, traces
 from reports.audit.windows import TINY, Facts, Sums, facts_of, sums
 from rig.types import Floats
@@ -48,7 +48,7 @@ class RailPower:
     active: Level
     """The same with idle, in which an error of the idle level under the spans cancels."""
     inner: Level
-    """The mean inside shortened spans above idle; NaN for fewer than three readings, as ``gap_w`` between spans."""
+    """The mean of whole readings inside spans above idle; NaN for fewer than three, as ``gap_w`` between spans."""
     average: Level
     """NaN where nothing was answered while there were readings."""
     gap_w: float
@@ -95,7 +95,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
     """What one rail says, in one pass for its facts and one for all windows."""
     facts = facts_of(run, trace)
     at, met = looked_at(run, trace, stamped, idle, shift, facts)
-    found = sums(run, trace, at)
+    found = sums(run, trace, at, whole=("inner", "gap"))
     length, widened = max(length_s(at["spans"]), TINY), length_s(at["region"])
     rest, rest_bound = _idle(at["eighth"], found["eighth"], facts, _middle_s(at["spans"]))
     area = _area(at["region"], found["region"], rest) / length
@@ -108,6 +108,8 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
     drift = drift_s(run, trace, at["unplaced"], shift, facts.period_s)
     unknown = _unknown_w(area, active, at["spans"], met, drift, facts)
     edges = unknown + _edges_w(area, rest, at, found, facts)
+    differ = _differ_w(area, inner, gap, at["spans"], facts)
+    edges += differ if np.isnan(gap) else 0.0
     wider = max(widened / length, 1.0)
     per_span = float(np.median(np.diff(at["spans"]))) / facts.period_s if facts.period_s else 0.0
     average, late_s = found["asked"].mean_w, device_line(run).bound_s + 2 * facts.period_s
@@ -116,7 +118,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
         idle=Level(rest, rest_bound + (STEADY + facts.volts_step) * abs(rest)),
         area=Level(area, STEADY * abs(area) + edges + rest_bound * wider),
         active=Level(active, STEADY * abs(active) + edges + rest_bound * (wider - 1.0)),
-        inner=Level(inner, STEADY * abs(inner) + 2 * inner_noise + rest_bound + unknown),
+        inner=Level(inner, STEADY * abs(inner) + 2 * inner_noise + rest_bound + unknown + differ),
         average=Level(average, STEADY * abs(average) + late + unknown),
         gap_w=gap,
         apart=apart,
@@ -134,6 +136,18 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
     of_active = facts.volts_step + facts.overload * period / length
     misplaced = min(1.0, max(0.0, drift - 2 * period) * len(window) / length)
     return of_active * abs(active) + (MET * met * period / length + misplaced) * abs(area)
+
+
+def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
+    """By how much the mean inside spans differs from the area above what the gaps beside them draw; 0 without gaps.
+
+    Spans draw more or less at their ends, or the gaps are not level. Where no reading shows the gaps, they may be at any
+    level, and are taken for idle here. Where none lies inside of spans, gaps draw no more than spans.
+    """
+    gaps = float(np.clip(window[1:, 0] - window[:-1, 1], 0.0, 2 * PAD * facts.period_s).sum())
+    if np.isnan(inner):
+        return abs(area) * gaps / (gaps + length_s(window) + TINY)
+    return abs(area - np.nan_to_num(gap) * gaps / length_s(window) - inner) if gaps else 0.0
 
 
 def _middle_s(window: Floats) -> float:
@@ -194,7 +208,7 @@ def _figures(each: dict[str, RailPower]) -> Figures:
         )
         apart, how = any(r.apart for r in rails), "area above idle over the length of the spans"
         if apart:
-            dynamic, active, how = inner, inner + idle, "mean inside shortened spans"
+            dynamic, active, how = inner, inner + idle, "mean of whole readings inside spans"
             if np.isnan(dynamic.w):
                 continue
         own = {"dynamic_power_w": (dynamic, how), "active_power_w": (active, f"{how}, and idle")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,13 +164,21 @@ def _volts_step(run: Run, supply: str, period_s: float) -> float:
     return PRODUCT + float(np.percentile(np.abs(np.diff(value)), 90) / max(abs(float(value.mean())), TINY))
 
 
-def sums(run: Run, trace: Trace, windows: Mapping[str, Floats]) -> dict[str, Sums]:
-    """Sum the readings of a rail over each kind of windows, in one pass. The windows may overlap."""
+def sums(run: Run, trace: Trace, windows: Mapping[str, Floats], whole: Collection[str] = ()) -> dict[str, Sums]:
+    """Sum the readings of a rail over each kind of windows, in one pass. The windows may overlap.
+
+    Of the kinds in ``whole`` only readings count that lie inside of a window as a whole.
+    """
     on, off = np.concatenate(list(windows.values())).T
+    bare = np.repeat([name in whole for name in windows], [len(own) for own in windows.values()])
     found = np.zeros((3, len(on)))
     for part in readings(run, trace):
         touched = np.flatnonzero((off > part.left[0]) & (on < part.right[-1]))
-        found[:, touched] += _inside(part, on[touched], off[touched])
+        begin, end = on[touched], off[touched]
+        first, past = np.searchsorted(part.begin, begin), np.searchsorted(part.end, end, "right")
+        begin = np.where(bare[touched], np.append(part.left, part.right[-1])[first], begin)
+        end = np.where(bare[touched], np.append(part.left[0], part.right)[past], end)
+        found[:, touched] += _inside(part, begin, np.maximum(begin, end))
     split = np.split(found, np.cumsum([len(own) for own in windows.values()])[:-1], axis=1)
     return {name: Sums(*own) for name, own in zip(windows, split, strict=True)}
 

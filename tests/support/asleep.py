@@ -10,20 +10,36 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-SPANS, SPAN_S, EVERY_S, RATE_HZ, BUSY_W = 20, 0.1, 0.2, 1000.0, 3e-3
+SPANS, SPAN_S, RATE_HZ, BUSY_W = 20, 0.1, 1000.0, 3e-3
 
 
-def recording(out: Path, idle_w: float, gap_w: float) -> Path:
-    """Write a run of square spans: ``idle_w`` for 2 s before and after, ``gap_w`` between the spans."""
+def recording(
+    out: Path, idle_w: float, gap_w: float, gap_s: float = 0.1, host_s: float = 0.0, counter: bool = False
+) -> Path:
+    """Write a run of square spans: ``idle_w`` for 2 s before and after, ``gap_w`` between the spans.
+
+    With ``host_s``, gaps draw ``gap_w`` only for so long beside each span, and ``idle_w`` between. A ``counter`` counts
+    joules without noise and is read when there is time; else a meter states the mean of each millisecond.
+    """
     (out / "traces").mkdir(parents=True)
-    on_s = 2.1 + EVERY_S * np.arange(SPANS)
-    end_s = float(on_s[-1]) + SPAN_S + 2.2
-    middle = (np.arange(round(end_s * RATE_HZ)) + 0.5) / RATE_HZ
-    inside = ((middle[:, None] > on_s) & (middle[:, None] < on_s + SPAN_S)).any(axis=1)
-    between = (middle > on_s[0]) & (middle < on_s[-1] + SPAN_S)
-    watt = np.where(inside, BUSY_W, np.where(between, gap_w, idle_w))
-    watt = watt + np.random.default_rng(3).normal(0.0, 1e-5, len(watt))
-    on_ns, off_ns = (np.round(1e9 * t).astype(np.int64) for t in (on_s, on_s + SPAN_S))
+    chance = np.random.default_rng(3)
+    on_s = 2.1 + (SPAN_S + gap_s) * np.arange(SPANS) + (0.0 if gap_s == 0.1 else gap_s * chance.uniform(0, 0.5, SPANS))
+    off_s = on_s + SPAN_S
+    end_s = float(off_s[-1]) + 2.2
+    at_s = np.concatenate([[0.0], np.column_stack([on_s, off_s]).ravel(), off_s + host_s, on_s - host_s])
+    level = [idle_w, *[BUSY_W, gap_w] * SPANS, *[idle_w] * SPANS, *[gap_w] * SPANS]
+    level[2 * SPANS] = idle_w
+    use = slice(None) if host_s else slice(2 * SPANS + 1)
+    order = np.argsort(at_s[use], kind="stable")
+    at_s, levels = at_s[use][order], np.array(level)[use][order]
+    counted_j = np.concatenate([[0.0], np.cumsum(levels * np.diff(np.append(at_s, end_s)))])
+    edge = np.arange(round(end_s * RATE_HZ) + 1) / RATE_HZ
+    if counter:
+        edge = np.cumsum((1.0 + chance.exponential(0.3, len(edge))) / RATE_HZ)
+        edge = edge[edge < end_s]
+    joules = np.interp(edge, np.append(at_s, end_s), counted_j)
+    watt = np.diff(joules) * RATE_HZ + chance.normal(0.0, 1e-5, len(edge) - 1)
+    on_ns, off_ns = (np.round(1e9 * t).astype(np.int64) for t in (on_s, off_s))
     ids, n = [f"s{k}" for k in range(SPANS)], SPANS
     none, real = pa.nulls(n, pa.int64()), pa.nulls(n, pa.float64())
     text = pa.nulls(n, pa.string())
@@ -33,9 +49,14 @@ def recording(out: Path, idle_w: float, gap_w: float) -> Path:
     replies |= {"completed_ns": off_ns, "on_tick": on_ns, "off_tick": off_ns, "executions": [1] * n}
     replies |= {"output": ['"x"'] * n, "warmup": [False] * n}
     grid = {"t0_tick": 0, "period_tick": 1e9 / RATE_HZ, "aperture_tick": 1e9 / RATE_HZ}
-    rail = {"name": "core", "rate_hz": RATE_HZ}
-    about = {"clock": "host", "rail": json.dumps(rail), "grid": json.dumps(grid)}
-    for name, columns in (("samples", samples), ("replies", replies), ("traces/core", {"value": watt})):
+    rail: dict[str, Any] = {"name": "core", "rate_hz": RATE_HZ}
+    trace: dict[str, Any] = {"value": watt}
+    if counter:
+        rail |= {"kind": "cumulative", "conversion": {"unit": "J"}, "resolution": 1e-9}
+        ticks = np.round(1e9 * edge).astype(np.int64)
+        trace = {"value": joules[1:], "start_tick": ticks[:-1], "end_tick": ticks[1:]}
+    about = {"clock": "host", "rail": json.dumps(rail)} | ({} if counter else {"grid": json.dumps(grid)})
+    for name, columns in (("samples", samples), ("replies", replies), ("traces/core", trace)):
         table = pa.table(columns).replace_schema_metadata(about if "core" in name else None)
         with pa.ipc.new_stream(str(out / f"{name}.arrows"), table.schema) as stream:
             stream.write_table(table)

@@ -13,6 +13,7 @@ from reports.audit.evidence import compared
 from reports.audit.figures import Plain
 from reports.audit.subject import Claim
 from rig.commands.main import main
+from tests.support.asleep import BUSY_W, RATE_HZ, recording
 from tests.support.paths import ROOT
 from tests.support.submission_folder import unpacked
 
@@ -53,6 +54,21 @@ def test_few_spans_and_readings_leave_the_plain_method_itself_unsure(tmp_path: P
     measured(shortened(draw(seed), seed), tmp_path / "run")
     assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert [c for c in audit(tmp_path / "run").compared if not c.ok] == []
+
+
+@pytest.mark.parametrize("counter", [False, True])
+@pytest.mark.parametrize("gap_w", [0.5e-3, 1e-3, 2.5e-3])
+@pytest.mark.parametrize("readings", [0.5, 1.5, 3.0, 5.0, 20.0])
+def test_what_short_gaps_draw_is_not_drawn_by_the_spans(
+    tmp_path: Path, readings: float, gap_w: float, counter: bool
+) -> None:
+    """The gaps are at idle, below or above it, and of some no reading shows the level."""
+    run = recording(tmp_path / "run", 1e-3, gap_w, gap_s=readings / RATE_HZ, counter=counter)
+    assert main(["report", str(run), "--json"]) == 0
+    found = {c.key: c for c in audit(run).compared}
+    assert [c for c in found.values() if not c.ok] == []
+    active = found["active_power_w"]
+    assert abs(active.plain - BUSY_W) <= active.bound <= 0.03 * BUSY_W
 
 
 def test_each_planted_bug_has_its_line() -> None:

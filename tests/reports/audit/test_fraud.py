@@ -237,7 +237,7 @@ def test_a_meter_on_another_rail_shows_no_step(session: Path, tmp_path: Path) ->
 def test_dynamic_power_above_either_idle_is_told(tmp_path: Path) -> None:
     found = {c.number: c for c in audit(recording(tmp_path / "hot", idle_w=2.5e-3, gap_w=1e-3)).checks}[18]
     assert found.outcome == "warned"
-    assert "dynamic power is 0.0004997 W above the idle windows, 0.002 W above the gaps" in found.found
+    assert "dynamic power is 0.0004998 W above the idle windows, 0.002 W above the gaps" in found.found
     ready = {c.number: c for c in audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)).checks}[18]
     assert ready.outcome == "passed"
     assert "idle windows are at 0.001 W, gaps between spans at 0.001 W" in ready.found
