@@ -10,6 +10,7 @@ from typing import Any
 
 from reports.audit.audit import Audit
 from reports.audit.files import clean
+from reports.audit.hashes import UNLISTED
 
 FORMAT = 1
 WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
@@ -46,7 +47,9 @@ def worst(one: Audit) -> tuple[str, str]:
         order = [*WORST, *range(33)]
         first, *more = sorted(one.failed, key=lambda c: order.index(c.number))
         others = f", and {len(more)} more" if more else ""
-        return "FAILED", f"{first.name}: {first.found}{others}. {REMEDIES.get(first.number, MEND)}"
+        unlisted = all(told.endswith(UNLISTED) for told in first.found.split("; "))
+        remedy = "Remove it" if unlisted else REMEDIES.get(first.number, MEND)
+        return "FAILED", f"{first.name}: {first.found}{others}. {remedy}"
     if broken := [r for r in one.rules if not r.ok]:
         others = f", and {len(broken) - 1} more" if broken[1:] else ""
         return "INVALID", f"by its rules: {broken[0].said}{others}. Measure again so that the rules are kept"

@@ -21,6 +21,8 @@ from rig.errors import StoreError
 BYTES_MOST = 64 << 30
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
 DAMAGED = "Fetch it again, and compare its size and its hash with those at its source"
+FINDER = "__MACOSX/"
+"""What the Finder of macOS adds to a .zip beside the folder."""
 HOSTILE = "Do not unpack it: `rig submit` makes no such archive"
 _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
@@ -72,7 +74,10 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
         if sum(entry.file_size for entry in archive.infolist()) > most:  # no entry is read beyond its size
             refuse("it", bomb)
         _check_count(len(archive.infolist()))
-        yield from ((entry.filename, archive.open(entry)) for entry in archive.infolist() if not entry.is_dir())
+        for entry in archive.infolist():
+            name = entry.filename.replace("\\", "/")  # as some programs of Windows write it
+            if not name.endswith("/") and not name.startswith(FINDER):
+                yield name, archive.open(entry)
         return
     with gzip.open(path) as whole:  # tarfile takes a damaged header for the end, and looks at no checksum
         while whole.read(1 << 20):

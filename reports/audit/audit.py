@@ -144,8 +144,9 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
             found = verify(message, read_bytes(place, TEXT_BYTES), signers or "")
             by += [f"anchored by the signature of {clean(found.who)} ({found.fingerprint})"] * bool(found.who)
             faults += [f"{found.why}: {found.fingerprint}"] if signers is not None and not found.who else []
-        except MissingExtraError as error:
-            faults += [f"{error.message}: {error.remedy}"] if signers is not None else []
+        except MissingExtraError:
+            if signers is not None:  # what was asked cannot be done, whatever the submission is like
+                raise
         except StoreError as error:
             faults.append(error.message)
     elif signers is not None:

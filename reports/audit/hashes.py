@@ -15,6 +15,7 @@ from rig.errors import StoreError
 SUBMISSION, SESSION = "submission.json", "session.json"
 MANIFEST, SIGNATURE = "MANIFEST.sha256", "MANIFEST.sha256.sig"
 MANIFEST_BYTES = 64 << 20
+UNLISTED = f"is not in {MANIFEST}"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f\\]+)")
 _RECORDED = re.compile(r"(samples|replies|progress|activity)\.arrows|traces/[^/]+\.arrows|artifacts/payloads/.+")
 
@@ -117,5 +118,5 @@ def check_manifest(folder: Path, ledger: Ledger) -> str:
         ledger.compare(folder, name, expected, MANIFEST)
     for name in walk(folder):
         if name not in (MANIFEST, SIGNATURE) and name not in listed and "derived" not in name.split("/"):
-            ledger.faults.append(clean(f"{name} is not in {MANIFEST}"))
+            ledger.faults.append(clean(f"{name} {UNLISTED}"))
     return hashlib.sha256(content).hexdigest()

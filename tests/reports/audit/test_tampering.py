@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from reports.audit.audit import Audit, audit
 from reports.audit_page import worst
-from rig.errors import StoreError
+from rig.errors import MissingExtraError, StoreError
 from tests.support.submission_folder import altered, chained, listed, submission, unpacked
 
 
@@ -55,6 +56,20 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
     assert "report.md differs from its hash" in sentence
     assert sentence.endswith("Ask for the original")
     assert found.anchor == "altered after it was hashed, not anchored"
+
+
+def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed(folder: Path) -> None:
+    (folder / ".DS_Store").write_bytes(b"Bud1")
+    assert worst(audit(folder, quick=True))[1].endswith(".DS_Store is not in MANIFEST.sha256. Remove it")
+
+
+def test_signers_are_not_compared_without_the_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked for cannot be done; nothing is wrong with the submission."""
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    (folder / "MANIFEST.sha256.sig").write_text("a signature\n")
+    with pytest.raises(MissingExtraError):
+        audit(folder, quick=True, signers="lab ssh-ed25519 AAAA")
+    assert audit(folder, quick=True).anchor == "self-consistent, not anchored"
 
 
 def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> None:

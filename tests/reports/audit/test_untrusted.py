@@ -71,6 +71,21 @@ def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_an_archive_of_finder_or_with_backslashes_is_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "mac.zip", "w") as packed:
+        packed.writestr("sub/a.txt", "a")
+        packed.writestr("__MACOSX/sub/._a.txt", "x")
+    with zipfile.ZipFile(tmp_path / "win.zip", "w") as packed:
+        packed.writestr("sub\\", "")
+        packed.writestr("sub\\b\\a.txt", "a")
+    assert [one.name for one in unpack(tmp_path / "mac.zip", tmp_path / "mac").iterdir()] == ["a.txt"]
+    assert (unpack(tmp_path / "win.zip", tmp_path / "win") / "b" / "a.txt").read_text() == "a"
+    with zipfile.ZipFile(tmp_path / "out.zip", "w") as packed:
+        packed.writestr("..\\out", "x")
+    with pytest.raises(StoreError, match="leads outside"):
+        unpack(tmp_path / "out.zip", tmp_path / "into")
+
+
 def test_an_archive_that_is_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reports.audit.archive.SMALL", 1 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed:
