@@ -34,20 +34,25 @@ def say_json(document: str) -> None:
     sys.stdout.flush()
 
 
-def usable_streams() -> None:
+def usable_streams() -> bool:
     """Make standard streams take all text: a closed one is a null device, and what an encoding lacks is spelt.
 
+    Return whether one was closed.
     The first file that is opened would else get the number of a closed stream, and what a library prints with it.
     """
+    closed = False
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        closed = True
         os.set_inheritable(null, True)
     os.close(null)
     for number, name in enumerate(("stdout", "stderr"), 1):
         stream = getattr(sys, name)
-        if stream is None:
+        if stream is None or stream.closed:
+            closed = True
             setattr(sys, name, os.fdopen(number, "w", closefd=False))
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    return closed
 
 
 def drop_full_streams() -> None:

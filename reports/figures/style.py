@@ -6,10 +6,12 @@ This module is quick to import.
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -120,8 +122,13 @@ def log_axis(side: Any, set_scale: Any) -> None:
 @contextmanager
 def styled() -> Iterator[None]:
     """Draw in the style of the reports, whatever the user's own settings are."""
-    from matplotlib import rc_context, rcParamsDefault
+    backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
+    from matplotlib import rc_context, rcParams, rcParamsDefault
 
+    if backend is not None:  # a name that is none would fail the import, and none is used here
+        os.environ["MPLBACKEND"] = backend
+        with suppress(ValueError):
+            rcParams["backend"] = backend
     base: dict[Any, Any] = {k: v for k, v in rcParamsDefault.items() if not k.startswith("backend")}
     with rc_context({**base, **RC}):
         yield

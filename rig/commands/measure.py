@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rig.errors import refused
-from rig.terminal import say
+from rig.errors import StoreError, refused
+from rig.terminal import say, usable_streams
 
 if TYPE_CHECKING:
     from rig.session.like import Like
@@ -109,7 +109,15 @@ def run(args: argparse.Namespace) -> int:
         _check_alone(args, _BESIDE, "--resume", "a session goes on with what it was asked for")
         request = request_in(args.resume, args.trust)
     path = measure(request, quiet=args.json, resume=args.resume is not None)
-    return show(report(path), args.json, args.verbose, args.allow_invalid)
+    if usable_streams():
+        say(f"a driver closed a standard stream; the recording is kept: rig report {path}", error=True)
+    try:
+        found = report(path)
+    except StoreError as error:
+        if error.field == "out":
+            error.remedy = f"The recording is kept. Make room or correct the permissions, then: rig report {path}"
+        raise
+    return show(found, args.json, args.verbose, args.allow_invalid)
 
 
 def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, why: str) -> None:

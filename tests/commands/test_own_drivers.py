@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rig.commands.main import main
+from rig.recording.atomic_write import not_stored
 from rig.recording.reader import open_run
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
@@ -267,6 +272,32 @@ def test_an_error_of_its_own_class_that_a_driver_opens_with_fails_the_command(
 
     assert main([command, "--device", f"{driver}:open_device", "--meter", "none", "--json"]) in (4, 20)
     assert "rig: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("close", ["sys.stdout.close()", "os.close(1)", "setattr(sys, 'stdout', None)"])
+def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of(elsewhere: Path, close: str) -> None:
+    once = f"import os, sys\nfirst = [0]\ndef once():\n    first and first.pop() == 0 and {close}\n"
+    source = GOOD.replace("        return", "        once()\n        return") + once
+    (elsewhere / "board.py").write_text(source)
+    words = ["measure", "--device", "board.py:open_board", "--meter", "none", "--mode", "together", "--out", "run"]
+    code = f"import sys; from rig.commands.main import main; sys.exit(main({[*words, *BRIEF, '--allow-invalid']}))"
+    env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "nope"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+    assert "rig report run" in ended.stderr
+    assert (elsewhere / "run" / "derived" / "report.html").is_file()
+
+
+def test_a_report_without_room_says_that_the_recording_is_kept(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> None:
+        raise not_stored(path / "derived", "cannot be written (No space left on device)")
+
+    monkeypatch.setattr("rig.session.report.report", full)
+    assert measure("board.py:open_board") == 7
+    assert capsys.readouterr().err.rstrip().endswith("then: rig report run")
 
 
 @pytest.mark.parametrize("timeout_s", ["float('inf')", "1e300", "float('nan')"])
