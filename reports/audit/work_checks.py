@@ -23,7 +23,7 @@ from reports.audit.files import clean
 from reports.audit.reading import Run, column
 from reports.audit.rules import modes_of, to_the_end
 from reports.audit.scores import redrawn
-from reports.audit.session_rules import EXPLAINED, SPEED, TRIED
+from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SPEED, TRIED
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 LATENCY_RULES = ("p90", "p99", "frames answered")
@@ -126,7 +126,7 @@ def _unlabelled(run: Run) -> Iterator[str]:
 
 @check(15, "accuracy and costs derived again from recorded outputs", "MLPerf inference; NeuroBench N45")
 def accuracy(e: Evidence) -> Verdict:
-    faults = broken(e, "solves whose costs", "samples answered otherwise") + each(e, _unlabelled)
+    faults = broken(e, "solves whose costs") + each(e, _unlabelled)
     return comparisons(e, faults, "accuracy", "gap_", "cost_", "smape_", "r2")
 
 
@@ -172,7 +172,7 @@ def trials(e: Evidence) -> Verdict:
     return faults, found, "time and power of each trial within the tolerance of the rules; a claim is the mean"
 
 
-@check(28, "no answers from a cache; repeated samples declared", "MLPerf inference TEST01, TEST04")
+@check(28, "answers of every run alike, and not from a cache; repeats declared", "MLPerf inference TEST01, TEST04")
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         declared = run.start.get("imported") or run.options.get("repeat") or run.options.get("window_s")
@@ -180,10 +180,12 @@ def cache(e: Evidence) -> Verdict:
         if most > 1 and not declared:
             yield f"a span holds {most} executions, and no repeat is declared"
 
-    faults = each(e, faults_of) + broken(e, "samples answered otherwise")
+    faults = each(e, faults_of) + broken(e, OTHERWISE)
     for part in e.subject.parts:
         times = {run.purpose: part.plain.get(run.path.name, {}).get("execution_time_s") for run in part.runs}
         plain, again = times.get("performance"), times.get("compliance")
         if plain and again and again.value < 0.9 * plain.value:
             faults.append(f"{part.name}: repeated samples take {again.value / plain.value:.0%} of the time of others")
-    return faults, "repeats as declared", "no faster on samples that were asked before"
+    doubted(faults, [r.said for r in e.rules if r.rule.startswith(OTHERWISE) and r.found.endswith(CHANCE)])
+    allowed = "answers as for accuracy but for a little noise; no faster on samples that were asked before"
+    return faults, "repeats as declared", allowed

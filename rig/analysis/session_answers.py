@@ -10,13 +10,16 @@ import numpy as np
 
 from rig.analysis.accuracy import decided_issues
 from rig.analysis.figure_key import FigureKey
+from rig.analysis.order_statistics import binomial_quantile
 from rig.analysis.service.queries import queries_of
 from rig.analysis.session_part import Part
 from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 
 NOISY = 0.1
-"""Largest share of the samples whose answers may differ because of the noise of a chip."""
+"""Largest share of the samples whose answers may differ because of the noise of a chip, but for chance."""
+CHANCE = 0.99
+"""With this probability, a device of that share differs in no more samples than are allowed."""
 ALIKE = 0.01
 """Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 CACHED = 0.9
@@ -30,14 +33,16 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
     """
     expected = _answers(by["accuracy"][0].run) if by["accuracy"] else {}
     for purpose, what in (("performance", "speed"), ("power", "power")):
-        said = [(sample, answers) for part in by[purpose] for sample, answers in _answers(part.run).items()]
-        same = [answers <= expected[sample] for sample, answers in said if sample in expected]
+        each = [_answers(part.run) for part in by[purpose]]
+        runs = [[answers <= expected[sample] for sample, answers in said.items() if sample in expected] for said in each]
+        same = [one for run in runs for one in run]
         if same:
             differ = same.count(False)
             chance = 3.0 * math.sqrt(differ * len(by[purpose])) / len(same)
-            few = differ <= NOISY * len(same) and _as_accurate([by["accuracy"][0], *by[purpose]], chance)
+            few = all(run.count(False) <= binomial_quantile(CHANCE, len(run), NOISY) for run in runs)
+            few = few and _as_accurate([by["accuracy"][0], *by[purpose]], chance)
             rule = f"samples answered otherwise for {what} than for accuracy"
-            limit = f"0, or {NOISY:.0%} with accuracies within {ALIKE:.0%} or what chance explains"
+            limit = f"0, or {NOISY:.0%} and what chance adds, with accuracies within {ALIKE:.0%} or what chance explains"
             yield Check(rule, f"{differ} of {len(same)}", limit, differ == 0 or few)
 
 

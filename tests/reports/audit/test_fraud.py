@@ -209,6 +209,30 @@ def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path)
     assert "samples answered otherwise for power than for accuracy" not in faults(of(session, tmp_path, noisy))
 
 
+@pytest.mark.parametrize(("every", "outcome"), [(7, "warned"), (3, "failed")])
+def test_answers_that_differ_a_little_more_than_a_tenth_are_told(
+    session: Path, tmp_path: Path, every: int, outcome: str
+) -> None:
+    """Of 12 samples, one or two in seven differ by chance, and four in twelve do not; one check speaks of it."""
+
+    def noisy(name: str, lines: Lines, tables: Tables) -> None:
+        if name.startswith(("power", "accuracy")):
+            table = tables["replies.arrows"]
+            ids, said = table["sample_id"].to_pylist(), table["output"].to_pylist()
+            known = {one: k for k, one in enumerate(sorted(set(ids)))}
+            turn = [0, every - 1][name.startswith("power")]
+            wrong = [known[one] % every == turn for one in ids]
+            tables["replies.arrows"] = with_column(
+                table, "output", ['{"label": "none"}' if w and s else s for w, s in zip(wrong, said, strict=True)]
+            )
+
+    found = of(session, tmp_path, noisy)
+    by_number = {c.number: c for c in found.checks}
+    assert by_number[28].outcome == outcome
+    assert "samples answered otherwise for power than for accuracy" in by_number[28].found
+    assert "answered otherwise" not in by_number[15].found
+
+
 def read_as(change: Callable[[Any], Any]) -> Edit:
     """Readings of every power run after a change of their watts."""
 
