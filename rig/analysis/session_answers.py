@@ -34,7 +34,9 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
     expected = _answers(by["accuracy"][0].run) if by["accuracy"] else {}
     for purpose, what in (("performance", "speed"), ("power", "power")):
         each = [_answers(part.run) for part in by[purpose]]
-        runs = [[answers <= expected[sample] for sample, answers in said.items() if sample in expected] for said in each]
+        runs = [
+            [answers <= expected[sample] for sample, answers in said.items() if sample in expected] for said in each
+        ]
         same = [one for run in runs for one in run]
         if same:
             differ = same.count(False)
@@ -42,7 +44,9 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
             few = all(run.count(False) <= binomial_quantile(CHANCE, len(run), NOISY) for run in runs)
             few = few and _as_accurate([by["accuracy"][0], *by[purpose]], chance)
             rule = f"samples answered otherwise for {what} than for accuracy"
-            limit = f"0, or {NOISY:.0%} and what chance adds, with accuracies within {ALIKE:.0%} or what chance explains"
+            limit = (
+                f"0, or {NOISY:.0%} and what chance adds, with accuracies within {ALIKE:.0%} or what chance explains"
+            )
             yield Check(rule, f"{differ} of {len(same)}", limit, differ == 0 or few)
 
 
