@@ -11,6 +11,8 @@ from dataclasses import dataclass
 DISTRIBUTION = "neurorig"
 MOST_NAMES = 20
 """The longest list of names that an error shows where something else can show it."""
+SAID = 10_000
+"""The most characters that are shown of what an exception says."""
 
 
 class RigError(Exception):
@@ -48,10 +50,10 @@ class RigError(Exception):
 
 
 def said(error: BaseException, where: str = "") -> str:
-    """Return the class and the text of an exception, whose own methods may fail, with ``where`` between them."""
+    """Return the class and the begin of the text of an exception, whose own methods may fail; ``where`` is between."""
     name = f"{type(error).__name__}{where}"
     try:
-        return f"{name}: {error}"
+        return f"{name}: {str(error)[:SAID]}"
     except Exception as failed:
         return f"{name}, whose text raises {type(failed).__name__}"
 

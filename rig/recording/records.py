@@ -7,13 +7,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rig.errors import DataError, RigError
+from rig.errors import SAID, DataError, RigError
 from rig.network.description import NetworkInfo
 from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
 Object = dict[str, Any]
-SAID = 10_000
-"""The longest text of an error in a stop line."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

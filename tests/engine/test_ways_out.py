@@ -303,3 +303,12 @@ def test_an_error_of_a_scenarios_own_class_has_an_exit_code_of_the_rig(
     assert ended is not None
     assert type(ended) in (DeviceError, SetupError)
     says(run, ended)
+
+
+def test_of_what_a_driver_says_without_end_the_begin_is_shown(play: Play, plant: SimPlant) -> None:
+    ended, run = play(Leaving(plant, "submit", RuntimeError("cable " * 10**6)), one_by_one())
+
+    assert ended is not None
+    assert "cable" in str(ended)
+    assert len(str(ended)) < 30_000
+    assert run.error is not None
