@@ -10,6 +10,9 @@ from rig.analysis.distributions import binomial_chances
 from rig.analysis.quantity import Component, Quantity
 from rig.types import Floats
 
+UNBOUND = "nearest rank; too few to bound it"
+"""The method of a percentile of too few values for an interval."""
+
 
 def binomial_quantile(chance: float, n: int, p: float) -> int:
     """Return the least number that a binomial count of ``n`` exceeds with a chance of no more than 1 - ``chance``."""
@@ -47,6 +50,6 @@ def percentile(ordered: Floats, share: float, parts: tuple[Component, ...] = ())
     value = nearest_rank(ordered, share)
     u = max(abs(side - value) for side in interval(ordered, share)) / 1.959964
     if not math.isfinite(u):
-        return Quantity(value, "s", (), 0.0, len(ordered), "nearest rank; too few to bound it")
+        return Quantity(value, "s", (), 0.0, len(ordered), UNBOUND)
     stated = tuple(c for c in (*parts, Component("finite sample", u)) if c.u)
     return Quantity(value, "s", stated, 0.0, len(ordered), "nearest rank; interval from order statistics")

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import PEER, FigureKey, Figures
+from rig.analysis.order_statistics import UNBOUND
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.rate_probes import peak_rate, rate_probes
@@ -34,6 +35,8 @@ from rig.recording.session import SizeProbe
 from rig.types import Floats
 
 SCORES = (ACCURACY, "balanced_accuracy", "r2", "smape_mean", "smape_p{percentile}")
+ROUNDING = 1e-12
+"""Trials that differ by less than this part are equal but for the rounding of their arithmetic."""
 _EXECUTION_TIMES = (
     "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
 )  # fmt: skip
@@ -250,10 +253,17 @@ def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Mean of trials; their scatter becomes a component if it is more than their stated uncertainty."""
-    n = len(values)
-    mean = linear([(1.0 / n, q) for q in values], values[0].unit, f"{values[0].method}; mean of {n} trials")
-    scatter = float(np.std([q.value for q in values], ddof=1)) / math.sqrt(n)
+    """Mean of trials; their scatter becomes a component if it is more than rounding and their stated uncertainty.
+
+    A percentile that a trial has too few times to bound has no uncertainty: trials repeat the same samples.
+    """
+    n, each = len(values), [q.value for q in values]
+    unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)
+    mean = linear([(1.0 / n, q) for q in values], values[0].unit, f"{unbound or values[0].method}; mean of {n} trials")
+    if unbound:
+        return replace(mean, components=(), bias=0.0)
+    dust = np.ptp(each) <= ROUNDING * max(map(abs, each))
+    scatter = 0.0 if dust else float(np.std(each, ddof=1)) / math.sqrt(n)
     more = math.sqrt(max(scatter**2 - mean.u**2, 0.0))
     if more == 0.0:
         return mean

@@ -15,10 +15,11 @@ from msgspec import structs
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
+from rig.analysis.order_statistics import percentile
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
 from rig.analysis.session_part import Part
-from rig.analysis.summary import _mean, summarise
+from rig.analysis.summary import ROUNDING, _mean, summarise
 from rig.errors import DeviceError
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
@@ -143,9 +144,41 @@ def test_a_mean_lies_within_its_trials_and_states_no_less_than_their_scatter_or_
     slack = 1e-9 * max(map(abs, each)) + 1e-300
     assert min(each) - slack <= mean.value <= max(each) + slack
     scatter = float(np.std(each, ddof=1)) / np.sqrt(len(each))
+    scatter = scatter if np.ptp(each) > ROUNDING * max(map(abs, each)) else 0.0
     shared = abs(sum(c.u for q in values for c in q.components if c.shared)) / len(values)
     assert mean.u >= max(scatter, shared) * (1.0 - 1e-9)
     assert mean.u <= np.hypot(scatter, max(q.u for q in values)) * (1.0 + 1e-9) + 1e-12
+
+
+def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
+    rates = [Quantity(0.9187486723846254 + k * 1.1e-16, "Hz") for k in (-1, 0, 0, 1, 2)]
+    assert len({q.value for q in rates}) == 4
+    assert not _mean(rates).stated
+    gain = Component("gain", 1e-3)
+    assert _mean([replace(q, components=(gain,)) for q in rates]).components == (replace(gain, u=2e-4),) * 5
+    assert _mean([Quantity(0.1, "s"), Quantity(0.1 + 1e-9, "s")]).u == pytest.approx(5e-10)
+
+
+def of_times(count: int, longest_s: float) -> Quantity:
+    """The 99th percentile of so many times."""
+    return percentile(np.append(np.linspace(0.1, 0.2, count - 1), longest_s), 0.99)
+
+
+@pytest.mark.parametrize("counts", [(20, 20), (2000, 20), (20, 2000)])
+def test_a_percentile_that_a_trial_cannot_bound_is_not_bounded_by_several(counts: tuple[int, int]) -> None:
+    """Trials repeat the same samples, so that their scatter says nothing of samples like them."""
+    values = [of_times(count, 0.3 + k) for k, count in enumerate(counts)]
+    assert any(not q.stated for q in values)
+    mean = _mean(values)
+    assert not mean.stated
+    assert mean.value == pytest.approx(sum(q.value for q in values) / 2)
+    assert mean.method.endswith("too few to bound it; mean of 2 trials")
+
+
+def test_a_percentile_that_each_trial_bounds_has_the_scatter_of_trials_too() -> None:
+    first = of_times(2000, 0.3)
+    mean = _mean([first, replace(first, value=first.value + 1.0)])
+    assert {c.source for c in mean.components} == {"finite sample", "scatter of trials"}
 
 
 @pytest.mark.parametrize(("count", "missing"), [(2, ["2"]), (3, [])])
