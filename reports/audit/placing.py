@@ -74,7 +74,8 @@ def looked_at(
 
     ``spans`` are those that the trace holds, ``unplaced`` the same by the clocks alone; ``region`` is they with their
     edges, ``wide`` with all that the clocks leave open; ``inner`` is spans, ``gap`` what is between them, both without
-    what the clocks leave open, ``eighth`` the eighths of idle windows, and ``asked`` from the first request to the last answer.
+    what the clocks leave open, ``middle`` the middle thirds of gaps, ``eighth`` the eighths of idle windows, and
+    ``asked`` from the first request to the last answer.
     """
     period, settle = facts.period_s, SETTLED * float(trace.rail.get("filter_tau_s", 0.0))
     bound = line(run, trace.clock).bound_s
@@ -93,6 +94,8 @@ def looked_at(
     slack = min(open_s(run, trace.clock), period)  # of whole readings, so much may lie on the other side of an edge
     gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), slack + settle, slack)
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
+    middle = gaps + np.diff(gaps) * [1 / 3, -1 / 3]
+    found |= {"middle": middle[~touch(gaps, other)]}
     found |= {"inner": shortened(window, slack + settle, slack), "gap": gaps[~touch(gaps, other)]}
     return found | {"asked": requested(run) + shift}, met
 

@@ -52,6 +52,8 @@ class RailPower:
     average: Level
     """NaN where nothing was answered while there were readings."""
     gap_w: float
+    rests: bool
+    """In the middle of the gaps power is that of the idle windows, so that what is above it lies beside the spans."""
     apart: bool
     """The gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
     ends_w: float
@@ -95,7 +97,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
     """What one rail says, in one pass for its facts and one for all windows."""
     facts = facts_of(run, trace)
     at, met = looked_at(run, trace, stamped, idle, shift, facts)
-    found = sums(run, trace, at, whole=("inner", "gap"))
+    found = sums(run, trace, at, whole=("inner", "gap", "middle"))
     length, widened = max(length_s(at["spans"]), TINY), length_s(at["region"])
     rest, rest_bound = _idle(at["eighth"], found["eighth"], facts, _middle_s(at["spans"]))
     area = _area(at["region"], found["region"], rest) / length
@@ -103,6 +105,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
     inner, inner_noise = _above(found["inner"], rest, facts)
     gap, gap_noise = _above(found["gap"], rest, facts)
     apart = bool(abs(gap) - 4 * gap_noise > APART * abs(area))
+    middle, middle_noise = _above(found["middle"], rest, facts)
     if not apart:  # whatever else the gaps show is an error of the idle level
         rest_bound += float(np.fmax(0.0, abs(gap) - 2 * gap_noise))
     drift = drift_s(run, trace, at["unplaced"], shift, facts.period_s)
@@ -121,6 +124,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
         inner=Level(inner, STEADY * abs(inner) + 2 * inner_noise + rest_bound + unknown + differ),
         average=Level(average, STEADY * abs(average) + late + unknown),
         gap_w=gap,
+        rests=bool(middle - 4 * middle_noise <= APART * abs(area)),
         apart=apart,
         ends_w=abs(area) / max(per_span, 1.0) + abs(found["spans"].mean_w - found["unplaced"].mean_w),
         facts=facts,
@@ -141,8 +145,8 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
 def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
     """By how much the mean inside spans differs from the area above what the gaps beside them draw; 0 without gaps.
 
-    Spans draw more or less at their ends, or the gaps are not level. Where no reading shows the gaps, they may be at any
-    level, and are taken for idle here. Where none lies inside of spans, gaps draw no more than spans.
+    Spans draw more or less at their ends, or the gaps are not level. Gaps that no reading shows are taken for idle
+    here. Where none lies inside of spans, gaps draw no more than spans.
     """
     gaps = float(np.clip(window[1:, 0] - window[:-1, 1], 0.0, 2 * PAD * facts.period_s).sum())
     if np.isnan(inner):

@@ -9,8 +9,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 SPANS, SPAN_S, RATE_HZ, BUSY_W = 20, 0.1, 1000.0, 3e-3
+
+
+def _joules(
+    at_s: NDArray[np.floating[Any]],
+    on_s: NDArray[np.floating[Any]],
+    off_s: NDArray[np.floating[Any]],
+    idle_gap_w: tuple[float, float],
+    host_s: float,
+) -> NDArray[np.floating[Any]]:
+    """The energy since the begin, in joules, at each time."""
+    idle_w, gap_w = idle_gap_w
+    step_s = np.concatenate([[0.0], on_s, off_s, off_s + host_s, on_s - host_s])
+    levels = np.repeat([idle_w, BUSY_W, gap_w, idle_w, gap_w], [1, *[len(on_s)] * 4])
+    levels[2 * len(on_s)] = idle_w  # after the last span
+    if not host_s:
+        step_s, levels = step_s[: 2 * len(on_s) + 1], levels[: 2 * len(on_s) + 1]
+    order = np.argsort(step_s, kind="stable")
+    step_s, levels = np.append(step_s[order], at_s[-1] + 1.0), levels[order]
+    counted = np.concatenate([[0.0], np.cumsum(levels * np.diff(step_s))])
+    found: NDArray[np.floating[Any]] = np.interp(at_s, step_s, counted)
+    return found
 
 
 def recording(
@@ -23,21 +45,15 @@ def recording(
     """
     (out / "traces").mkdir(parents=True)
     chance = np.random.default_rng(3)
-    on_s = 2.1 + (SPAN_S + gap_s) * np.arange(SPANS) + (0.0 if gap_s == 0.1 else gap_s * chance.uniform(0, 0.5, SPANS))
+    every = (SPAN_S + gap_s) * np.arange(SPANS)
+    on_s = 2.1 + every + (0.0 if gap_s == 0.1 else gap_s * chance.uniform(0, 0.5, SPANS))
     off_s = on_s + SPAN_S
     end_s = float(off_s[-1]) + 2.2
-    at_s = np.concatenate([[0.0], np.column_stack([on_s, off_s]).ravel(), off_s + host_s, on_s - host_s])
-    level = [idle_w, *[BUSY_W, gap_w] * SPANS, *[idle_w] * SPANS, *[gap_w] * SPANS]
-    level[2 * SPANS] = idle_w
-    use = slice(None) if host_s else slice(2 * SPANS + 1)
-    order = np.argsort(at_s[use], kind="stable")
-    at_s, levels = at_s[use][order], np.array(level)[use][order]
-    counted_j = np.concatenate([[0.0], np.cumsum(levels * np.diff(np.append(at_s, end_s)))])
     edge = np.arange(round(end_s * RATE_HZ) + 1) / RATE_HZ
     if counter:
         edge = np.cumsum((1.0 + chance.exponential(0.3, len(edge))) / RATE_HZ)
         edge = edge[edge < end_s]
-    joules = np.interp(edge, np.append(at_s, end_s), counted_j)
+    joules = _joules(edge, on_s, off_s, (idle_w, gap_w), host_s)
     watt = np.diff(joules) * RATE_HZ + chance.normal(0.0, 1e-5, len(edge) - 1)
     on_ns, off_ns = (np.round(1e9 * t).astype(np.int64) for t in (on_s, off_s))
     ids, n = [f"s{k}" for k in range(SPANS)], SPANS
