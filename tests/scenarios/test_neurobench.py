@@ -328,7 +328,7 @@ CHANGES: dict[str, Change] = {
     # optimization
     "a size off the grid": one(Q, found("nodes", 30), "benchmark: nodes"),
     "a density off the grid": one(Q, found("density", 0.07), "benchmark: density"),
-    "a timeout off the grid": one(Q, option("timeout_s", 0.007), "benchmark: option timeout_s"),
+    "a timeout off the grid": one(Q, option("timeout_s", 0.2), "benchmark: option timeout_s"),
     "the baselines' longest timeout": one(Q, option("timeout_s", 1000.0), "benchmark: option timeout_s"),
     "a gap that no one asks for": one(Q, option("to_gap", 0.2), "benchmark: option to_gap"),
     "three solves": one(Q, option("solves", 3), "benchmark: option solves"),
