@@ -18,7 +18,7 @@ def positive(**options: float | None) -> None:
 def within(low: float, high: float, unit: str = "", **options: float) -> None:
     """Check that each option is a finite number from ``low`` to ``high``, which may be infinite."""
     unit = f" {unit}" if unit else ""
-    range_ = f"{low:g}{unit} or more" if high == math.inf else f"{low:g} to {high:g}{unit}"
+    range_ = f"{low:g}{unit} or more" if high == math.inf else f"{low:g} to {high:.7g}{unit}"
     for name, value in options.items():
         if not (math.isfinite(value) and low <= value <= high):
             raise refused(name, value, f"Give {range_}")
