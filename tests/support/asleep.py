@@ -18,16 +18,16 @@ def _joules(
     at_s: NDArray[np.floating[Any]],
     on_s: NDArray[np.floating[Any]],
     off_s: NDArray[np.floating[Any]],
-    idle_gap_w: tuple[float, float],
+    level_w: tuple[float, float, float],
     host_s: float,
 ) -> NDArray[np.floating[Any]]:
     """The energy since the begin, in joules, at each time."""
-    idle_w, gap_w = idle_gap_w
-    step_s = np.concatenate([[0.0], on_s, off_s, off_s + host_s, on_s - host_s])
-    levels = np.repeat([idle_w, BUSY_W, gap_w, idle_w, gap_w], [1, *[len(on_s)] * 4])
-    levels[2 * len(on_s)] = idle_w  # after the last span
+    idle_w, gap_w, first_w = level_w
+    step_s = np.concatenate([[0.0], on_s, on_s + SPAN_S / 10, off_s, off_s + host_s, on_s - host_s])
+    levels = np.repeat([idle_w, first_w, BUSY_W, gap_w, idle_w, gap_w], [1, *[len(on_s)] * 5])
+    levels[3 * len(on_s)] = idle_w  # after the last span
     if not host_s:
-        step_s, levels = step_s[: 2 * len(on_s) + 1], levels[: 2 * len(on_s) + 1]
+        step_s, levels = step_s[: 3 * len(on_s) + 1], levels[: 3 * len(on_s) + 1]
     order = np.argsort(step_s, kind="stable")
     step_s, levels = np.append(step_s[order], at_s[-1] + 1.0), levels[order]
     counted = np.concatenate([[0.0], np.cumsum(levels * np.diff(step_s))])
@@ -36,11 +36,17 @@ def _joules(
 
 
 def recording(
-    out: Path, idle_w: float, gap_w: float, gap_s: float = 0.1, host_s: float = 0.0, counter: bool = False
+    out: Path,
+    idle_w: float,
+    gap_w: float,
+    gap_s: float = 0.1,
+    host_s: float = 0.0,
+    counter: bool = False,
+    first_w: float = BUSY_W,
 ) -> Path:
     """Write a run of square spans: ``idle_w`` for 2 s before and after, ``gap_w`` between the spans.
 
-    With ``host_s``, gaps draw ``gap_w`` only for so long beside each span, and ``idle_w`` between. A ``counter`` counts
+    Spans draw ``first_w`` in their first tenth. With ``host_s``, gaps draw ``gap_w`` only for so long beside each span, and ``idle_w`` between. A ``counter`` counts
     joules without noise and is read when there is time; else a meter states the mean of each millisecond.
     """
     (out / "traces").mkdir(parents=True)
@@ -53,7 +59,7 @@ def recording(
     if counter:
         edge = np.cumsum((1.0 + chance.exponential(0.3, len(edge))) / RATE_HZ)
         edge = edge[edge < end_s]
-    joules = _joules(edge, on_s, off_s, (idle_w, gap_w), host_s)
+    joules = _joules(edge, on_s, off_s, (idle_w, gap_w, first_w), host_s)
     watt = np.diff(joules) * RATE_HZ + chance.normal(0.0, 1e-5, len(edge) - 1)
     on_ns, off_ns = (np.round(1e9 * t).astype(np.int64) for t in (on_s, off_s))
     ids, n = [f"s{k}" for k in range(SPANS)], SPANS

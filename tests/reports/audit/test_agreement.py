@@ -71,6 +71,16 @@ def test_what_short_gaps_draw_is_not_drawn_by_the_spans(
     assert abs(active.plain - BUSY_W) <= active.bound <= 0.03 * BUSY_W
 
 
+@pytest.mark.parametrize("gap_w", [0.5e-3, 1e-3, 2.5e-3])
+def test_what_spans_draw_at_their_begin_is_theirs_whatever_gaps_draw(tmp_path: Path, gap_w: float) -> None:
+    """Readings inside of spans as a whole leave a part of it out."""
+    run = recording(tmp_path / "run", 1e-3, gap_w, gap_s=0.0105, first_w=3 * BUSY_W)
+    assert main(["report", str(run), "--json"]) == 0
+    found = {c.key: c for c in audit(run).compared}
+    assert [c for c in found.values() if not c.ok] == []
+    assert abs(found["active_power_w"].plain - 1.2 * BUSY_W) <= found["active_power_w"].bound
+
+
 def test_each_planted_bug_has_its_line() -> None:
     """A line that was rewritten would end the benchmark at its bug."""
     assert [what for what, _, file, old, _ in BUGS if old not in (ROOT / file).read_text()] == []
