@@ -53,7 +53,7 @@ class RailPower:
     """NaN where nothing was answered while there were readings."""
     gap_w: float
     rests: bool
-    """In the middle of the gaps power is that of the idle windows, so that what is above it lies beside the spans."""
+    """No reading in the middle of gaps shows more than idle, so that what is above it may lie beside the spans."""
     apart: bool
     """The gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
     ends_w: float
@@ -124,7 +124,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
         inner=Level(inner, STEADY * abs(inner) + 2 * inner_noise + rest_bound + unknown + differ),
         average=Level(average, STEADY * abs(average) + late + unknown),
         gap_w=gap,
-        rests=bool(middle - 4 * middle_noise <= APART * abs(area)),
+        rests=not middle - 4 * middle_noise > APART * abs(area),
         apart=apart,
         ends_w=abs(area) / max(per_span, 1.0) + abs(found["spans"].mean_w - found["unplaced"].mean_w),
         facts=facts,

@@ -24,7 +24,7 @@ ASLEEP = 0.03
 """By so much of dynamic power may idle windows lie below the gaps between spans."""
 SLEPT = (
     "asleep in idle, or something else works in the gaps, such as the host: idle is {:.3g} W below the gaps, in their "
-    "middle too. Keep the device ready in idle, or leave gaps of six readings and over three times the host's work"
+    "middle too. Keep the device ready in idle, or leave gaps of over three times the host's work"
 )
 CALIBRATED_DAYS = 730
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
@@ -68,7 +68,9 @@ def idle(e: Evidence) -> Verdict:
         found = f"in {where} idle windows are at {level:.4g} W, gaps between spans at {level + gap:.4g} W; {above}"
         if apart and gap > ASLEEP * abs(area.w):
             if all(rail.rests for rail in rails if rail.apart):
-                doubts.append(f"{where}: {above}; something else works beside the spans, such as the host")
+                doubts.append(
+                    f"{where}: {above}; something else works beside the spans, such as the host, or idle was asleep"
+                )
             else:
                 faults.append(f"{where}: {SLEPT.format(gap)}")
         elif apart:

@@ -276,6 +276,8 @@ def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path:
     assert told.outcome == "warned"
     assert "0.0005 W above the gaps" not in told.found
     assert "something else works beside the spans, such as the host" in told.found
+    short = {c.number: c for c in audit(recording(tmp_path / "short", 1e-3, 2.5e-3, gap_s=0.003)).checks}[18]
+    assert short.outcome == "warned"
     always = {c.number: c for c in audit(recording(tmp_path / "all", 1e-3, 2.5e-3, gap_s=0.02, host_s=0.01)).checks}[18]
     assert always.outcome == "failed"
     assert "leave gaps" in always.found
