@@ -46,9 +46,9 @@ def recording(
 ) -> Path:
     """Write a run of square spans: ``idle_w`` for 2 s before and after, ``gap_w`` between the spans.
 
-    Spans draw ``first_w`` in their first tenth. With ``host_s``, gaps draw ``gap_w`` only for so long beside each span,
-    and ``idle_w`` between. A ``counter`` counts joules without noise and is read when there is time; else a meter states
-    the mean of each millisecond.
+    Spans draw ``first_w`` in their first tenth. With ``host_s``, gaps draw ``gap_w`` only for so long beside each
+    span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read when there is time; else a meter
+    states the mean of each millisecond.
     """
     (out / "traces").mkdir(parents=True)
     chance = np.random.default_rng(3)
