@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator
@@ -58,7 +59,7 @@ def _shared(e: Evidence) -> Iterator[str]:
     for name, run in e.subject.runs:
         own: dict[str, str | bytes] = {"events.jsonl": run.digest}
         if modes_of(run) == {"hardware"}:
-            own |= {key: found.tobytes() for key, found in _measured(run) if found.size}
+            own |= {key: hashlib.sha256(found.tobytes()).digest() for key, found in _measured(run) if found.size}
         for key, found in own.items():
             if seen.setdefault(found, name) != name:
                 yield f"runs that share a recording: {seen[found]} and {name} hold the same {key}"
