@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from rig.recording.bounded import read_bounded
 from rig.recording.layout import DERIVED
-from rig.recording.submission import FILE, MANIFEST, SESSIONS, SIGNATURE, open_submission
+from rig.recording.submission import FILE, MANIFEST, SESSIONS, SIGNATURE, Submission, open_submission
 from rig.submission import about as about_file
 from rig.submission.folder import files_of
 from rig.submission.made import made_of, made_with
@@ -22,7 +23,11 @@ from rig.submission.made import made_of, made_with
 DOCUMENTS = (FILE, "results.csv")
 """The files that no drawing of pictures and no template changes."""
 RELATIVE = 1e-6
-"""How far apart two numbers may lie, beside the greater: another processor rounds otherwise in the last digits."""
+"""How far a number without an interval may move, beside itself. Another processor rounds otherwise."""
+OF_HALF_WIDTH = 0.01
+"""How far a figure and the ends of its interval may move, beside half of its interval."""
+READ = 4
+"""Digits from which a printed number may differ by one in its last: what hardly moved may be rounded otherwise."""
 OWN = frozenset({MANIFEST, SIGNATURE, "derived/audit.json", "derived/audit.html"})
 """The files that no one makes again: what covers all others, and what an audit writes in its own place."""
 MOST_BYTES = 1 << 28
@@ -50,7 +55,8 @@ def made_again(folder: Path) -> Again:
     found = open_submission(folder).document
     names = [name.removeprefix(f"{SESSIONS}/") for row in found.configurations for name in row.sessions]
     about, raw = about_file.read_about(folder / about_file.FILE)
-    made = made_of(folder, names, msgspec.structs.replace(found, about=about, configurations=[]), raw).files
+    again = made_of(folder, names, msgspec.structs.replace(found, about=about, configurations=[]), raw)
+    made, margins = again.files, _margins(again.document)
     recorded = files_of({name: folder / SESSIONS / name for name in names})
     held = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()}
     listed = [f"{name} is missing" for name in sorted({*made, *recorded} - held)]
@@ -60,7 +66,7 @@ def made_again(folder: Path) -> Again:
         if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader may make these again
     ]
     differ = {
-        name: [f"{name}, {text}" for text in differences(read_bounded(folder / name, MOST_BYTES), made[name])]
+        name: [f"{name}, {text}" for text in differences(read_bounded(folder / name, MOST_BYTES), made[name], margins)]
         for name in (*DOCUMENTS, *sorted(set(made) - set(DOCUMENTS)))
         if name in held
     }
@@ -72,44 +78,67 @@ def made_again(folder: Path) -> Again:
     return Again((*documents, *listed), tuple(pages), tuple(others))
 
 
-def differences(found: bytes, made: bytes) -> list[str]:
-    """Return each line in which two texts differ by more than the rounding of a number.
+def margin(value: float, low: float | None, high: float | None) -> float:
+    """Return by how much a figure, or an end of its interval, may move and still be the same figure."""
+    wide = high - low if low is not None and high is not None else 0.0
+    return OF_HALF_WIDTH * wide / 2 if wide else RELATIVE * abs(value)
 
-    Words and whole numbers are equal; other numbers lie within ``RELATIVE`` of each other. In a picture they may also
-    differ by one in their second decimal, which is a hundredth of a point. Of texts with different numbers of lines
-    only the first difference is told.
+
+def _margins(document: Submission) -> dict[float, float]:
+    """What a submission claims may move by, by the number itself."""
+    return {
+        number: margin(claim.value, claim.low, claim.high)
+        for row in document.configurations
+        for claim in row.claims.values()
+        for number in (claim.value, claim.low, claim.high, *claim.trials)
+        if number is not None
+    }
+
+
+def differences(found: bytes, made: bytes, margins: Mapping[float, float] = MappingProxyType({})) -> list[str]:
+    """Return each line in which two texts differ by more than another processor's rounding.
+
+    Words and whole numbers are equal. A number that stands in ``margins`` may differ by its margin, another by
+    ``RELATIVE`` of itself or by one in the last of ``READ`` digits or more. In a picture it may also differ by one in
+    its second decimal, which is a hundredth of a point. Of texts with different numbers of lines only the first
+    difference is told.
     """
     if found == made:
         return []
-    texts = [content.decode("utf-8", "replace").split("\n") for content in (found, made)]
-    if len(texts[0]) == len(texts[1]):
-        return list(_differences(*texts))
+    there, here = (content.decode("utf-8", "replace").split("\n") for content in (found, made))
+    if len(there) == len(here):
+        return list(_differences(there, here, margins))
     # the comma behind the last part of an object moves with what follows
-    bare = [[line.rstrip(",") for line in text] for text in texts]
-    return list(itertools.islice(_differences(*bare), 1))
+    there, here = ([line.rstrip(",") for line in text] for text in (there, here))
+    return list(itertools.islice(_differences(there, here, margins), 1))
 
 
-def _differences(found: Sequence[str], made: Sequence[str]) -> Iterator[str]:
+def _differences(found: Sequence[str], made: Sequence[str], margins: Mapping[float, float]) -> Iterator[str]:
     drawn = False
     for number, (there, here) in enumerate(itertools.zip_longest(found, made), start=1):
         drawn = next((mark == "<svg " for mark in reversed(_PICTURE.findall(here or ""))), drawn)
-        if there is None or here is None or not (there == here or _alike(there, here, drawn)):
+        if there is None or here is None or not (there == here or _alike(there, here, drawn, margins)):
             yield f"line {number}: {_shown(there, here)}"
 
 
-def _alike(there: str, here: str, drawn: bool) -> bool:
+def _alike(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -> bool:
     one, other = _NUMBER.split(there), _NUMBER.split(here)
-    return len(one) == len(other) and all(a == b or _close(a, b, drawn) for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(
+        a == b or _close(a, b, drawn, margins) for a, b in zip(one, other, strict=True)
+    )
 
 
-def _close(there: str, here: str, drawn: bool) -> bool:
+def _close(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -> bool:
     """Whether two parts of texts are numbers, one of them not whole, that differ by no more than rounding does."""
     if (there.isdigit() and here.isdigit()) or not (_NUMBER.fullmatch(there) and _NUMBER.fullmatch(here)):
         return False
-    places = len(here.partition(".")[2]) if drawn and "e" not in here.lower() else 0
-    return math.isclose(
-        float(there), float(here), rel_tol=RELATIVE, abs_tol=1.01 * 10.0**-places if places > 1 else 0.0
-    )
+    allowed = margins.get(float(here), 0.0)
+    places = [len(text.partition(".")[2]) for text in (there, here)]
+    digits = len(here.replace(".", "").lstrip("0"))
+    rounded = places[1] > 1 if drawn else places[0] == places[1] and digits >= READ
+    if rounded and "e" not in (there + here).lower():
+        allowed = max(allowed, 1.01 * 10.0 ** -places[1])
+    return math.isclose(float(there), float(here), rel_tol=RELATIVE, abs_tol=allowed)
 
 
 def _shown(there: str | None, here: str | None, most: int = 60) -> str:

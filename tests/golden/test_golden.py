@@ -7,27 +7,32 @@ import gzip
 import json
 import math
 import tarfile
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.quantity import coverage_factor
 from rig.analysis.session_part import Part
 from rig.analysis.summary import summarise
 from rig.commands.main import main
 from rig.errors import RigError
 from rig.recording.reader import open_run
 from rig.recording.session import is_session, open_session, runs_in
+from rig.submission.again import OF_HALF_WIDTH, margin
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in HERE.glob("*.tar.gz"))
-RELATIVE = 1e-9
-"""What another processor's or library's order of summation may change."""
+TIGHT = 1e-6
+"""How far a number that belongs to no figure may move, beside itself."""
 WORDING = {"method", "notes", "reason", "remedy", "message", "found", "allowed", "text", "source"}
 """Sentences: they may be written better. Everything else stays."""
 SENTENCES = {"notes", "error", "message", "remedy"}
 """The same, as columns of a sweep's table."""
+HALF = ".half_width_95"
 
 
 def unpacked(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -49,25 +54,37 @@ def computed(path: Path) -> dict[str, Any]:
     return {part.name: part.result.to_json() for part in parts} | ({} if whole is None else {".": whole.to_json()})
 
 
-def differences(was: Any, now: Any, at: str = "") -> list[str]:
-    """Where two documents differ beyond rounding and wording."""
+def differences(was: Any, now: Any, at: str = "", within: float = 0.0) -> list[str]:
+    """Where two documents differ beyond wording, and beyond a hundredth of the half-width of a figure."""
     if isinstance(was, dict) and isinstance(now, dict):
         if was.keys() != now.keys():
             return [f"{at}: {sorted(set(was) ^ set(now))}"]
-        return [d for key in was if key not in WORDING for d in differences(was[key], now[key], f"{at}/{key}")]
+        if "interval_95" in was:
+            within = margin(was["value"], *(was["interval_95"] or (None, None)))
+        return [d for key in was if key not in WORDING for d in differences(was[key], now[key], f"{at}/{key}", within)]
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        return [d for k, pair in enumerate(zip(was, now, strict=True)) for d in differences(*pair, f"{at}/{k}")]
+        return [d for k, pair in enumerate(zip(was, now, strict=True)) for d in differences(*pair, f"{at}/{k}", within)]
+    if at.endswith("/dof"):  # they count by the width that they give an interval
+        was, now = (coverage_factor(math.inf if dof is None else dof) for dof in (was, now))
+        within = OF_HALF_WIDTH * was
     if isinstance(was, float) and isinstance(now, (int, float)):
-        return [] if math.isclose(was, now, rel_tol=RELATIVE, abs_tol=1e-300) else [f"{at}: {was!r} is now {now!r}"]
+        return [] if math.isclose(was, now, rel_tol=TIGHT, abs_tol=within) else [f"{at}: {was!r} is now {now!r}"]
     return [] if was == now else [f"{at}: {was!r} is now {now!r}"]
 
 
 def table(text: str) -> list[dict[str, Any]]:
-    """The rows of a sweep's table, numbers as numbers; sentences left out."""
-    return [{k: number(v) for k, v in row.items() if k not in SENTENCES} for row in csv.DictReader(text.splitlines())]
+    """The rows of a sweep's table, a figure with its interval as in a result; sentences left out."""
+    rows = []
+    for row in csv.DictReader(text.splitlines()):
+        cells = {k: number(v) for k, v in row.items() if k not in SENTENCES}
+        for key in [k for k in cells if cells[k] != "" and cells.get(k + HALF, "") != ""]:
+            half = cells.pop(key + HALF)
+            cells[key] = {"value": cells[key], "interval_95": [cells[key] - half, cells[key] + half]}
+        rows.append(cells)
+    return rows
 
 
-def number(text: str) -> float | str:
+def number(text: str) -> Any:
     try:
         return float(text)
     except ValueError:
@@ -91,3 +108,48 @@ def test_figures_are_what_they_were(name: str, tmp_path: Path, capsys: pytest.Ca
     else:
         found = json.loads(json.dumps(computed(path)))
         assert not differences(expected["said"], {name: found[name] for name in expected["said"]})
+
+
+FIGURE = {
+    "value": 2.0,
+    "interval_95": [1.9, 2.1],
+    "standard_uncertainty": 0.05,
+    "dof": 5.0,
+    "components": [{"source": "white noise", "u": 1e-26, "dof": None}],
+    "n": 30,
+}
+
+
+def value_moved(share: float) -> Callable[[dict[str, Any]], None]:
+    return lambda figure: figure.update(value=2.0 + share * 0.1)
+
+
+def end_moved(share: float) -> Callable[[dict[str, Any]], None]:
+    return lambda figure: figure["interval_95"].__setitem__(1, 2.1 + share * 0.1)
+
+
+def part_moved(share: float) -> Callable[[dict[str, Any]], None]:
+    return lambda figure: figure["components"][0].update(u=share * 0.1)
+
+
+@pytest.mark.parametrize("moved", [value_moved, end_moved, part_moved])
+@pytest.mark.parametrize(("share", "same"), [(0.0, True), (1e-12, True), (0.005, True), (0.02, False), (-0.02, False)])
+def test_a_figure_is_the_same_within_a_hundredth_of_its_half_width(
+    moved: Callable[[float], Callable[[dict[str, Any]], None]], share: float, same: bool
+) -> None:
+    now = deepcopy(FIGURE)
+    moved(share)(now)
+    assert (not differences(FIGURE, now)) is same
+
+
+@pytest.mark.parametrize(("value", "same"), [(2.0 + 1e-9, True), (2.0 + 1e-5, False)])
+def test_a_figure_without_an_interval_is_the_same_within_a_millionth(value: float, same: bool) -> None:
+    bare = FIGURE | {"interval_95": None}
+    assert (not differences(bare, bare | {"value": value})) is same
+
+
+@pytest.mark.parametrize(
+    "now", [FIGURE | {"n": 31}, FIGURE | {"dof": 4.0}, FIGURE | {"dof": None}, dict(list(FIGURE.items())[1:])]
+)
+def test_counts_keys_and_degrees_of_freedom_are_the_same(now: dict[str, Any]) -> None:
+    assert differences(FIGURE, now)

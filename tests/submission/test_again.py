@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rig.commands.main import main
 from rig.errors import RigError
 from rig.recording.submission import Submission, manifest_of
-from rig.submission.again import differences, made_again
+from rig.submission.again import differences, made_again, margin
 from rig.submission.made import Made, made_of
 from tests.support.submissions import session, submitted
 
@@ -256,6 +256,18 @@ def test_the_rounding_of_a_number_is_no_difference(value: float, share: float) -
 )
 def test_what_a_reader_would_read_otherwise_is_a_difference(there: str, here: str) -> None:
     assert len(differences(there.encode(), here.encode())) == 1
+
+
+@pytest.mark.parametrize(("there", "same"), [("1.25001", True), ("1.2502", False), ("1.2", False)])
+def test_a_claim_may_move_by_a_hundredth_of_its_half_width(there: str, same: bool) -> None:
+    assert bool(differences(there.encode(), b"1.25", {1.25: margin(1.25, 1.24, 1.26)})) is not same
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "same"), [("12.34", "12.35", True), ("12.34", "12.36", False), ("1.2", "1.3", False)]
+)
+def test_a_printed_number_of_many_digits_may_be_rounded_otherwise(there: str, here: str, same: bool) -> None:
+    assert bool(differences(there.encode(), here.encode())) is not same
 
 
 def test_of_texts_of_different_lengths_the_first_line_that_tells_something_is_named() -> None:
