@@ -47,12 +47,13 @@ def unsynced() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def no_pictures() -> Iterator[None]:
-    """Pictures are empty: three quarters of the time of a report, where a test says nothing of pictures."""
+@pytest.fixture(autouse=True, scope="module")
+def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Pictures are empty but in modules with the mark ``pictures``: they take three quarters of the time of a report."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reports.render.draw", lambda result: {"latency": b"<svg />"})
-        patch.setattr("reports.figures.sweep.sweep_figure", lambda *columns: b"<svg />")
+        if not request.node.get_closest_marker("pictures"):
+            patch.setattr("reports.render.draw", lambda result: {"latency": b"<svg />"})
+            patch.setattr("reports.figures.sweep.sweep_figure", lambda *columns: b"<svg />")
         yield
 
 

@@ -27,8 +27,6 @@ from rig.plugins import load
 from rig.types import Sample
 from tests.support.paths import EXAMPLES, ROOT
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 DEVICE = f"{EXAMPLES / 'my_device.py'}:open_device"
 METER = f"{EXAMPLES / 'my_meter.py'}:open_meter"
 WORKLOAD = f"{EXAMPLES / 'my_workload.py'}:open_workload"

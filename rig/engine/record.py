@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -159,8 +159,12 @@ def run_name(device: str, scenario: str) -> str:
     return f"{now}-{'-'.join(safe)}-{secrets.token_hex(2)}"
 
 
+@cache
 def environment() -> Environment:
-    """Return interpreter, machine, package versions, and the commit of the source if it is a checkout."""
+    """Return interpreter, machine, package versions, and the commit of the source if it is a checkout.
+
+    They are read once: a process goes on with what it has loaded, whatever is changed on the disk meanwhile.
+    """
     packages = {}
     for name in PACKAGES:
         try:

@@ -18,8 +18,6 @@ from rig.commands.main import main
 from rig.plugins import names
 from rig.recording.reader import open_run
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 USAGE, SETUP, EXTRA, DATA, STORE = 3, 4, 5, 6, 7
 MOCK = ("measure", "--device", "mock")
 RATE_HZ = 16000

@@ -15,8 +15,6 @@ from rig.plugins import names
 from rig.recording.reader import open_run
 from tests.support.paths import DOCS
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 PAGE = (DOCS / "how-to" / "importing.md").read_text(encoding="utf-8")
 TEXT = PAGE.replace("\\\n", " ")
 COMMANDS = {

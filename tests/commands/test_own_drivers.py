@@ -14,7 +14,6 @@ from rig.recording.atomic_write import not_stored
 from rig.recording.reader import open_run
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
 GOOD = '''"""A board of my own."""
 from __future__ import annotations

@@ -14,7 +14,6 @@ from rig.commands.main import main
 from rig.recording.submission import open_submission
 from tests.support.paths import DOCS
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 PAGE = (DOCS / "how-to" / "submit.md").read_text(encoding="utf-8")
 COMMANDS = [
     shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()

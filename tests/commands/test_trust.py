@@ -20,7 +20,6 @@ from rig.sweep.grid import Facts, Grid, GridSpec
 from rig.sweep.store import FILE, freeze
 
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX")
-pytestmark = pytest.mark.usefixtures("no_pictures")
 
 EVIL = "import pathlib\npathlib.Path('ran').touch()\nfrom fixtures.bench.mock_device import open_device\n"
 BENCH = '[devices.board]\ndriver = "evil.py:open_device"\n'

@@ -223,5 +223,5 @@ def test_what_commit_the_source_is_of_is_read_without_a_lock(tmp_path: Path, mon
     os.utime(source, (1, 1))  # an index that git would refresh
     before = (tmp_path / ".git" / "index").read_bytes()
     monkeypatch.setattr("rig.engine.record.__file__", str(source))
-    assert environment().dirty is False
+    assert environment.__wrapped__().dirty is False
     assert (tmp_path / ".git" / "index").read_bytes() == before

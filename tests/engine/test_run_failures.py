@@ -20,8 +20,6 @@ from rig.commands.main import main
 from rig.errors import RigError
 from rig.recording.reader import open_run
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 PATIENT_S = 60.0
 """How long a subprocess may take; only a broken one makes a test wait for it."""
 MEASURE = (

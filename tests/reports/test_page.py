@@ -22,6 +22,8 @@ from rig.analysis.solving.solves import RUNTIME, Solve
 from rig.recording.records import Algorithm
 from tests.support.made_up import made_up, made_up_validity, q, without_pictures
 
+pytestmark = pytest.mark.pictures
+
 TIME = FigureKey("execution_time_s")
 
 

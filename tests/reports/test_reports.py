@@ -27,6 +27,8 @@ from rig.recording.records import ErrorRecord
 from tests.support.made_up import HOSTILE, made_up, q, without_pictures
 from tests.support.start_lines import start
 
+pytestmark = pytest.mark.pictures
+
 
 @pytest.fixture(scope="module")
 def simulated() -> dict[str, bytes]:

@@ -26,6 +26,8 @@ from rig.recording.records import ScenarioRecord
 from rig.terminal import clean
 from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures
 
+pytestmark = pytest.mark.pictures
+
 
 def served(asked: Any, took: Any, **options: float) -> Result:
     result = without_pictures(made_up())

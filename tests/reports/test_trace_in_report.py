@@ -27,6 +27,8 @@ from tests.support.made_up import HOSTILE, made_up, made_up_series, without_pict
 from tests.support.paths import ROOT
 from tests.support.run_by_hand import start_line, trace, write
 
+pytestmark = pytest.mark.pictures
+
 SCRIPT = ROOT / "reports" / "viewing" / "viewer.js"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script without a browser")
 CHROMIUM = next(

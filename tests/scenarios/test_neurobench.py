@@ -25,7 +25,6 @@ from tests.support.hardware_clothes import Document, Edit, Session, edited, reco
 from tests.support.paths import ROOT, SHARED
 from tests.support.run_by_hand import rewritten
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 SCENARIOS = ("single-stream", "optimization", "real-time", "offline", "server")
 FIRST, POWER = "performance-1", "power-1"
 Tables = dict[str, pa.Table]

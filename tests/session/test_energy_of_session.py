@@ -19,7 +19,6 @@ from rig.recording.session import runs_in
 from rig.session.measure import measure
 from rig.session.setup import Request
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 SMALL = ("samples=8", "audio_hz=1000", "idle_s=0.5", "span_spread=0.2")
 TWO = "preprocess_s=0.05"
 TWO_PHASES = ("", "preprocess", "inference")

@@ -16,8 +16,6 @@ from rig.session.setup import Request
 from tests.support.run_by_hand import rewritten
 from tests.support.submissions import session, submitted
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -22,8 +22,6 @@ from rig.session.measure import REPEATS_LEAST, measure
 from rig.session.setup import Request
 from tests.support.paths import SUPPORT
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 DEVICES = SUPPORT / "serving.py"
 HONEST, CACHING, HURRIED = (f"{DEVICES}:{name}" for name in ("honest", "caching", "hurried"))
 SMALL = ("samples=8", "audio_hz=1000", "idle_s=0.5")

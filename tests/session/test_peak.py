@@ -27,6 +27,8 @@ from scenarios.rules import quick
 from scenarios.server import server
 from tests.support.serving import Blank
 
+pytestmark = pytest.mark.pictures
+
 # ---- the search by itself ------------------------------------------------------------------
 
 

@@ -23,8 +23,6 @@ from rig.session.setup import Request
 from rig.types import Step
 from tests.session.test_session_forgery import result_of
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 OPTIONS = ("samples=12", "idle_s=2.0")
 
 

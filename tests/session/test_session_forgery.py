@@ -22,8 +22,6 @@ from rig.session.measure import measure
 from rig.session.report import report, session_result
 from rig.session.setup import Request
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 SMALL = ("samples=12", "idle_s=2.0")
 
 

@@ -28,8 +28,6 @@ from rig.submission.compare import Difference, Subject, _comparison, _subject, c
 from rig.types import Accuracy, Calibration, Rail
 from tests.support.submissions import session, submitted
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 POWER, ACCURACY = FigureKey("active_power_w"), FigureKey("accuracy")
 GAIN, NOISE = 0.01, 1e-6
 

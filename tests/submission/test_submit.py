@@ -27,8 +27,6 @@ from rig.submission.folder import Submitted, submit
 from tests.support.hardware_clothes import recorded
 from tests.support.submissions import WHOLE, session, submitted
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:

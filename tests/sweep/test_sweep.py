@@ -42,7 +42,6 @@ from tests.support.paths import ROOT
 from tests.support.sweep_bench import QUICK, aside, column, quick, rows, seals, states, sweep
 
 GRID = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
-pytestmark = pytest.mark.usefixtures("no_pictures")
 FAILS = ("--vary", "fail_at=0,2", "--option", "fail=raise")
 
 

@@ -16,7 +16,6 @@ from rig.recording.reader import open_run
 from tests.support.hardware_clothes import Document, recorded
 from tests.support.run_by_hand import rewritten
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 RULE = "solves past their budget by 1 ms and 1 %"
 Answer = dict[str, object]
 

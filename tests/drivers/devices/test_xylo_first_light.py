@@ -17,7 +17,6 @@ from rig.commands.main import main, parser
 from tests.support.paths import DOCS, ROOT
 
 pytest.importorskip("xylosim")
-pytestmark = pytest.mark.usefixtures("no_pictures")
 PAGE = (DOCS / "how-to" / "xylo-first-light.md").read_text(encoding="utf-8")
 STEPS = dict(re.findall(r"^### (\d+)\. [^\n]+\n\n```sh\n(rig [^\n]+)\n```$", PAGE, flags=re.MULTILINE))
 """The command of each step, by its number."""

@@ -36,7 +36,6 @@ def test_an_import_is_described_by_its_options(
     assert (DESCRIPTION in {c.number for c in audit(tmp_path / "run", quick=True).failed}) == failed
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_not(tmp_path: Path) -> None:
     """A script gives each measurement the same windows; no two measurements have the same noise."""
     imported = {}

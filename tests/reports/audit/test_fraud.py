@@ -157,7 +157,6 @@ def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None
     assert SPEED not in faults(of(session, tmp_path / "b", quicker(0.04)))
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp_path: Path) -> None:
     """The times of other runs differ by chance where they scatter; whether by more, their own rule says."""
     other = forged(session, tmp_path / "session", quicker(0.75))
