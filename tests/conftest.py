@@ -49,7 +49,7 @@ def unsynced() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Pictures are empty but in modules with the mark ``pictures``: they take three quarters of the time of a report."""
+    """Pictures are empty but in modules marked ``pictures``: they take three quarters of the time of a report."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("pictures"):
             patch.setattr("reports.render.draw", lambda result: {"latency": b"<svg />"})
