@@ -12,7 +12,10 @@ import pytest
 from rig.analysis.quantity import Quantity, from_json
 from rig.commands.main import main
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("rockpool") is None, reason="the xylo extra is not installed")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("rockpool") is None, reason="the xylo extra is not installed"),
+    pytest.mark.pictures,
+]
 
 
 @pytest.fixture(scope="module")
