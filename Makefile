@@ -1,12 +1,16 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
+SITE := $(VENV)/lib/python3*/site-packages
 
-.PHONY: measure test test-young test-narrow check format docs truth firmware clean
+.PHONY: measure install test test-young test-narrow check format docs truth firmware clean
 
-measure: $(STAMP)
+measure: $(RUNTIME)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
+
+install: $(STAMP)
 
 # Some tests wait for what they start, so three run at a time on two cores. Real-time tests run after the others. They
 # mostly wait: five at a time; those that fail run again, alone.
@@ -57,11 +61,38 @@ firmware: $(STAMP)
 		$(BIN)/python -m benchmarks.firmware --samples 200; \
 	else echo "Skipped: no arm-none-eabi-gcc or qemu-system-arm here, so the firmware was NOT run"; fi
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audio,audit,xylo,nir,qubo,visa,serial,joulescope,nvml,dask,loihi2,docs,dev]'
-	touch $@
+# uv installs if it is here, else pip does; with WHEELS=FOLDER, only from the wheels in that folder.
+UV := $(shell command -v uv 2>/dev/null)
+INSTALL = $(if $(UV),'$(UV)' pip install --python $(BIN)/python,$(BIN)/python -m pip install --no-compile) \
+	--constraint constraints.txt $(if $(WHEELS),--no-index --find-links '$(WHEELS)')
+
+# Installs extras. Of what the installer says, this shows the large steps, and everything from the first error on.
+install_extras = { PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 $(INSTALL) --editable '.[$(1)]' 2>&1 || \
+	printf '\nFAILED\n'; } | { all=; while read -r line; do case "$$line" in \
+		FAILED) exit 1 ;; \
+		ERROR*|error*|×*|Traceback*) all=1; echo "  $$line" ;; \
+		*.whl\ *\ MB*|Download*MiB*|Building\ w*|Building\ *==*|Installing\ c*|Installed*|*Retrying*) printf '  %.110s\n' "$$line" ;; \
+		*) test -z "$$all" || echo "  $$line" ;; \
+	esac; done; }
+
+# What takes room and serves nobody goes: setuptools, which builds bring along themselves, what `venv` compiled of pip,
+# and the tests of pandas and SciPy (36 MB). Python compiles modules when they are first used.
+RUNTIME_EXTRAS := audit,xylo
+$(RUNTIME): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
+	@echo "Installing the rig and the simulated Xylo into $(VENV): 38 packages, about 510 MB, 1 to 3 minutes"
+	@$(PYTHON) -m venv $(VENV)
+	@$(call install_extras,$(RUNTIME_EXTRAS))
+	@$(BIN)/python -m pip uninstall --quiet --yes setuptools 2>/dev/null
+	@find $(addprefix $(SITE)/,pip pandas scipy) -type d '(' -name __pycache__ -o -name tests ')' -prune -exec rm -r {} +
+	@touch $@
+
+EXTRAS := audio,audit,xylo,nir,qubo,visa,serial,joulescope,nvml,dask,loihi2,docs,dev
+$(STAMP): $(RUNTIME)
+	@echo "Adding every extra and the tools of development to $(VENV): 114 packages and 1.1 GB in all, 1 to 3 minutes"
+	@$(call install_extras,$(EXTRAS))
+	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(SITE) || true  # a template of somebody's is no Python
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,4 +1,4 @@
-"""Progress with live watts while a run is recorded: one line on a terminal, and nothing where there is none."""
+"""Progress while a run is recorded: one line with live watts on a terminal; elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reports.watching import Room, counted, room_text, watts_text
+from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
+SAY_EVERY_S = 60.0
+"""How often a run that goes on after its set says how far it is, where there is no terminal."""
 
 
 @contextmanager
@@ -19,10 +22,12 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
 
     ``total`` is the size of the set. If a run goes on after it, in rounds or for a time, the line shows the count.
     ``path`` is the directory of the run: the line then says how much room is left on its disk, and what waits to be
-    written there.
+    written there. Where standard error is no terminal, it gets a line when the run begins, at each tenth of its set,
+    and when it ends.
     """
     if not sys.stderr.isatty():
-        yield lambda done, readings: None
+        with _lines(total, "run" if path is None else path.name, now) as told:
+            yield told
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -40,3 +45,26 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
             bar.update(task, completed=done, count=counted(done, total), rails=watts_text(readings), room=left)
 
         yield show
+
+
+@contextmanager
+def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
+    """Say in lines how far a run is."""
+    count, tenth, began_s = 0, 0, now()
+    said_s = began_s
+
+    def told(done: int, readings: dict[str, float]) -> None:
+        nonlocal count, tenth, said_s
+        count, reached, at_s = done, 10 * done // max(total, 1), now()
+        if tenth < reached < 10 or (done > total and at_s - said_s >= SAY_EVERY_S):
+            tell(f"{name}: {counted(done, total)}, {at_s - began_s:.0f} s")
+            said_s = at_s
+        tenth = max(tenth, reached)
+
+    tell(f"{name}: begins, {total} samples")
+    try:
+        yield told
+    except BaseException:
+        tell(f"{name}: broken off, {counted(count, total)}")
+        raise
+    tell(f"{name}: ended, {count} samples in {now() - began_s:.1f} s")

@@ -28,6 +28,14 @@ def say(*lines: object, error: bool = False) -> None:
     stream.flush()
 
 
+def tell(text: str) -> None:
+    """Print a line on standard error for who watches; one that takes no more text ends nothing, and is left."""
+    try:
+        say(text, error=True)
+    except OSError:
+        drop_full_streams()
+
+
 def say_json(document: str) -> None:
     """Print one JSON document, whose text is ASCII."""
     sys.stdout.write(f"{document}\n")

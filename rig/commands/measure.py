@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rig.session.like import Like
     from rig.session.setup import Request
 
-_BESIDE = ("resume", "json", "verbose", "allow_invalid", "trust")
+_BESIDE = ("resume", "json", "quiet", "verbose", "allow_invalid", "trust")
 _OWN = (
     *_BESIDE, "like", "device", "bench", "meter", "workload", "simulate", "data", "option", "speed", "keep_identity",
     "out",
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--find-size", action="store_true", help="first search for the largest problem that the solver solves")
     add("--speed", type=float, metavar="X", help="simulated seconds in one real second; 0 means as fast as possible")
     add("--keep-identity", action="store_true", help="also record home directories and absolute paths")
+    add("--quiet", action="store_true", help="show no progress on standard error")
     add("--verbose", action="store_true", help="print every figure and every note")
     add("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")
     add("--out", type=Path, metavar="DIR", help="the new directory for the recording; default: runs/NAME")
@@ -108,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         _check_alone(args, _BESIDE, "--resume", "a session goes on with what it was asked for")
         request = request_in(args.resume, args.trust)
-    path = measure(request, quiet=args.json, resume=args.resume is not None)
+    quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: the document is alone
+    path = measure(request, quiet=quiet, resume=args.resume is not None)
     if usable_streams():
         say(f"a driver closed a standard stream; the recording is kept: rig report {path}", error=True)
     try:

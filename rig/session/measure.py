@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -21,6 +22,7 @@ from rig.session.book import opened, unused
 from rig.session.locks import device_lock
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
+from rig.terminal import tell
 from rig.types import SampleSet, Sequenced, Step, Workload
 
 MODES = ("session", "together", "performance", "accuracy", "power")
@@ -49,6 +51,8 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
         unused(folder)
     with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
+        if not (quiet or sys.stderr.isatty()):
+            tell(f"measuring {request.device}, {request.scenario}, into {folder}")
         if request.mode != "session":
             purpose = PURPOSES[request.mode]
             planned = PlannedRun(

@@ -19,7 +19,7 @@ from rig.plugins import names
 from rig.recording.reader import open_run
 
 USAGE, SETUP, EXTRA, DATA, STORE = 3, 4, 5, 6, 7
-MOCK = ("measure", "--device", "mock")
+MOCK = ("measure", "--device", "mock", "--quiet")
 RATE_HZ = 16000
 
 

@@ -51,7 +51,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measure(device: str, *more: str) -> int:
-    return main(["measure", "--device", device, "--meter", "none", "--mode", "together", "--out", "run", *BRIEF, *more])
+    words = ("--quiet", "--meter", "none", "--mode", "together", "--out", "run")
+    return main(["measure", "--device", device, *words, *BRIEF, *more])
 
 
 def failed(capsys: pytest.CaptureFixture[str], source: str, name: str = "f", *more: str) -> tuple[int, str]:

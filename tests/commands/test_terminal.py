@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -50,6 +51,41 @@ def test_an_error_that_quotes_what_it_was_given_is_clean(capsys: pytest.CaptureF
     shown = capsys.readouterr()
     assert "\x1b" not in shown.err + shown.out
     assert shown.err.count("\n") == 2
+
+
+SMALL = [w for o in ("workload.samples=8", "audio_hz=1000", "idle_s=0.5") for w in ("--option", o)]
+
+
+def measure(path: Path, *words: str) -> int:
+    return main(["measure", "--device", "mock", "--json", "--allow-invalid", *SMALL, "--out", str(path), *words])
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_without_a_terminal_a_measurement_says_on_standard_error_alone_how_far_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure(tmp_path / "out") == 0
+    said = capsys.readouterr()
+    first, *lines = said.err.splitlines()
+    assert json.loads(said.out)["session"] == str(tmp_path / "out")
+    assert first == f"measuring mock, single-stream, into {tmp_path / 'out'}"
+    assert [line.split(",")[0].split(" 8 ")[0] for line in lines if ": begins" in line or ": ended" in line] == [
+        f"{run}: {what}" for run in ("accuracy", "performance", "power") for what in ("begins", "ended")
+    ]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_quiet_measurement_says_nothing_of_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measure(tmp_path / "out", "--quiet", "--mode", "together") == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_measurement_goes_on_where_standard_error_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        assert measure(tmp_path / "out", "--mode", "together") == 0
 
 
 def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:

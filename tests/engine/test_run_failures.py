@@ -24,6 +24,7 @@ PATIENT_S = 60.0
 """How long a subprocess may take; only a broken one makes a test wait for it."""
 MEASURE = (
     "measure",
+    "--quiet",
     "--device",
     "mock",
     "--mode",

@@ -32,10 +32,33 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with live(20) as show:
-        show(3, {"core": 1.5e-3})
-    assert capsys.readouterr() == ("", "")
+def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with live(40, tmp_path / "power", lambda: 0.0) as show:
+        for done in range(41):
+            show(done, {"core": 1.5e-3})
+    said = capsys.readouterr()
+    tenths = [f"power: {done}/40 samples, {40 - done} left, 0 s" for done in range(4, 40, 4)]
+    assert said.err.splitlines() == ["power: begins, 40 samples", *tenths, "power: ended, 40 samples in 0.0 s"]
+    assert said.out == ""
+
+
+def test_without_a_terminal_a_run_that_goes_on_after_its_set_says_so_once_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock_s = iter(range(1000))
+    with live(1, None, lambda: float(next(clock_s))) as show:
+        for done in range(130):
+            show(done, {})
+    assert capsys.readouterr().err.splitlines()[1:-1] == ["run: 59 samples, 60 s", "run: 119 samples, 120 s"]
+
+
+def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), live(5) as show:
+        show(2, {})
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err.splitlines()[-1] == "run: broken off, 2/5 samples, 3 left"
 
 
 @pytest.mark.parametrize(("done", "said", "unsaid"), [(7, "7/20 samples, 13 left", "8/20"), (45, "45 samples", "/20")])
