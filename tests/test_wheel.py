@@ -21,7 +21,7 @@ from rig.errors import DISTRIBUTION, SetupError
 from tests.support.paths import ROOT
 
 PACKAGES = ("rig", "drivers", "scenarios", "reports", "fixtures")
-SHORT = ("--option", "samples=8", "--option", "audio_hz=1000", "--mode", "together")
+SHORT = ("--quiet", "--option", "samples=8", "--option", "audio_hz=1000", "--mode", "together")
 
 
 def declared(name: str, known: set[str]) -> Iterator[str]:
