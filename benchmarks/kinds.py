@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,16 +48,19 @@ def one(task: tuple[str, int]) -> dict[str, Any]:
 
 
 def compared(lab: Lab) -> dict[str, Any]:
-    """Figures of a lab's recording against its truth, as parts of the true value, and what was refused."""
-    row: dict[str, Any] = {"figures": {}, "refused": ""}
+    """What ``judged`` says of a lab's recording."""
     with tempfile.TemporaryDirectory() as folder:
         write(lab, Path(folder) / "run")
-        try:
-            result = evaluate(open_run(Path(folder) / "run"))
-        except RigError as error:
-            return row | {"refused": f"{type(error).__name__}: {error.message}"}
-    row["refused"] = "; ".join(r.reason for r in result.refusals)
-    real = lab.truth()
+        return judged(Path(folder) / "run", lab.truth())
+
+
+def judged(path: Path, real: Mapping[str, float]) -> dict[str, Any]:
+    """Figures of a recording against the truth, as parts of the true value, and what was refused."""
+    try:
+        result = evaluate(open_run(path))
+    except RigError as error:
+        return {"figures": {}, "refused": f"{type(error).__name__}: {error.message}"}
+    row: dict[str, Any] = {"figures": {}, "refused": "; ".join(r.reason for r in result.refusals)}
     for name in FIGURES:
         q = result.quantities.get(FigureKey(name))
         if q is not None:

@@ -1,0 +1,233 @@
+"""What does each special case of the analysis earn? It is switched off on the plants in which it acts.
+
+    python -m benchmarks.rent --plants 8 --seed 1 [--kind gated_late ...] [--case "ends of spans" ...]
+
+A case is a function with an answer that says "not here". It acts in a plant where it answers otherwise. With the case
+switched off, a plant may be held no more, wrong by more than two half-widths, refused, or have another width. A row per
+case and kind that it changes names how many plants that are; a case without a row pays no rent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from benchmarks.kinds import FIGURES, KINDS, judged
+from fixtures.worlds.lab_recording import plain_lab, write
+from rig.analysis.power.rail_model import RailModel
+from rig.analysis.timing.mended import Mended
+from rig.recording.traces import Trace
+from rig.types import Bools, Floats
+
+WIDER = 1.1
+"""By how much the widest half-width of a plant must change to count."""
+PAYS = {"held no more", "wrong now", "wider", "stated now"}
+"""What a kind misses where a case is off. A figure that is stated now was refused for a reason."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A special case: where its function is looked up, and what it answers when switched off, by its arguments."""
+
+    where: str
+    off: Callable[..., Any]
+
+
+def first(*given: Any, **_: Any) -> Any:
+    """What the function was given, as it was."""
+    return given[0]
+
+
+def always(answer: Any) -> Callable[..., Any]:
+    """One answer to everything."""
+    return lambda *given, **named: answer
+
+
+def unmended(trace: Trace, *_: Any) -> Mended:
+    """The trace as it was recorded."""
+    return Mended(trace)
+
+
+def unclipped(model: RailModel) -> tuple[Floats, Bools]:
+    """No error of any reading."""
+    return np.zeros(len(model.above_w)), np.zeros(len(model.above_w), bool)
+
+
+POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
+CASES: Mapping[str, Case] = {
+    "idle by the gaps": Case(POWER + "figures.by_gaps", first),
+    "gaps uneven": Case(POWER + "gap_level._uneven", always(False)),
+    "spans follow gaps": Case(POWER + "gap_level._follows", always(None)),
+    "gaps go on": Case(POWER + "gap_level._goes_on", always(None)),
+    "gaps steady": Case(POWER + "gap_level._steady", always(None)),
+    "gaps off a line": Case(POWER + "gap_level._off_a_line_w", always(0.0)),
+    "level beside gaps": Case(POWER + "gap_level._by_level_beside", first),
+    "idle in gaps": Case(POWER + "figures.with_idle_in_gaps", first),
+    "idle that moved": Case(POWER + "figures.idle_moved_w", always(0.0)),
+    "idle bends": Case(POWER + "rail_fit._bend", always(0.0)),
+    "idle unsettled": Case(POWER + "rail_fit._unsettled", always(0.0)),
+    "noise under load": Case(POWER + "rail_fit.load_noise_w", always((0.0, np.inf))),
+    "quiet spans": Case(POWER + "rail_fit.has_quiet_spans", always(False)),
+    "loops in step": Case(POWER + "figures.with_loops_in_step", lambda figures, *_: (figures, ())),
+    "spans outside the trace": Case(POWER + "figures.with_unseen_spans", first),
+    "readings lost at work": Case(POWER + "figures.missing_w", always(0.0)),
+    "power outlasts spans": Case(POWER + "figures.outlasts", always(0.0)),
+    "ends of spans": Case(POWER + "figures.cut_off_w", always((0.0, 0.0))),
+    "undeclared filter": Case(POWER + "figures.smeared_w", always(0.0)),
+    "gaps without a reading": Case(POWER + "figures.gaps_without_reading", always(False)),
+    "end of the range": Case(POWER + "figures.beyond_range", always(None)),
+    "clipped readings": Case(POWER + "budget.hidden_w", unclipped),
+    "low end of the range": Case(POWER + "rail_fit.lift_w", always(None)),
+    "low end, bias": Case(POWER + "budget.floor_bias_w", always(0.0)),
+    "spans that differ": Case(POWER + "budget.scatter_of_spans", always((0.0, np.inf))),
+    "between apertures": Case(POWER + "budget._aperture_u", always(0.0)),
+    "apparent step": Case(POWER + "budget.apparent_step", always(0.0)),
+    "no dither": Case(POWER + "budget.undithered", always(0.0)),
+    "low end of the spectrum": Case(POWER + "noise.contradicts", always(False)),
+    "wire errors": Case(TIMING + "synchronise.without_wire_errors", unmended),
+    "held readings": Case(TIMING + "synchronise.as_measured", unmended),
+    "stamps on arrival": Case(TIMING + "synchronise.on_grid", unmended),
+    "breaks": Case(TIMING + "synchronise._bridged", always(None)),
+    "edges that wander": Case(TIMING + "placed_rails.followed", always(None)),
+    "displaced spans": Case(TIMING + "placed_rails.displaced", always(())),
+    "readings after the end": Case(TIMING + "placed_rails.after_end", always(())),
+}
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two answers are the same: one object, or equal parts."""
+    if one is other:
+        return True
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, Mended) and isinstance(other, Mended):
+        return one.trace is other.trace and one.late_ticks == other.late_ticks and one.checks == other.checks
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    return type(one) is type(other) and isinstance(one, float | int | None) and one == other
+
+
+@contextmanager
+def watched(acted: set[str], names: Sequence[str]) -> Iterator[None]:
+    """Note which cases answer other than switched off."""
+
+    def noting(name: str, case: Case, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            answer = real(*given, **named)
+            if isinstance(answer, Iterator):
+                answer = tuple(answer)
+            if name not in acted and not alike(answer, case.off(*given, **named)):
+                acted.add(name)
+            return answer
+
+        return call
+
+    with ExitStack() as stack:
+        for name in names:
+            case = CASES[name]
+            module, _, attribute = case.where.rpartition(".")
+            real = getattr(importlib.import_module(module), attribute)
+            stack.enter_context(patch(case.where, noting(name, case, real)))
+        yield
+
+
+def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
+    """A plant judged as it is, under "", and with each case off that acts in it."""
+    kind, seed, names = task
+    lab = plain_lab(seed, kind)
+    KINDS[kind](lab)
+    acted: set[str] = set()
+    with tempfile.TemporaryDirectory() as folder:
+        path, real = Path(folder) / "run", lab.truth()
+        write(lab, path)
+        with watched(acted, names):
+            rows = {"": judged(path, real)}
+        for name in sorted(acted):
+            with patch(CASES[name].where, CASES[name].off):
+                rows[name] = judged(path, real)
+    return rows
+
+
+def words_of(row: Row) -> tuple[bool, bool, bool]:
+    """Whether a plant's figures are all held, whether one is silently wrong, and whether dynamic power is refused."""
+    found = row["figures"].values()
+    held = all(abs(f["error"]) <= f["half"] for f in found)
+    return held, any(abs(f["error"]) > 2.0 * f["half"] for f in found), FIGURES[0] not in row["figures"]
+
+
+def changes(before: Row, after: Row) -> Iterator[str]:
+    """What switching a case off does to a plant."""
+    (held, silent, refused), (held_now, silent_now, refused_now) = words_of(before), words_of(after)
+    yield from (
+        word
+        for word, changed in (
+            ("held no more", held and not held_now),
+            ("held now", held_now and not held),
+            ("wrong now", silent_now and not silent),
+            ("wrong no more", silent and not silent_now),
+            ("refused now", refused_now and not refused),
+            ("stated now", refused and not refused_now),
+        )
+        if changed
+    )
+    shared = before["figures"].keys() & after["figures"].keys()
+    by = [after["figures"][n]["half"] / max(before["figures"][n]["half"], 1e-300) for n in shared]
+    if by and max(by) > WIDER:
+        yield "wider"
+    if by and min(by) < 1.0 / WIDER:
+        yield "narrower"
+
+
+def rent(kinds: Sequence[str], names: Sequence[str], plants: int, seed: int, workers: int) -> dict[str, Any]:
+    """Print what each case earns by kind, and return it."""
+    began, tasks = time.monotonic(), [(k, seed * 1_000_000 + n, names) for k in kinds for n in range(plants)]
+    acts: Counter[str] = Counter()
+    earned: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    with ProcessPoolExecutor(workers) as pool:
+        for done, ((kind, _, _), rows) in enumerate(zip(tasks, pool.map(one, tasks, chunksize=2), strict=True)):
+            for name in rows.keys() - {""}:
+                acts[name] += 1
+                earned[name][kind].update(changes(rows[""], rows[name]))
+            if done % (10 * plants) == 0:
+                print(f"{done} of {len(tasks)} plants, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    for name in names:
+        print(f"{name}: acts in {acts[name]} of {len(tasks)} plants of {len(earned[name])} kinds")
+        for kind, words in sorted(earned[name].items()):
+            if words:
+                print(f"    {kind:32}" + ", ".join(f"{word} {n}" for word, n in sorted(words.items())))
+    none = [name for name in names if not any(w.keys() & PAYS for w in earned[name].values())]
+    print(f"no kind misses: {', '.join(none) or 'none of them'}")
+    said = {name: {kind: dict(words) for kind, words in of.items() if words} for name, of in earned.items()}
+    return {"benchmark": "rent", "plants": plants, "acts": dict(acts), "earned": said, "no rent": none}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plants", type=int, default=4, help="of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", action="append", choices=sorted(KINDS), help="this kind only; may be repeated")
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="this case only; may be repeated")
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    found = rent(args.kind or list(KINDS), args.case or list(CASES), args.plants, args.seed, args.workers)
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
