@@ -15,8 +15,10 @@ SAID = 10_000
 """The most characters that are shown of what an exception says."""
 
 
-class RigError(Exception):
-    """The base of all. ``field`` is what was wrong, ``value`` what it was, ``remedy`` what to do next.
+class Ended(BaseException):
+    """What ends a run or a command: an error, or an interruption.
+
+    ``field`` is what was wrong, ``value`` what it was, ``remedy`` what to do next.
 
     ``example`` is a value for the option ``field`` where giving one is the remedy.
     """
@@ -47,6 +49,10 @@ class RigError(Exception):
             "remedy": self.remedy,
             "exit_code": self.exit_code,
         }
+
+
+class RigError(Ended, Exception):
+    """The base of all errors."""
 
 
 def said(error: BaseException, where: str = "") -> str:
@@ -237,8 +243,11 @@ class ConformanceError(RigError):
         self.failures, self.kept = tuple(failures), tuple(kept)
 
 
-class Interrupted(RigError):
-    """Ctrl-C: what was recorded is kept."""
+class Interrupted(Ended, KeyboardInterrupt):
+    """Ctrl-C: what was recorded is kept.
+
+    It is no error, so that nothing that handles errors takes it for something found and goes on.
+    """
 
     exit_code = 130
 

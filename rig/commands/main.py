@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import rig
 from rig.engine.interrupts import ENDING, interrupt, on_signals
-from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError, UsageError, plain
+from rig.errors import DISTRIBUTION, Ended, Interrupted, RigError, SetupError, UsageError, plain
 from rig.terminal import drop_full_streams, say, say_json, usable_streams
 
 COMMANDS = {
@@ -53,7 +53,7 @@ GARBAGE = 1_000_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, that of a ``RigError``, or that of ``MeasurementRefusedError``."""
+    """Run one command; the exit code is 0, that of an ``Ended``, or that of ``MeasurementRefusedError``."""
     with on_signals(interrupt, *ENDING):
         return _main(list(sys.argv[1:] if argv is None else argv))
 
@@ -77,9 +77,9 @@ def _main(given: list[str]) -> int:
         args = _parsed(given)
         return int(args.run(args))
     except RigError as error:
-        return _failed(error, "--json" in given)
-    except KeyboardInterrupt:
-        return _failed(Interrupted("interrupted"), "--json" in given)
+        return _failed(plain(error), "--json" in given)
+    except KeyboardInterrupt as error:
+        return _failed(error if isinstance(error, Interrupted) else Interrupted("interrupted"), "--json" in given)
     except BrokenPipeError:
         drop_full_streams()
         return 0
@@ -180,8 +180,7 @@ def _no_means(error: MemoryError | OSError) -> SetupError:
     return SetupError(f"the operating system refused: {error}", field="system", value=error.errno, remedy=remedy)
 
 
-def _failed(error: RigError, as_json: bool) -> int:
-    error = plain(error)
+def _failed(error: Ended, as_json: bool) -> int:
     with suppress(OSError):
         say(f"rig: {error}", error=True)
         if as_json:

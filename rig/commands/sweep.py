@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         check_trusted(entry.code(), str(folder / FILE), args.trust)
     try:
         work_off(folder, grids, means)
-    except RigError:
+    except (RigError, KeyboardInterrupt):
         with suppress(RigError):
             write_results(folder, grids, _columns(args))
         raise

@@ -13,7 +13,7 @@ import numpy as np
 
 from rig.engine.device_errors import failed, guard
 from rig.engine.watchdog import Watch
-from rig.errors import DataError, DeviceError, Interrupted, MeterError, MeterSilentError, RigError, StoreError
+from rig.errors import DataError, DeviceError, Ended, Interrupted, MeterError, MeterSilentError, RigError, StoreError
 from rig.recording.conversion import to_watts
 from rig.recording.events import HostGap
 from rig.recording.trace_validation import check_chunk
@@ -244,7 +244,7 @@ def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
     acquisition.last_bracket_ns = acquisition.bench.clock.now_ns()
 
 
-def finish(acquisition: Acquisition, error: RigError | None) -> RigError | None:
+def finish(acquisition: Acquisition, error: Ended | None) -> Ended | None:
     """Stop the meters, record their last readings, and write the stop line whatever happens; return the first error."""
     for meter in acquisition.started:
         info = acquisition.infos[id(meter)]
@@ -263,7 +263,7 @@ def finish(acquisition: Acquisition, error: RigError | None) -> RigError | None:
     return error
 
 
-def close(acquisition: Acquisition, error: RigError | None) -> None:
+def close(acquisition: Acquisition, error: Ended | None) -> None:
     """Record when the process was stopped, and write the stop line."""
     with suppress(StoreError):  # a full disk still has room for the stop line
         for on_ns, off_ns in acquisition.watch.gaps_ns:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rig.errors import Interrupted, RigError, SetupError, plain, said
+from rig.errors import Ended, Interrupted, RigError, SetupError, plain, said
 from rig.types import Step
 
 KEPT = "What was recorded until now is kept; `rig report` reads it"
@@ -36,7 +36,7 @@ class Owners:
         return who, where
 
 
-def ended_by(error: BaseException, owners: Owners) -> RigError:
+def ended_by(error: BaseException, owners: Owners) -> Ended:
     """Return what an exception that ended a run is in the stop line."""
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted", remedy=KEPT)

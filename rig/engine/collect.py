@@ -30,7 +30,7 @@ from rig.engine.device_errors import guard
 from rig.engine.dispatcher import Dispatcher
 from rig.engine.interrupts import deferred
 from rig.engine.watchdog import SIMULATED_S, Watch
-from rig.errors import DeviceError, Interrupted, RigError, SetupError
+from rig.errors import DeviceError, Ended, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
@@ -52,9 +52,9 @@ def collect(
 ) -> None:
     """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
-    Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, and
-    ``KeyboardInterrupt`` if a signal came only while the stop line was written. A call of a driver that does not return
-    and cannot be interrupted ends the process.
+    Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, ``Interrupted``
+    where a signal ended the run, and ``KeyboardInterrupt`` if one came only while the stop line was written. A call of
+    a driver that does not return and cannot be interrupted ends the process.
     """
     real = isinstance(bench.clock, HostClock)
     watch = watch or Watch(None if real else SIMULATED_S)
@@ -83,8 +83,8 @@ def collect(
 
 def _to_the_end(
     steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher, owners: Owners
-) -> RigError | None:
-    error: RigError | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
+) -> Ended | None:
+    error: Ended | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
     gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
     try:
         _play(steps, acquisition, dispatcher)

@@ -14,7 +14,7 @@ from functools import partial
 from rig.engine import device_errors
 from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, show, sleep
 from rig.engine.pending import Pending, Query
-from rig.errors import DeviceError, RigError
+from rig.errors import DeviceError, Ended, RigError
 from rig.recording.events import LIMIT
 from rig.recording.rows import json_of
 from rig.recording.validation import tick_of
@@ -331,7 +331,7 @@ class Dispatcher:
         call, what = partial(self._recorder.activity, issue, reply), "the activity of the device cannot be recorded"
         self._watch.guard(call, DeviceError, what, ACTIVITY)
 
-    def abandon(self, error: RigError | None) -> RigError | None:
+    def abandon(self, error: Ended | None) -> Ended | None:
         """Record the samples that were not completed, and return the error that ended the run."""
         queries = [*self._pending, *self._due]
         try:

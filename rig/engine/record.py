@@ -22,7 +22,7 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import collect
 from rig.engine.device_errors import guard
 from rig.engine.watchdog import Watch
-from rig.errors import DataError, DeviceError, MeterError, RigError
+from rig.errors import DataError, DeviceError, Ended, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.decoding import declared_start
 from rig.recording.descriptions import check_descriptions
@@ -80,7 +80,7 @@ def record(
             for name, content in files.items():
                 recorder.artifact(name, content)
             collect(steps, bench, recorder, progress, workload=workload, watch=watch)
-        except RigError as error:
+        except Ended as error:
             error.remedy = f"{error.remedy}. Recorded until then: {path}".removeprefix(". ")
             raise
     return path

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rig.errors import SAID, DataError, RigError
+from rig.errors import SAID, DataError, Ended
 from rig.network.description import NetworkInfo
 from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
@@ -218,7 +218,7 @@ class ErrorRecord(Record, frozen=True):
     exit_code: int | None = None
 
 
-def error_record(error: RigError) -> ErrorRecord:
+def error_record(error: Ended) -> ErrorRecord:
     """Return what the stop line says of an error: whatever a driver put into it, the line can be read."""
     said = {name: _short(value) if isinstance(value, (str, int)) else value for name, value in error.to_json().items()}
     return msgspec.convert(said, ErrorRecord)

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rig.errors import DataError, DeviceError, RigError, StoreError
+from rig.errors import DataError, DeviceError, Ended, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
 from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, unwritable
 from rig.recording.atomic_write import sync_to_disk
@@ -284,7 +284,7 @@ class Recorder:
         if failed:
             raise failed[0]
 
-    def stop(self, error: RigError | None = None, issues: int = 0, replies: int = 0) -> None:
+    def stop(self, error: Ended | None = None, issues: int = 0, replies: int = 0) -> None:
         """Flush, close, and write the last line with the hash of every other file, and then the seal.
 
         Raises ``StoreError`` for a row that could not be written, after the seal is written.
@@ -305,7 +305,7 @@ class Recorder:
         if failed is not None:
             raise failed
 
-    def _seal(self, error: RigError | None, issues: int, replies: int) -> None:
+    def _seal(self, error: Ended | None, issues: int, replies: int) -> None:
         """Sync every file, then write the stop line, then the seal, so that no power cut makes one without the other.
 
         Raises ``OSError``.

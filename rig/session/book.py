@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from rig.errors import RigError, StoreError, UsageError
+from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.plugins import check_trusted, code_in
 from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten, write_whole
 from rig.recording.bounded import read_bounded
@@ -197,6 +197,8 @@ def _reopened(folder: Path) -> Book:
 
 
 def _good(run: Path, _: str, purpose: str) -> bool:
-    """Whether a run need not be recorded again. A probe may fail; that is what it found."""
+    """Whether a run need not be recorded again. A probe may fail; that is what it found, unless it was interrupted."""
     stop = read_log(run).stop
-    return stop is not None and (purpose == "probe" or stop.error is None)
+    if stop is None or stop.error is None:
+        return stop is not None
+    return purpose == "probe" and stop.error.error != Interrupted.__name__

@@ -35,7 +35,8 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
     """Record a session, or one run for another mode; return its directory.
 
     With ``resume``, go on with the session in ``request.out``, which was broken off: its good runs are kept. Raises a
-    ``RigError``. The runs recorded before the error are kept and bound into a session.
+    ``RigError``, and ``Interrupted``, which is none, after Ctrl-C. The runs recorded before are kept and bound into a
+    session.
 
     Example::
 

@@ -160,7 +160,9 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
 
         what, remedy = f"no run of the session {session.path} has ended", f"Go on: {go_on(session.path)}"
         raise StoreError(what, field="session", value=str(session.path), remedy=remedy)
-    whole = summarise(session.path.resolve().name, parts, session.probes)
+    # a search that was broken off has found nothing yet
+    probes = () if (session.path / REQUEST).is_file() else session.probes
+    whole = summarise(session.path.resolve().name, parts, probes)
     if whole is None:
         return None
     bound = {path for path, _ in session.runs}

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from rig.errors import IntegrityError, Interrupted, RigError, StoreError
+from rig.errors import IntegrityError, RigError, StoreError
 from rig.recording.atomic_write import not_stored, set_aside, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
@@ -69,8 +69,7 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
     except OSError as error:
         return Outcome(cell.key, "halted", error=not_stored(folder, unwritten(error)).to_json())
     except RigError as error:
-        state: Literal["interrupted", "halted"] = "interrupted" if isinstance(error, Interrupted) else "halted"
-        return Outcome(cell.key, state, error=error.to_json())
+        return Outcome(cell.key, "halted", error=error.to_json())
 
 
 def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
@@ -113,7 +112,7 @@ def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
 
     try:
         measure(cell.request(work), quiet=True)
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt:
         if work.exists():
             set_aside(folder, work, cell.key)
         return Outcome(cell.key, "interrupted")

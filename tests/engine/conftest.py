@@ -11,7 +11,7 @@ import pytest
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
-from rig.errors import RigError
+from rig.errors import Ended
 from rig.recording.reader import Run, open_run
 from rig.types import Device, Meter, SampleSet, Step
 from tests.support.ended_runs import Play
@@ -29,9 +29,9 @@ def plant() -> SimPlant:
 def play(tmp_path: Path, plant: SimPlant) -> Play:
     """Record steps that end in an error; the error, and the recording."""
 
-    def run(device: Device, steps: Iterable[Step], meters: tuple[Meter, ...] = (), **more: Any) -> tuple[RigError, Run]:
+    def run(device: Device, steps: Iterable[Step], meters: tuple[Meter, ...] = (), **more: Any) -> tuple[Ended, Run]:
         bench, work = Bench(device, meters, plant.clock), SampleSet("blank", "none", "1", "0" * 64, samples(4))
-        with pytest.raises(RigError) as raised:
+        with pytest.raises(Ended) as raised:
             record(tmp_path / "run", bench, work, steps, scenario={"name": "by hand"}, argv=[], **more)
         return raised.value, open_run(tmp_path / "run")
 

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.commands.main import main
-from rig.errors import DeviceError, DeviceTimeoutError, Interrupted, RigError
+from rig.errors import DeviceError, DeviceTimeoutError, Ended, Interrupted
 from rig.recording.reader import Run, open_run
 from rig.types import Issue, Reply
 from tests.support.serving import Queue, S, bench, due, played, rows, samples, since_due
@@ -70,7 +70,7 @@ def test_the_command_line_ends_a_hanging_server_run_with_21_and_keeps_what_it_ha
     ("error", "becomes"), [(KeyboardInterrupt(), Interrupted), (OSError("the cable"), DeviceError)]
 )
 def test_what_ends_an_open_loop_run_leaves_every_sample_accounted_for(
-    error: BaseException, becomes: type[RigError]
+    error: BaseException, becomes: type[Ended]
 ) -> None:
     plant = open_plant()
     at_s = [k * 0.1 for k in range(40)]

@@ -15,7 +15,7 @@ from fixtures.bench.true_power import SimPlant
 from rig.engine.acquisition import Bench
 from rig.engine.interrupts import interrupt, on_signals
 from rig.engine.record import record
-from rig.errors import DeviceError, Interrupted, MeterError, RigError, SetupError
+from rig.errors import DeviceError, Ended, Interrupted, MeterError, SetupError
 from rig.recording.reader import Run, open_run
 from rig.types import Bracket, Budget, Chunk, Idle, Issue, Mark, Reply, Sample, SampleSet, Step
 from tests.support.ended_runs import Play
@@ -83,7 +83,7 @@ def one_by_one(n: int = 6) -> list[Step]:
     return [Mark(), Idle(0.5), *(Issue([s]) for s in samples(n)), Idle(0.5), Mark()]
 
 
-def says(run: Run, error: RigError) -> None:
+def says(run: Run, error: Ended) -> None:
     """The stop line names the error that was raised, and the recording is sealed."""
     assert run.error is not None
     assert (run.error.error, run.error.exit_code) == (type(error).__name__, error.exit_code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rig.errors import RigError
+from rig.errors import Ended
 from rig.recording.reader import Run
 
-Play = Callable[..., tuple[RigError, Run]]
+Play = Callable[..., tuple[Ended, Run]]

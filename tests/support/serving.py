@@ -17,7 +17,7 @@ from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
-from rig.errors import RigError
+from rig.errors import Ended
 from rig.recording.decoding import declared_start
 from rig.recording.events import IdleWindow
 from rig.recording.reader import Run, open_run
@@ -110,7 +110,7 @@ def submitted(device: Queue) -> list[tuple[str, ...]]:
 @contextmanager
 def played(
     device: Device, steps: Iterable[Step], plant: SimPlant, meters: tuple[Meter, ...] = (),
-    raises: type[RigError] | None = None,
+    raises: type[Ended] | None = None,
 ) -> Iterator[Run]:  # fmt: skip
     """The recording of ``steps``, read back; with ``raises``, of a run that ends in that error."""
     with TemporaryDirectory() as folder:
@@ -168,7 +168,7 @@ def recording(
     path: Path, asked: Iterable[Asked], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
     mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
     purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
-    error: RigError | None = None, scenario: str = "server", details: Mapping[str, Any] | None = None,
+    error: Ended | None = None, scenario: str = "server", details: Mapping[str, Any] | None = None,
     training: Any = None,
 ) -> Run:  # fmt: skip
     """A run directory of these queries, read back; spans are those of a device that is busy all the time."""

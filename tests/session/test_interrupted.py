@@ -1,0 +1,136 @@
+"""An interruption ends whatever is searched or repeated: it is nothing that was found."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from rig.commands.main import main
+from rig.errors import Interrupted
+from rig.recording.reader import open_run
+from rig.recording.session import open_session
+from rig.session.book import request_in
+from rig.session.measure import measure
+
+SOLVER = '''
+"""A solver that finds a node of any graph below 45 nodes; once, while it solves, this process is interrupted."""
+
+import os
+import pathlib
+import time
+
+import numpy as np
+
+from rig.engine.blocking_device import blocking
+from rig.types import DeviceInfo
+from scenarios.workloads.qubo_mis.graph import from_payload
+
+HERE = pathlib.Path(__file__).parent
+
+
+def open_device():
+    def solve(sample):
+        nodes = from_payload(sample.payload).nodes
+        signals = HERE / "signal"
+        if nodes == 40 and signals.exists():
+            number = int(signals.read_text())
+            signals.unlink()
+            os.kill(os.getpid(), number)
+            time.sleep(20.0)
+        solution = np.zeros(nodes, dtype=np.uint8)
+        solution[0] = nodes < 45
+        return {"cost": -float(solution[0]), "solution": np.packbits(solution).tobytes().hex()}
+
+    return blocking(solve, DeviceInfo("own", "hardware", phases=("solve",)))
+'''
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def options(*given: str) -> list[str]:
+    return [word for option in given for word in ("--option", option)]
+
+
+def searched(folder: Path, number: int) -> int:
+    """The exit code of a search that begins at 10 nodes and is interrupted at 40."""
+    (folder / "own.py").write_text(SOLVER)
+    (folder / "signal").write_text(str(int(number)))
+    asked = ["--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none", "--json"]
+    given = options("nodes=10", "density=0.5", "idle_s=0", "seeds=0")
+    return main(
+        ["measure", "--device", f"{folder / 'own.py'}:open_device", *asked, *given, "--out", str(folder / "run")]
+    )
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_an_interrupted_search_for_a_size_ends_at_once_and_states_none(
+    tmp_path: Path, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert searched(tmp_path, number) == 130
+    assert json.loads(capsys.readouterr().out)["error"] == "Interrupted"
+
+    runs = [path.name for path, _ in open_session(tmp_path / "run").runs]
+    assert runs == ["probe-01", "probe-02", "probe-03"]
+    ended = open_run(tmp_path / "run" / "probe-03").error
+    assert ended is not None
+    assert ended.error == "Interrupted"
+    assert main(["report", str(tmp_path / "run"), "--json"]) == 31
+    said = json.loads(capsys.readouterr().out)
+    assert [Path(run["run"]).name for run in said["runs"]] == runs
+    assert "largest_nodes" not in json.dumps(said)
+
+
+def test_a_search_that_goes_on_tries_the_interrupted_size_again(tmp_path: Path) -> None:
+    searched(tmp_path, signal.SIGINT)
+    measure(request_in(tmp_path / "run", trust=True), quiet=True, resume=True)
+    held = {probe.nodes: probe.held for probe in open_session(tmp_path / "run").probes}
+
+    assert held[40]
+    assert max(nodes for nodes, solved in held.items() if solved) >= 42
+
+
+def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fixtures.bench.mock_device import MockDevice
+
+    submit, count = MockDevice.submit, iter(range(10**6))
+
+    def interrupted(self: MockDevice, *args: object) -> None:
+        if next(count) == 60:
+            signal.raise_signal(signal.SIGINT)
+        submit(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MockDevice, "submit", interrupted)
+    asked = ["--scenario", "server", "--find-peak", "--rules", "quick", "--json"]
+    given = options("arrival_hz=10", "latency_bound_s=0.05", "duration_s=2", "samples=8", "idle_s=0")
+    out = tmp_path / "run"
+    assert main(["measure", "--device", "mock", *asked, *given, "--out", str(out)]) == 130
+    capsys.readouterr()
+    assert {purpose for _, purpose in open_session(out).runs} == {"probe"}
+    main(["report", str(out), "--json"])
+    assert "peak" not in json.dumps(json.loads(capsys.readouterr().out))
+
+
+def test_what_handles_errors_does_not_handle_an_interruption() -> None:
+    """As the loop of a script over sizes does, which goes on after an error."""
+    assert not issubclass(Interrupted, Exception)
+
+
+def test_an_interrupted_training_ends_at_once_and_leaves_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+
+    def interrupted(text: str, **_: object) -> None:
+        told.append(text)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("drivers.devices.network_command.say", interrupted)
+    out = tmp_path / "network.json"
+    given = options("samples=40", "audio_hz=8000")
+    assert main(["network", "train", "asc", "--hidden", "8", "--epochs", "3", "--out", str(out), *given]) == 130
+    assert len(told) == 1
+    assert not out.exists()
