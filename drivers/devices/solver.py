@@ -1,7 +1,8 @@
 """A QUBO solver on this computer as a device: a worker thread that keeps budgets and tracks costs.
 
 The span runs from the loaded graph to the end of the solver, so that evaluating costs counts as solving. A solution
-that is found after the deadline does not count; its cost and the overrun are reported separately.
+that is found after the deadline does not count; its cost and the overrun are reported separately. So is the time that
+the solver had of the processor: on a busy host, the rest of the span went to others.
 """
 
 from __future__ import annotations
@@ -26,21 +27,51 @@ from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 T = TypeVar("T")
 PHASE = "solve"
 NOTHING_LEFT = -math.inf
+_TURN_S = 0.01
+"""About as long as a host lets one thread run: by what a step of this length is delayed, a shorter one may be, too."""
+_REMEMBERED_S = 3.0
+"""What is known of the pace fades over so much time of steps."""
+_MOST_RESERVED = 0.2
+"""The share of a budget that may be left for a delay: one long delay must not take all of the solves after it."""
+
+
+class Pace:
+    """By how much the last steps of a solver took longer than they should have, at their worst.
+
+    It outlives a solve, because a host that is busy stays so.
+    """
+
+    def __init__(self) -> None:
+        self._delay = 0.0  # per time of work
+
+    def step(self, expected_s: float, took_s: float) -> None:
+        """Learn from a step, by what it should take and what it took."""
+        delay = (took_s - expected_s) / max(expected_s, _TURN_S)
+        self._delay = max(delay, (1.0 - min(1.0, took_s / _REMEMBERED_S)) * self._delay)
+
+    def spare_s(self, left_s: float, budget_s: float) -> float:
+        """How long a step should take that ends within ``left_s`` also at the worst pace known."""
+        return (left_s - min(self._delay * _TURN_S, _MOST_RESERVED * budget_s)) / (1.0 + self._delay)
 
 
 class Tally:
     """One solve: its deadline, its best solution so far, and the progress to it.
 
     It starts with the empty set, which costs 0. ``seed`` is the solver's for this solve. The solver writes its
-    parameters into ``tuning``, which is recorded with the answer.
+    parameters into ``tuning``, which is recorded with the answer. ``pace`` is what earlier solves have learnt.
     """
 
-    def __init__(self, nodes: int, budget: Budget, seed: int, closing: threading.Event) -> None:
+    def __init__(
+        self, nodes: int, budget: Budget, seed: int, closing: threading.Event, pace: Pace | None = None
+    ) -> None:
+        self._pace = pace or Pace()
+        self._step: tuple[float | None, int, int] | None = None
         self.seed, self._budget, self._closing = seed, budget, closing
         self.tuning: dict[str, Any] = {}
         self._packed = np.packbits(np.zeros(nodes, np.uint8)).tobytes()
         self._late_cost: int | None = None
         self._cost = 0
+        self._processor_ns = time.thread_time_ns()
         self._on_ns = time.monotonic_ns()
         self._deadline_ns = self._on_ns + round((budget.timeout_s or 0.0) * 1e9)
         self._progress = [Progress(self._on_ns, 0.0, self._packed)]
@@ -55,6 +86,23 @@ class Tally:
         if self._cost <= self.stop_at_cost or self._closing.is_set():
             return NOTHING_LEFT
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
+
+    def spare_s(self) -> float:
+        """Seconds that the next step should take at most to end in time also at the worst pace known."""
+        if self._step is not None:
+            expected_s, began_ns, worked_ns = self._step
+            if expected_s is None:
+                expected_s = (time.thread_time_ns() - worked_ns) * 1e-9
+            self._pace.step(expected_s, (time.monotonic_ns() - began_ns) * 1e-9)
+            self._step = None
+        return self._pace.spare_s(self.left_s(), self._budget.timeout_s or 0.0)
+
+    def begin(self, step_s: float | None = None) -> None:
+        """Say how long the step should take that begins now and ends at the next call of ``spare_s``.
+
+        Of one that looks at the clock itself, None: it should take what it has of the processor.
+        """
+        self._step = step_s, time.monotonic_ns(), time.thread_time_ns()
 
     def offer(self, cost: int, solution: NDArray[Any]) -> None:
         """Keep a solution (0/1, shape (nodes,)) with its cost if it is the best so far and in time."""
@@ -71,11 +119,13 @@ class Tally:
     def reply(self, sample_id: str, schedule_depends_on_budget: bool) -> Reply:
         """The answer; the span ends now."""
         off_ns = time.monotonic_ns()
+        processor_s = (time.thread_time_ns() - self._processor_ns) * 1e-9
         output = {
             "cost": self._cost,
             "solution": self._packed.hex(),
             "budget_s": self._budget.timeout_s,
             "overrun_s": max(0, off_ns - self._deadline_ns) * 1e-9,
+            "processor_s": processor_s,
             "late_cost": self._late_cost,
             "seed": self.seed,
             "tuning": self.tuning,
@@ -106,6 +156,7 @@ class SolverDevice(Generic[T]):
         self._loaded: dict[str, tuple[int, T, Any]] = {}
         self._jobs: deque[tuple[tuple[int, T, Any], Budget, int]] = deque()
         self._solves = 0
+        self._pace = Pace()
         self._closing = threading.Event()
         self._worker = blocking(self._solved, info)
 
@@ -160,7 +211,7 @@ class SolverDevice(Generic[T]):
         first, self._solves = self._solves, self._solves + times
         replies = []
         for k in range(first, first + times):
-            tally = Tally(nodes, budget, solve_seed(self._seed, k), self._closing)
+            tally = Tally(nodes, budget, solve_seed(self._seed, k), self._closing, self._pace)
             self._solve(loaded, tally)
             replies.append(tally.reply(sample.id, bool(self._info.details["schedule_depends_on_budget"])))
         return _on_end(replies)
@@ -172,6 +223,7 @@ def _on_end(replies: Sequence[Reply]) -> Reply:
     if first is last:
         return first
     output = {**first.output, "repeated": len(replies), "overrun_s": max(r.output["overrun_s"] for r in replies)}
+    output["processor_s"] = sum(r.output["processor_s"] for r in replies)
     span = Span(PHASE, first.spans[0].on_tick, last.spans[0].off_tick, len(replies))
     return Reply(first.sample_id, output, (span,), first.progress)
 

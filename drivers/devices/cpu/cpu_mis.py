@@ -63,11 +63,13 @@ class _Walker:
         return loaded, (walk.moves - before) / (time.perf_counter() - began)
 
     def solve(self, loaded: tuple[Any, float], tally: Tally) -> None:
-        """Walk until no time is left."""
+        """Walk until no time is left at the pace known."""
         graph, moves_per_s = loaded
         walk = self.search.Search(graph, tally.seed)
         tally.tuning = asdict(graph.parameters)
         least_s = _LEAST_MOVES / moves_per_s
-        while (left_s := tally.left_s()) > least_s:
-            if walk.advance(max(_LEAST_MOVES, int(moves_per_s * min(_SHARE * left_s, _LONGEST_SLICE_S)))):
+        while (spare_s := tally.spare_s()) > least_s:
+            moves = max(_LEAST_MOVES, int(moves_per_s * min(_SHARE * spare_s, _LONGEST_SLICE_S)))
+            tally.begin(moves / moves_per_s)
+            if walk.advance(moves):
                 tally.offer(walk.cost, walk.solution())

@@ -22,6 +22,8 @@ TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then tw
 _FIRST_READ_MS = 20
 _LONGEST_READ_MS = 2**30
 _MARGIN = 1.1
+_SHARE = 0.5
+"""The share of the time left that one read of updates may take, which may be slower than measured."""
 _MEASURED_UPDATES = 100_000
 _TICK_S = 1e-3
 """Of the sampler's timeout, which it may pass by as much."""
@@ -69,12 +71,15 @@ class _Tabu:
         read_ms, read = _FIRST_READ_MS, 0
         tally.tuning = {"tenure": tenure(problem.graph.nodes), "first_read_s": read_ms * 1e-3, "reads_grow_by": 2}
         threshold = tally.stop_at_cost if tally.stop_at_cost > float("-inf") else None
-        while (spare_s := tally.left_s() - _MARGIN * problem.call_s) >= 0:
+        while (spare_s := tally.spare_s() - _MARGIN * problem.call_s) >= 0:
             seed, fitting_ms = (tally.seed * 1009 + read) % 2**31, int((spare_s - _TICK_S) * 1e3)
             if fitting_ms >= _FIRST_READ_MS:
+                tally.begin()
                 found = self._read(problem, seed, threshold, timeout_ms=min(read_ms, fitting_ms))
             else:
-                found = self._read(problem, seed, threshold, updates=1 + int(spare_s / problem.update_s / _MARGIN))
+                updates = 1 + int(_SHARE * spare_s / problem.update_s)
+                tally.begin(problem.call_s + updates * problem.update_s)
+                found = self._read(problem, seed, threshold, updates=updates)
             tally.offer(*found)
             read_ms, read = min(2 * read_ms, _LONGEST_READ_MS), read + 1
 
