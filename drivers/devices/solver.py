@@ -88,13 +88,16 @@ class Tally:
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
     def spare_s(self) -> float:
-        """Seconds that the next step should take at most to end in time also at the worst pace known."""
-        if self._step is not None:
-            expected_s, began_ns, worked_ns = self._step
-            if expected_s is None:
-                expected_s = (time.thread_time_ns() - worked_ns) * 1e-9
-            self._pace.step(expected_s, (time.monotonic_ns() - began_ns) * 1e-9)
-            self._step = None
+        """Seconds that the next step should take at most to end in time also at the worst pace known.
+
+        The first step of a solve may take all that is left, so that a slow host does not leave the solve without any.
+        """
+        if self._step is None:
+            return self.left_s()
+        expected_s, began_ns, worked_ns = self._step
+        if expected_s is None:
+            expected_s = (time.thread_time_ns() - worked_ns) * 1e-9
+        self._pace.step(expected_s, (time.monotonic_ns() - began_ns) * 1e-9)
         return self._pace.spare_s(self.left_s(), self._budget.timeout_s or 0.0)
 
     def begin(self, step_s: float | None = None) -> None:

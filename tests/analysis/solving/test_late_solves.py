@@ -118,3 +118,38 @@ def test_a_budget_that_is_no_number_is_refused_by_its_name(
         evaluate(open_run(path))
     with pytest.raises(StoreError):
         audit(path)
+
+
+def words(path: Path) -> str:
+    """What the rig found of the solves past their budget."""
+    validity = evaluate(open_run(path)).validity
+    assert validity is not None
+    (found,) = [check.found for check in validity.checks if check.rule == RULE]
+    return found
+
+
+def test_late_solves_say_how_late_and_what_the_host_gave_to_them(solved: Callable[..., Path], tmp_path: Path) -> None:
+    run = solved("performance", "timeout_s=0.1")
+    path = changed(run, tmp_path / "run", 0.088, lambda answer: answer | {"processor_s": 0.07})
+    assert words(path) == "25 of 25, by 12 ms at most; the host gave that solver 0.07 of 0.1 s"
+
+
+def test_of_a_loop_the_mean_of_its_solves_is_told(solved: Callable[..., Path], tmp_path: Path) -> None:
+    path = changed(
+        solved("power", "window_s=0.5"), tmp_path / "run", 0.1, lambda a: a | {"overrun_s": 0.02, "processor_s": 0.4}
+    )
+    assert words(path) == "25 of 25, by 20 ms at most; the host gave that solver 0.08 of 0.1 s"
+
+
+@pytest.mark.parametrize("processor_s", [None, "all", float("nan"), []])
+def test_late_solves_without_a_time_of_the_processor_are_counted(
+    solved: Callable[..., Path], tmp_path: Path, processor_s: object
+) -> None:
+    run = solved("performance", "timeout_s=0.1")
+    path = changed(run, tmp_path / "run", 0.088, lambda answer: answer | {"processor_s": processor_s})
+    assert words(path) == "25 of 25"
+
+
+def test_solves_in_time_need_no_excuse(solved: Callable[..., Path], tmp_path: Path) -> None:
+    run = solved("performance", "timeout_s=0.1")
+    assert words(changed(run, tmp_path / "run", 0.1, lambda answer: answer | {"processor_s": 0.07})) == "0 of 25"

@@ -12,7 +12,7 @@ import pytest
 
 from drivers.devices import solver
 from drivers.devices.cpu import cpu_mis, cpu_sa, cpu_tabu
-from drivers.devices.solver import SolverDevice, Tally
+from drivers.devices.solver import Pace, SolverDevice, Tally
 from rig.types import Budget, DeviceInfo, Sample
 from tests.support.mis_graphs import random_graph
 
@@ -128,6 +128,19 @@ def test_a_solver_on_a_quiet_host_uses_what_it_was_given(
     solve: Solve, budget_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert budget_s - 0.004 < ended_s(solve, Host(), budget_s, monkeypatch) <= budget_s
+
+
+def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of half the budget would never be begun again, and the pace never learnt anew."""
+    host, pace = Host(), Pace()
+    pace.step(0.01, 1.0)
+    monkeypatch.setattr(solver, "time", host)
+    tally = Tally(GRAPH.nodes, Budget(0.1), 0, threading.Event(), pace)
+
+    assert tally.spare_s() == pytest.approx(0.1)
+    tally.begin(0.01)
+    host.works(0.01)
+    assert 0.0 < tally.spare_s() < 0.09
 
 
 def test_what_a_solve_took_of_the_processor_stands_beside_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
