@@ -22,8 +22,6 @@ _FIRST_SWEEPS = 16
 _MEASURED_SWEEPS = 128
 _MARGIN = 1.1
 """How many times longer than measured a call may take."""
-_SHARE = 0.5
-"""The share of the time left that one read may take: it cannot be cut short where the host slows down in it."""
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
@@ -79,8 +77,7 @@ class _Annealer:
         sweeps, read = _FIRST_SWEEPS, 0
         tally.tuning = {"beta_range": list(problem.beta_range), "first_sweeps": sweeps, "sweeps_grow_by": 2}
         while (spare_s := tally.spare_s() / _MARGIN - problem.call_s) > problem.sweep_s:
-            fitting = min(int(spare_s / problem.sweep_s), max(_FIRST_SWEEPS, int(_SHARE * spare_s / problem.sweep_s)))
-            taken = min(sweeps, fitting)
+            taken = max(1, min(sweeps, int(spare_s / problem.sweep_s)))
             tally.begin(problem.call_s + taken * problem.sweep_s)
             tally.offer(*self._read(problem, taken, (tally.seed * 1009 + read) % 2**31))
             sweeps, read = 2 * sweeps, read + 1
