@@ -60,7 +60,6 @@ def measure(path: Path, *words: str) -> int:
     return main(["measure", "--device", "mock", "--json", "--allow-invalid", *SMALL, "--out", str(path), *words])
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_without_a_terminal_a_measurement_says_on_standard_error_alone_how_far_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,13 +73,11 @@ def test_without_a_terminal_a_measurement_says_on_standard_error_alone_how_far_i
     ]
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_quiet_measurement_says_nothing_of_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert measure(tmp_path / "out", "--quiet", "--mode", "together") == 0
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_measurement_goes_on_where_standard_error_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w") as full:
