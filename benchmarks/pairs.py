@@ -70,6 +70,8 @@ def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
         raise SenselessError("spans are moved away from what stands beside them")
     if "sense" in begun and "declared accuracy" in ended:
         raise SenselessError("the transfer curve is set twice")
+    if not len(lab.counted_s):
+        raise SenselessError("all spans are warm-ups")
     if lab.starts_on_tick and lab.pieces:
         raise SenselessError("spans begin at a tick, what stands beside them does not")
     if lab.late_s is not None and lab.aperture < 1.0:
