@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import benchmarks.truth as bench
-from benchmarks import pairs
+from benchmarks import kinds, pairs
 from fixtures.worlds.random_draw import FIGURES
 
 PLANTS = 16
@@ -149,7 +149,6 @@ def test_one_figure_that_fails_is_enough() -> None:
 
 def test_one_short_span_is_refused_since_no_gap_shows_what_is_drawn_beside_it() -> None:
     """The device is awake beside this span: as dynamic power it was stated 45 % too high, at +-0.5 %."""
-    row = pairs.one(3_000_985)
-    assert row["kinds"] == ["few_spans", "awake_between_spans"]
+    row = kinds.compared(pairs.composed("few_spans", "awake_between_spans", 3_000_985))
     assert not row["figures"]
     assert "a window lasts" in row["refused"]
