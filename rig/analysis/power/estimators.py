@@ -149,13 +149,11 @@ def _before_shunt(power_w: float, burden_per_w: float) -> float:
     return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)
 
 
-def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
-    """Return whether spans follow each other so closely that no reading lies between them."""
-    if len(merged(windows_s)) < 2:
-        return False
-    r = model.readings
-    among = (r.start_s > windows_s[:, 0].min()) & (r.end_s < windows_s[:, 1].max())
-    return not np.any(among & (model.in_gaps | model.idle))
+def unseen_between(model: RailModel, windows_s: Floats) -> bool:
+    """Return whether spans follow each other so closely that most gaps between them are too short for any reading."""
+    r, spans = model.readings, merged(windows_s)
+    short_s = r.aperture_s + float(np.ptp(margin_s(model.sigma_s, r.tau_s)))
+    return len(spans) > 1 and float(np.median(spans[1:, 0] - spans[:-1, 1])) < short_s
 
 
 def gaps_seen(model: RailModel, windows_s: Floats) -> float:

@@ -16,10 +16,10 @@ from rig.analysis.power.estimators import (
     Estimate,
     TooShort,
     gaps_seen,
-    gaps_without_reading,
     idle_moved_w,
     integrated,
     trimmed,
+    unseen_between,
     with_idle_in_gaps,
 )
 from rig.analysis.power.gap_level import by_gaps
@@ -157,7 +157,7 @@ def _integrated_figures(model: RailModel, scope: Scope, whole: Estimate, cut: Es
             f"Rail {model.rail.name}: around each span of {scope.words}, {more:.2g} readings more are above idle "
             "than it can touch. How far the integrated mean is above that of trimmed windows is stated as bias",
         )
-    if more or model.readings.inferred or gaps_without_reading(model, scope.windows_s):
+    if more or model.readings.inferred or unseen_between(model, scope.windows_s):
         # no reading can separate work between spans, such as the host's, from a burst at their ends, and a filter that
         # nobody declared may be the device's own begins and ends
         dynamic = _biased(dynamic, bias_w)

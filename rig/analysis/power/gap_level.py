@@ -9,7 +9,6 @@ the idle windows is at the level of steady gaps. A device that polls or sleeps i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +42,7 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     """Return the model with idle under the spans taken from gaps, if this knows more than the line.
 
     ``windows_s`` are all spans, shape (k, 2). The model is returned as it is if gaps are too few, if spans do not move
-    as the gaps do, or if gaps differ from idle by another level at the end of the spans than at their begin.
+    as the gaps do, or if idle does not go on in the gaps.
     """
     spans = merged(windows_s)
     if len(spans) < LEAST_SPANS or model.jitter is not None or not np.isfinite(model.drift_u_w):
@@ -59,18 +58,16 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     follows = _follows(model, spans, seen, gap)
     if follows is False or (not follows and v["flicker"] + v["walk"] + model.bend_w**2 <= v["white"]):
         return model
-    at_s, least = float(t[seen].mean()), GAIN * (sum(v.values()) + model.bend_w**2)
-
-    def dynamic(found: RailModel) -> Floats:
-        return np.asarray(busy - found.base_weights(windows_s, at_s))
-
     u_w = None if _uneven(model, gap) else _goes_on(model, gap) if follows else _steady(model, gap)
-    if u_w is not None:
-        u_w = math.hypot(u_w, _off_a_line_w(model, gap))
-        found = replace(model, gap=gap, beside=np.zeros(len(t)), bend_w=u_w)
-        if follows or sum(model.variances(dynamic(found)).values()) + u_w**2 < least:
-            return found
-    return _by_level_beside(model, gap, dynamic, least)
+    if u_w is None:
+        return model
+    u_w = math.hypot(u_w, _off_a_line_w(model, gap))
+    found = replace(model, gap=gap, bend_w=u_w)
+    if follows:
+        return found
+    dynamic = np.asarray(busy - found.base_weights(windows_s, float(t[seen].mean())))
+    least = GAIN * (sum(v.values()) + model.bend_w**2)
+    return found if sum(found.variances(dynamic).values()) + u_w**2 < least else model
 
 
 def _uneven(model: RailModel, gap: Bools) -> bool:
@@ -91,28 +88,6 @@ def _within_w2(model: RailModel, use: Bools, of: Indices) -> float:
     mean_w = np.bincount(of, weights=many * watts) / np.bincount(of, weights=many)
     square = np.bincount(of, weights=many * (watts - mean_w[of]) ** 2) / np.bincount(of, weights=many)
     return float(np.median(square))
-
-
-def _by_level_beside(model: RailModel, gap: Bools, dynamic: Callable[[RailModel], Floats], least: float) -> RailModel:
-    """Return the model with the level of gaps and what idle beside them is above it, or the model if this varies more.
-
-    ``dynamic`` are the weights of dynamic power by a model, whose variance must be below ``least``.
-    """
-    best, levels_w = model, list[float]()
-    for share in BESIDE:
-        ends = _ends(model, gap, share)
-        if ends is None:
-            return model
-        levels_w.append(0.5 * float((ends[0] + ends[1]) @ model.readings.watts))
-        found = replace(model, gap=gap, beside=0.5 * (ends[0] + ends[1]))
-        variance = sum(model.variances(dynamic(found)).values())
-        apart = ends[0] - ends[1]
-        agree = abs(float(apart @ model.readings.watts)) <= AGREE * model.noise_u_w(apart)
-        if agree and variance < least:
-            best, least = found, variance
-    # a level that depends on how far it is looked for still moves between idle and the gaps, by no more than it differs
-    moved_w = float(np.ptp(levels_w[1:])) / math.sqrt(3.0)
-    return best if best is model else replace(best, bend_w=math.hypot(moved_w, _off_a_line_w(model, gap)))
 
 
 def _follows(model: RailModel, spans: Floats, seen: Bools, gap: Bools) -> bool | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power.coverage import missing_notes, missing_while_busy, overload_note
-from rig.analysis.power.estimators import gaps_without_reading, idle_moved_w
+from rig.analysis.power.estimators import idle_moved_w, unseen_between
 from rig.analysis.power.load_noise import load_noise_notes
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
@@ -79,10 +79,11 @@ def trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> It
             f"Rail {name}: idle moved during the activity by {moved_w:.3g} W more than the idle windows show. This is "
             "stated as bias of idle and dynamic power. Warm up longer, or keep idle windows closer to the spans"
         )
-    if gaps_without_reading(model, activity.busy_windows_s()):
+    if unseen_between(model, activity.busy_windows_s()):
         yield (
-            f"Rail {name}: no reading lies between spans, so energy drawn there counts as energy of the spans. The "
-            "difference from trimmed windows is stated as bias. Leave more time between spans, or use a faster meter"
+            f"Rail {name}: most gaps between spans are too short for a reading, so energy drawn there counts as that "
+            "of spans. The difference from trimmed windows is stated as bias. Leave more time between spans, or use a "
+            "faster meter"
         )
 
 

@@ -85,8 +85,6 @@ class RailModel:
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
     gap: Bools | None = None
     """Readings between spans, if idle under the spans is taken from them; shape (n,)."""
-    beside: Floats | None = None
-    """Weights of idle over the gaps beside the idle windows, shape (n,), with ``gap``."""
     load_noise: tuple[float, float] = (0.0, math.inf)
     """Standard uncertainty of dynamic power by noise under load, in watts, and its degrees of freedom."""
     quiet_spans: bool = False
@@ -108,7 +106,7 @@ class RailModel:
     def gaps(self) -> GapLevel:
         """Return the level of the gaps between spans; zeros if it is not known or they are idle itself."""
         gap = self.in_gaps if np.any(self.busy) else self.idle[:0]
-        if not np.any(gap) or (self.beside is not None and not np.any(self.beside)):
+        if not np.any(gap) or self.gap is not None:
             return GapLevel(0.0, 0.0, 0.0)
         r = self.readings
         at = float(self.middle_s[gap].mean())
@@ -134,11 +132,7 @@ class RailModel:
         """Return the variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
         noise = self.noise
         # a difference of spans and the gaps beside them owes nothing to the idle windows, but a level does
-        if (
-            self.beside is not None
-            and not np.any(self.beside)
-            and abs(weight.sum()) < DIFFERENCE * np.abs(weight).sum()
-        ):
+        if self.gap is not None and abs(weight.sum()) < DIFFERENCE * np.abs(weight).sum():
             noise = noise.between_spans()
         pool = self.readings.pool
         found = variances(noise, weight, self.middle_s, self.busy, None if pool is None else pool.many)
@@ -169,11 +163,11 @@ class RailModel:
     def base_weights(self, windows_s: Floats, at_s: float) -> Floats:
         """Return weights that make of the readings the idle level under spans, whose mean moment is ``at_s``.
 
-        It is ``idle_weights``, or the gaps beside each span and what idle is above gaps.
+        It is ``idle_weights``, or the gaps beside each span where these are idle.
         """
-        if self.gap is None or self.beside is None:
+        if self.gap is None:
             return self.idle_weights(at_s)
-        return gap_weights(self.gap, self.readings.many, self.middle_s, windows_s) + self.beside
+        return gap_weights(self.gap, self.readings.many, self.middle_s, windows_s)
 
     @cached_property
     def above_w(self) -> Floats:

@@ -78,7 +78,7 @@ def test_spans_that_start_on_a_tick_are_not_averaged_over(tmp_path: Path) -> Non
 
 
 def test_idle_that_wanders_is_taken_from_the_gaps_and_said(tmp_path: Path) -> None:
-    _, result = measured("offset_wanders", 4, tmp_path)
+    _, result = measured("offset_wanders", 1, tmp_path)
 
     assert any("from the gaps between" in note for note in result.notes)
 
