@@ -161,6 +161,14 @@ def test_work_before_spans_that_lasts_less_than_a_reading_is_told_by_their_phase
     assert any("readings more are above idle" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("seed", [2000000, 2000001, 2000002])
+def test_what_is_drawn_in_gaps_too_short_for_a_reading_is_told(seed: int, tmp_path: Path) -> None:
+    """A few long gaps between batches of spans say nothing of the many short ones within."""
+    lab, result = evaluated("batches_of_spans", seed, tmp_path)
+    assert near(lab, result.quantities[POWER])
+    assert any("too short for a reading" in note for note in result.notes)
+
+
 @pytest.mark.parametrize("seed", [1000014, 1000027, 1000038])
 def test_power_that_is_held_after_spans_is_not_theirs(seed: int, tmp_path: Path) -> None:
     """The plateaus of a governor are no filter, so the gaps are not counted into the spans without a word."""
