@@ -340,4 +340,4 @@ def test_a_phase_that_the_chip_does_not_have_is_refused(opened: Callable[..., Xy
 def test_the_driver_keeps_every_rule(chip: str, opened: Callable[..., XyloDevice]) -> None:
     device = opened(chip=chip, step_s=1e-2)
 
-    assert "repeat.length" in check_device(device, [events(1, bins=50), events(2, bins=50)], prompt_s=1.0)
+    assert "repeat.length" in check_device(device, [events(1, bins=50), events(2, bins=50)], prompt_s=5.0)
