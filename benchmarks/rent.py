@@ -4,7 +4,8 @@
 
 A case is a function with an answer that says "not here". It acts in a plant where it answers otherwise. With the case
 switched off, a plant may be held no more, wrong by more than two half-widths, refused, or have another width. A row per
-case and kind that it changes names how many plants that are; a case without a row pays no rent.
+case and kind that it changes names how many plants that are. A case pays no rent if no plant of any kind is held less,
+stated though it was refused, or wider without it. A few plants of a kind do not show what is rare in it.
 """
 
 from __future__ import annotations
@@ -163,9 +164,9 @@ def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
 
 
 def words_of(row: Row) -> tuple[bool, bool, bool]:
-    """Whether a plant's figures are all held, whether one is silently wrong, and whether dynamic power is refused."""
+    """Whether a plant has figures that all hold, has one that is silently wrong, and has no dynamic power."""
     found = row["figures"].values()
-    held = all(abs(f["error"]) <= f["half"] for f in found)
+    held = bool(found) and all(abs(f["error"]) <= f["half"] for f in found)
     return held, any(abs(f["error"]) > 2.0 * f["half"] for f in found), FIGURES[0] not in row["figures"]
 
 

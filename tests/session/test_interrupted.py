@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rig.recording.reader import open_run
 from rig.recording.session import open_session
 from rig.session.book import request_in
 from rig.session.measure import measure
+from rig.types import Budget, Sample
 
 SOLVER = '''
 """A solver that finds a node of any graph below 45 nodes; once, while it solves, this process is interrupted."""
@@ -98,10 +100,10 @@ def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
 
     submit, count = MockDevice.submit, iter(range(10**6))
 
-    def interrupted(self: MockDevice, *args: object) -> None:
+    def interrupted(self: MockDevice, samples: Sequence[Sample], budget: Budget | None) -> None:
         if next(count) == 60:
             signal.raise_signal(signal.SIGINT)
-        submit(self, *args)  # type: ignore[arg-type]
+        submit(self, samples, budget)
 
     monkeypatch.setattr(MockDevice, "submit", interrupted)
     asked = ["--scenario", "server", "--find-peak", "--rules", "quick", "--json"]

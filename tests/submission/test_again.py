@@ -197,6 +197,18 @@ def test_what_a_reader_reads_is_bound_to_the_recordings(folder: Path, how: str) 
 
 
 @pytest.mark.usefixtures("once")
+@pytest.mark.parametrize(("share", "same"), [(0.005, True), (0.02, False)])
+def test_a_claim_that_another_processor_rounds_is_no_difference(folder: Path, share: float, same: bool) -> None:
+    def moved(held: dict[str, Any]) -> None:
+        power = held["active_power_w"]
+        power["value"] += share * (power["high"] - power["low"]) / 2
+
+    claims(moved)(folder)
+    hashed(folder)
+    assert (not made_again(folder).documents) is same
+
+
+@pytest.mark.usefixtures("once")
 def test_the_audit_names_the_first_differences_with_file_and_place(folder: Path, tmp_path: Path) -> None:
     FORGED["another unit"](folder)
     hashed(folder)

@@ -1,7 +1,7 @@
 """The level between spans, which shows idle under them where idle or the meter's offset wanders.
 
-A line through the idle windows knows nothing of what happens between them. The gaps between spans do, whatever the
-device draws there: dynamic power is that of spans over gaps, plus that of the gaps over idle. The gaps are idle itself
+A line through the idle windows knows nothing of what happens between them. The gaps between spans do where they are
+idle themselves: dynamic power is then that of spans over the gaps beside them. The gaps are idle
 where spans move as the gaps beside them do and idle next to the activity goes on in the gaps, or where a good part of
 the idle windows is at the level of steady gaps. A device that polls or sleeps in its gaps shows neither.
 """
