@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from drivers.meters.joulescope.meter import open_meter
 from fixtures.bench.live_plant import live_plant
-from fixtures.instruments.joulescope_driver import BASE_HZ, PATH, FakeDriver
+from fixtures.instruments.joulescope_driver import BASE_HZ, FakeDriver
 from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
@@ -65,6 +65,7 @@ class Replayed(FakeDriver):
     """A Joulescope whose readings were made beforehand. ``sent`` counts them, ``every`` holds each that was opened."""
 
     every: list[Replayed]
+    paths = ("u/js110/000123",)  # the model that streams 2,000,000 readings a second
 
     def __init__(self, timeout: Any = None) -> None:
         super().__init__(timeout)
@@ -73,7 +74,7 @@ class Replayed(FakeDriver):
         self.pattern = pattern(len(self.every))
 
     def _values(self, signal: str, halt: threading.Event) -> None:
-        hz, began_s, self.sent = self.state[f"{PATH}/h/fs"], time.monotonic(), 0
+        hz, began_s, self.sent = self.state[f"{self.path}/h/fs"], time.monotonic(), 0
         while not halt.wait(BLOCK / hz / 2):
             while (self.sent + BLOCK) / hz <= time.monotonic() - began_s:
                 at = self.sent % PATTERN

@@ -92,7 +92,9 @@ class Input:
         self._callback = self._on_data  # the package unsubscribes the same object only
         why = f"no data arrived within {timeout_s:g} s"
         try:
-            if vref:
+            if vref == "3v3" and "/js110/" in path:
+                driver.publish(f"{path}/s/extio/voltage", "3.3V")
+            elif vref:
                 driver.publish(f"{path}/c/gpio/vref", vref)
             self.start()
             until_s = time.monotonic() + timeout_s
@@ -104,7 +106,7 @@ class Input:
             self.stop()
         if not self._bits.rate_hz:
             what = f"the input {number} of {path} cannot be streamed: {why}"
-            remedy = "A JS110 has inputs 0 and 1, a JS220 and JS320 0 to 3; 7 is the trigger input"
+            remedy = "A JS110 has inputs 0 and 1, and no mark_vref=extern; later models have 0 to 3, and 7 (trigger)"
             raise SetupError(what, field="mark_input", value=number, remedy=remedy)
         rate_hz = self._bits.rate_hz
         self.rail = Rail(f"{name} in{number}", "edges", rate_hz=rate_hz, pin=cast(Pin, pin), pin_lag_s=lag_s)

@@ -8,7 +8,7 @@ the rate from the instrument's own; the filter that it uses is recorded where th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from drivers.cleanup import released_on_error
@@ -24,7 +24,10 @@ from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
 
+FEEDS = True
+"""The current flows through it: a JS110 interrupts it when it is opened, and each of them where it is switched off."""
 SIGNALS = {"power": "p", "current": "i"}
+RANGES = "10 A, 180 mA, 18 mA, 1.8 mA, 180 uA, 18 uA"
 
 
 def open_meter(
@@ -51,8 +54,9 @@ def open_meter(
     """A Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
 
     ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is one of the instrument's
-    (1 to 2,000,000, in steps of 1, 2, 5), ``range_mode`` its current range's. ``clock_tolerance`` limits its sample
-    timer's rate (relative). ``calibration`` names a calibration file, limits in the rail's unit; without one no
+    (1 to 1,000,000, a JS110's to 2,000,000, in steps of 1, 2, 5). ``range_mode`` is ``auto``, a range of current such
+    as ``180 mA``, or ``manual`` (as it was last; not on a JS110). ``clock_tolerance`` limits its sample timer's rate
+    (relative). ``calibration`` names a calibration file, limits in the rail's unit; without one no
     accuracy is stated. ``hold_s`` of readings are held unread at most, ``timeout_s`` is how long it may be silent.
     ``mark_input`` (0 to 3, 7: trigger) is a logic input, recorded as edges. ``pin`` is what the device does there:
     high during each span (``level``), a falling edge when one begins and ends (``stamp``), or ``toggle``; it lags or
@@ -70,6 +74,9 @@ def open_meter(
         )
     if rate_hz != round(rate_hz):
         raise refused("rate_hz", rate_hz, "Give a whole number")
+    if range_mode == "off":
+        raise refused("range_mode", range_mode, f"Give auto or one of {RANGES}", "off cuts the supply of the device")
+    range_mode = range_mode.replace(" uA", " \N{MICRO SIGN}A")
     if mark_input is not None:
         check_input(mark_input, pin, pin_lag_s, mark_vref)
     package, driver = _driver()
@@ -138,15 +145,33 @@ def _path(driver: Any, instrument: str) -> str:
 
 def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
     """Open it and set rate and range; the filter of the rate reduction, where the model states it."""
-    try:
-        driver.open(path)
-        driver.publish(f"{path}/h/fs", round(rate_hz))
-        driver.publish(f"{path}/s/i/range/mode", range_mode)
-    except Exception as error:
-        what = f"the Joulescope {path} refuses its settings: {error}"
-        remedy = "Close every other program that uses it, and check rate_hz and range_mode"
-        raise SetupError(what, field="instrument", value=path, remedy=remedy) from error
+    _told("Close every other program that uses it", "instrument", path, "to open", driver.open, path)
+    rates = "Give rate_hz=1000000 or less, in steps of 1, 2, 5; a JS110 has 2000000 too, a JS320 no 500000"
+    _told(rates, "rate_hz", rate_hz, "its setting h/fs", driver.publish, f"{path}/h/fs", round(rate_hz))
+    known = f"Give range_mode=auto or one of {RANGES}; a JS110 has 2 A too, and no mode `manual`"
+    for topic, value in range_settings(path, range_mode).items():
+        _told(known, "range_mode", range_mode, f"its setting {topic}", driver.publish, f"{path}/{topic}", value)
     try:
         return str(driver.query(f"{path}/h/filter"))
     except Exception:  # a model without this setting
         return "not stated"
+
+
+def range_settings(path: str, range_mode: str) -> dict[str, str]:
+    """The topics that set the range of current, in order.
+
+    A JS110 has one; its ``s/i/range/mode`` is what it does to readings at a change of range (js110_usb.c). The later
+    models are told whether to choose by themselves, and else which (Joulescope's own ``js220.py``).
+    """
+    if "/js110/" in path:
+        return {"s/i/range/select": range_mode}
+    if range_mode in ("auto", "manual"):
+        return {"s/i/range/mode": range_mode}
+    return {"s/i/range/select": range_mode, "s/i/range/mode": "manual"}
+
+
+def _told(remedy: str, field: str, value: object, what: str, call: Callable[..., object], *values: object) -> None:
+    try:
+        call(*values)
+    except Exception as error:
+        raise SetupError(f"the Joulescope refuses {what}: {error}", field=field, value=value, remedy=remedy) from error

@@ -26,6 +26,8 @@ from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
 
 pytestmark = pytest.mark.real_time
 
+JS110 = "u/js110/000007"
+
 
 @pytest.fixture
 def fake(plant: LivePlant, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeDriver]]:
@@ -126,20 +128,67 @@ def test_readings_that_nobody_reads_are_bounded(fake: type[FakeDriver]) -> None:
 def test_closing_lets_go_of_instrument_and_driver(fake: type[FakeDriver]) -> None:
     opened().close()
     assert fake.latest.finalized
-    assert fake.latest.state["open"] is None
+    assert not fake.latest.is_open
 
 
 def test_a_rate_that_it_has_not_is_a_setup_error_and_the_driver_is_let_go(fake: type[FakeDriver]) -> None:
-    with pytest.raises(SetupError, match="refuses"):
+    with pytest.raises(SetupError, match="refuses its setting h/fs"):
         opened(rate_hz=30_000.0)
     assert fake.latest.finalized
 
 
 def test_of_several_one_must_be_named(fake: type[FakeDriver]) -> None:
-    fake.paths = (PATH, "u/js110/000007")
+    fake.paths = (PATH, JS110)
     with pytest.raises(SetupError, match="Connected"):
         opened()
     opened(instrument="000123").close()
+
+
+@pytest.mark.parametrize(
+    ("path", "range_mode", "set_to"),
+    [
+        (PATH, "auto", {"s/i/range/mode": "auto"}),
+        (PATH, "18 mA", {"s/i/range/select": "18 mA", "s/i/range/mode": "manual"}),
+        (PATH, "180 uA", {"s/i/range/select": "180 \N{MICRO SIGN}A", "s/i/range/mode": "manual"}),
+        (JS110, "auto", {"s/i/range/select": "auto"}),
+        (JS110, "180 mA", {"s/i/range/select": "180 mA"}),
+    ],
+)
+def test_each_model_is_told_its_range_in_its_own_words(
+    fake: type[FakeDriver], path: str, range_mode: str, set_to: dict[str, str]
+) -> None:
+    fake.paths = (path,)
+    opened(range_mode=range_mode).close()
+    ranges = {topic.removeprefix(f"{path}/"): value for topic, value in fake.latest.state.items() if "range" in topic}
+    assert ranges == set_to
+
+
+def test_a_js110_streams_and_marks_like_any_other(plant: LivePlant, fake: type[FakeDriver]) -> None:
+    fake.paths = (JS110,)
+    meter = opened(mark_input=0, mark_vref="3v3")
+    assert meter.info().details["rate_filter"] == "not stated"
+    ticks, levels, _ = edges_of(meter, plant)
+    meter.close()
+    assert levels.tolist() == [1, 0]
+    assert np.ptp(ticks) == pytest.approx(30e6, abs=100e3)  # its inputs have the rate of its readings
+    assert fake.latest.state[f"{JS110}/s/extio/voltage"] == "3.3V"
+
+
+@pytest.mark.parametrize(("path", "range_mode"), [(JS110, "interp"), (JS110, "manual"), (PATH, "2 A")])
+def test_a_range_of_another_model_is_refused_with_those_it_may_have(
+    fake: type[FakeDriver], path: str, range_mode: str
+) -> None:
+    fake.paths = (path,)
+    with pytest.raises(SetupError, match="s/i/range/select") as caught:
+        opened(range_mode=range_mode)
+    assert "180 mA" in str(caught.value)
+    assert caught.value.field == "range_mode"
+
+
+def test_off_is_no_range_since_it_cuts_the_supply(fake: type[FakeDriver]) -> None:
+    fake.paths = (JS110,)
+    with pytest.raises(UsageError, match="supply"):
+        opened(range_mode="off")
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
