@@ -40,6 +40,10 @@ class Chosen:
     """Where in the file the options of each taker stand."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The rails that the file names for the device and for each meter, by taker."""
+    feeds: Mapping[str, bool] = field(default_factory=dict)
+    """What the file says of each meter, by taker: whether the device has its power through it."""
+    boot_s: float | None = None
+    """How long the device needs after it has power."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -114,6 +118,8 @@ def request_of(
         _artifacts(bench, list(entries.values())),
         {slots[n]: places_of(bench, entry) for n, entry in entries.items()},
         {slots[n]: entry.rails for n, entry in entries.items()},
+        {slots[n]: e.feeds for n, e in entries.items() if isinstance(e, MeterEntry) and e.feeds is not None},
+        bench.devices[device].boot_s if device in bench.devices else None,
     )
 
 

@@ -35,11 +35,15 @@ class DeviceEntry:
     options: Mapping[str, Value]
     rails: tuple[str, ...] = ()
     patience_s: float = PATIENCE_S
+    boot_s: float | None = None
 
 
 @dataclass(frozen=True)
 class MeterEntry:
-    """One instrument: the device that it ``sees``, which ``rails`` of it, their supply voltage, its calibration."""
+    """One instrument: the device that it ``sees``, which ``rails`` of it, their supply voltage, its calibration.
+
+    ``feeds`` says whether the device has its power through it; None leaves that to the driver.
+    """
 
     name: str
     driver: str
@@ -49,6 +53,7 @@ class MeterEntry:
     supply_v: float | None = None
     calibration: Path | None = None
     patience_s: float = PATIENCE_S
+    feeds: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -183,12 +188,16 @@ COMMON: Fields = {
     "options": Field(fields.table, "a table of the driver's options (`rig list DRIVER`)"),
     "patience_s": Field(fields.positive, "a number of seconds above zero"),
 }
-DEVICE: Fields = COMMON | {"rails": Field(_names, "the names of its rails, each once")}
+DEVICE: Fields = COMMON | {
+    "rails": Field(_names, "the names of its rails, each once"),
+    "boot_s": Field(fields.not_negative, "a number of seconds, zero or more"),
+}
 METER: Fields = COMMON | {
     "sees": Field(fields.text, "the name of a device of this file"),
     "rail": Field(_names, "the name of a rail, or several"),
     "supply_v": Field(fields.positive, "a number of volts above zero"),
     "calibration": Field(fields.text, "the name of a calibration file, relative to this one"),
+    "feeds": Field(fields.of(bool), "true where the device has its power through this meter, else false"),
 }
 
 
@@ -218,7 +227,9 @@ def _device(notes: Notes, name: str, table: Mapping[str, Any]) -> DeviceEntry | 
     t = _checked(notes, ("devices", name), table, DEVICE)
     if "driver" not in t:
         return None
-    return DeviceEntry(name, t["driver"], t.get("options", {}), t.get("rails", ()), t.get("patience_s", PATIENCE_S))
+    return DeviceEntry(
+        name, t["driver"], t.get("options", {}), t.get("rails", ()), t.get("patience_s", PATIENCE_S), t.get("boot_s"),
+    )  # fmt: skip
 
 
 def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | None:
@@ -228,7 +239,7 @@ def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | No
     calibration = home_of(notes.path) / t["calibration"] if "calibration" in t else None
     return MeterEntry(
         name, t["driver"], t.get("options", {}), t.get("sees"), t.get("rail", ()), t.get("supply_v"), calibration,
-        t.get("patience_s", PATIENCE_S),
+        t.get("patience_s", PATIENCE_S), t.get("feeds"),
     )  # fmt: skip
 
 

@@ -159,6 +159,8 @@ def bench_request(args: argparse.Namespace) -> Request:
         artifacts=chosen.artifacts,
         places=chosen.places,
         rails=chosen.rails,
+        feeds=chosen.feeds,
+        boot_s=chosen.boot_s,
         exclusive=True,
         scenario=args.scenario,
         workload=workload_for(args.scenario, args.workload),

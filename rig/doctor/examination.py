@@ -17,7 +17,7 @@ from rig.doctor.items import Item, Steps, doctor_of, examine_device, examine_met
 from rig.engine.clock import HostClock
 from rig.errors import RigError
 from rig.factories import build, needs
-from rig.session.setup import plant_factory_of
+from rig.session.setup import boot, close_quietly, plant_factory_of
 
 BUILD_S, OWN_S = 3900.0, 60.0
 """Deadline of a driver's own doctor (s): when it builds, and when it only looks."""
@@ -85,28 +85,40 @@ def _of_file(bench: BenchFile, problems: Sequence[Problem]) -> Iterator[Finding]
 
 
 def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
-    """Examine the device, then its meters while it is open, then close it."""
+    """Examine the meters that feed the device, the device, then its other meters while it is open; then close it."""
+    fed: list[Any] = []
     held: list[Any] = []
     given: dict[str, Any] = {"plant": None, "clock": HostClock(), "simulate": s.simulate, "workload": None}
     device = group.device
+    feeding = [meter for meter in group.meters if meter.feeds and device is not None]
+    others = [meter for meter in group.meters if meter not in feeding]
+    if device is not None and group.meters:
+        order = [*(f"{meter.name} (feeds it)" for meter in feeding), device.name, *(meter.name for meter in others)]
+        yield ok(device.name, "power", f"opened in this order: {', '.join(order)}")
+    if device is not None and (plant_factory := plant_factory_of(device.factory, s.simulate)):
+        plant = build(plant_factory, {}, {})
+        given |= {"plant": plant, "clock": plant.clock}
     try:
+        for meter in feeding:
+            if (yield from _ready(meter, s)):
+                steps = examine_meter(meter, given, given["clock"], s.seconds, fed)
+                yield from s.within_deadline(meter.name, steps, meter.patience_s)
+        if fed and device is not None:
+            boot(given["clock"], device.boot_s)
         if device is not None and (yield from _ready(device, s)):
-            if plant_factory := plant_factory_of(device.factory, s.simulate):
-                plant = build(plant_factory, {}, {})
-                given |= {"plant": plant, "clock": plant.clock}
             steps = examine_device(device, given, given["clock"], s.seconds, held)
             yield from s.within_deadline(device.name, steps, device.patience_s)
         given["device"] = held[0] if held else None
-        for meter in group.meters:
-            if not held and needs(meter.factory, "device"):
+        for meter in others:
+            if given["device"] is None and needs(meter.factory, "device"):
                 text = f"it opens only with its device, but {device.name if device else 'no device'} is not open"
                 yield broken(meter.name, "open", text, "Name the device that it `sees`, and correct that device first")
             elif (yield from _ready(meter, s)):
                 steps = examine_meter(meter, given, given["clock"], s.seconds)
                 yield from s.within_deadline(meter.name, steps, meter.patience_s)
     finally:
-        if held:
-            list(s.within_deadline("bench", _close(held), PATIENCE_S))
+        if fed or held:
+            list(s.within_deadline("bench", _close([*fed, *held]), PATIENCE_S))
 
 
 def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
@@ -131,5 +143,5 @@ def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
 
 def _close(held: Sequence[Any]) -> Steps:
     yield "closing it"
-    for handle in held:
-        handle.close()
+    for handle in reversed(held):
+        close_quietly(handle)

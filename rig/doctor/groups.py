@@ -13,6 +13,7 @@ from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError
 from rig.factories import Factory, needs, options_of, split_options
 from rig.plugins import load, names
+from rig.session.setup import feeds
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ def _item(bench: BenchFile, entry: Entry) -> Item:
     return Item(
         entry.name, factory, texts, entry.rails, "meters" if isinstance(entry, MeterEntry) else "devices",
         driver_name(bench, entry), entry.patience_s, tuple(entry.options.values()),
+        feeds=isinstance(entry, MeterEntry) and feeds(factory, entry.feeds),
+        boot_s=None if isinstance(entry, MeterEntry) else entry.boot_s,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from rig.doctor.meter import reading_findings, take
 from rig.errors import DeviceError, MeterError, RigError, said
 from rig.factories import Factory, build, takes
 from rig.session.setup import close_quietly
-from rig.types import Clock, Clocked, ClockInfo, DeviceInfo, MeterInfo
+from rig.types import Clock, Clocked, ClockInfo, DeviceInfo, MeterInfo, Rail
 
 T = TypeVar("T")
 Steps = Iterator[Finding | str]
@@ -29,6 +29,7 @@ class Item:
     """One device or meter to examine, from an entry of a bench file or by the name of its driver.
 
     ``rails`` are the wired ones, ``paths`` the values that may be files it opens. ``alone``: it was named as a driver.
+    ``feeds``: a device has its power through this meter. ``boot_s`` is what a device then needs.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Item:
     patience_s: float
     paths: tuple[object, ...] = ()
     alone: bool = False
+    feeds: bool = False
+    boot_s: float | None = None
 
 
 def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, seconds: float, held: list[Any]) -> Steps:
@@ -65,15 +68,17 @@ def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, se
     held.append(device)
 
 
-def examine_meter(meter_item: Item, given: Mapping[str, Any], clock: Clock, seconds: float) -> Steps:
-    """Yield the findings of a meter, and close it."""
+def examine_meter(
+    meter_item: Item, given: Mapping[str, Any], clock: Clock, seconds: float, held: list[Any] | None = None
+) -> Steps:
+    """Yield the findings of a meter, and close it, or leave it open in ``held``."""
     item = meter_item.name
     yield "opening it"
     meter = build(meter_item.factory, given, meter_item.options)
     try:
         yield "reading its info"
         info = _info(meter.info, MeterInfo, MeterError)
-        sees = ", ".join(f"{r.name} ({r.conversion.unit}, {r.kind})" for r in info.rails)
+        sees = ", ".join(f"{r.name} ({r.conversion.unit}, {r.kind}{_range(r)})" for r in info.rails)
         yield ok(item, "identity", f"{_identity(info.name, info.mode, info.description, info.versions)}; rails: {sees}")
         yield f"reading it for {seconds:g} s"
         taken = take(meter, info, clock, seconds)
@@ -83,8 +88,13 @@ def examine_meter(meter_item: Item, given: Mapping[str, Any], clock: Clock, seco
         if isinstance(meter, Clocked) and info.clock.name != "host":
             yield f"reading its clock for {seconds:g} s"
             yield from _clock(item, info.clock, meter, clock, seconds, MeterError)
-    finally:
+    except BaseException:
         close_quietly(meter)
+        raise
+    if held is None:
+        close_quietly(meter)
+    else:
+        held.append(meter)
 
 
 def doctor_of(factory: Factory) -> Callable[..., Any] | None:
@@ -129,6 +139,10 @@ def _info(info: Callable[[], T], wanted: type[T], error: type[RigError]) -> T:
             f"its info() gives a {type(found).__name__}", field="info", remedy=f"Return a {wanted.__name__} from it"
         )
     return found
+
+
+def _range(rail: Rail) -> str:
+    return f", up to {si(rail.range_max, rail.conversion.unit)}" if rail.range_max is not None else ""
 
 
 def _identity(name: str, mode: str, description: str, versions: Mapping[str, str]) -> str:

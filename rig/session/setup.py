@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The workload where none is named, and those that go with a scenario."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
 YEAR_S = 365.25 * 86400
+BOOT_S = 1.0
+"""How long a device has to boot before it is opened, where a meter feeds it and the bench file says nothing."""
 """What a driver must have beside ``info``."""
 
 
@@ -64,6 +67,10 @@ class Request:
     """Where in a bench file the options stand, by taker (device, meter, meter1); see ``rig.factories.located``."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The rails that a bench file names for the device and for each meter, by taker."""
+    feeds: Mapping[str, bool] = field(default_factory=dict)
+    """What a bench file says of each meter, by taker: whether the device has its power through it."""
+    boot_s: float | None = None
+    """How long the device needs after a meter has switched its power on."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,11 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     clock: Clock = plant.clock if plant is not None else HostClock()
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
     with ExitStack() as handles:
+        named = _slots(request.meters)
+        feeding = [slot for slot, name in named.items() if feeds(load("meters", name), request.feeds.get(slot))]
+        meters = {slot: _meter(slot, request, request.meters, given, takers, handles) for slot in feeding}
+        if meters:
+            boot(clock, request.boot_s)
         with located(request.places.get("device", {})):
             device: Device = opened(device_factory, given, options["device"], "device", request.device)
         timeout_s = 0.0
@@ -149,27 +161,52 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         info = _described(device, "device", request.device)
         _check_mode(request, info)
         timeout_s = info.timeout_s
-        meters = tuple(_meters(request, given | {"device": device}, takers, handles))
+        given |= {"device": device}
+        chosen = _meter_names(request, device)
+        for slot in _slots(chosen):
+            if slot not in meters:
+                meters[slot] = _meter(slot, request, chosen, given, takers, handles)
+        ordered = tuple(meters[slot] for slot in _slots(chosen))
         _check_scenario(device, scenario, options["scenario"])
-        check_wiring(device.info(), [meter.info() for meter in meters])
-        bench = Bench(device, meters, clock)
+        check_wiring(device.info(), [meter.info() for meter in ordered])
+        bench = Bench(device, ordered, clock)
         opened_with = values_of(workload_factory, options["workload"])
         yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload, opened_with)
 
 
-def _meters(
-    request: Request, given: Mapping[str, Any], takers: Mapping[str, Factory], handles: ExitStack
-) -> Iterator[Meter]:
-    """Open the meters that were chosen, or the device's own, with the options that ``takers`` leave to them."""
-    chosen = _meter_names(request, given["device"])
-    factories = {meter_slot(k): load("meters", name) for k, name in enumerate(chosen)}
+def feeds(factory: Factory, said: bool | None) -> bool:
+    """Whether a device has its power through a meter: as ``said``, else by ``FEEDS`` in the driver's module."""
+    own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "FEEDS", False)
+    return bool(own) if said is None else said
+
+
+def boot(clock: Clock, boot_s: float | None) -> None:
+    """Wait while a device that has just got its power boots; None is ``BOOT_S``."""
+    clock.sleep_until(clock.now_ns() + round(1e9 * (BOOT_S if boot_s is None else boot_s)))
+
+
+def _slots(meters: Sequence[str]) -> dict[str, str]:
+    """The names of the drivers by the slots to which options are addressed."""
+    return {meter_slot(k): name for k, name in enumerate(name for name in meters if name != "none")}
+
+
+def _meter(
+    slot: str,
+    request: Request,
+    chosen: Sequence[str],
+    given: Mapping[str, Any],
+    takers: Mapping[str, Factory],
+    handles: ExitStack,
+) -> Meter:
+    """Open the meter of a slot, with the options that ``takers`` and the other chosen meters leave to it."""
+    slots = _slots(chosen)
+    factories = {other: load("meters", name) for other, name in slots.items()}
     options = split_options(list(request.options), {**takers, **factories})
-    for name, (slot, factory) in zip(chosen, factories.items(), strict=True):
-        with located(request.places.get(slot, {})):
-            meter: Meter = opened(factory, given, options.get(slot, {}), "meter", name)
-        handles.callback(close_quietly, meter)
-        _check_wiring(_described(meter, "meter", name), name, slot, request)
-        yield meter
+    with located(request.places.get(slot, {})):
+        meter: Meter = opened(factories[slot], given, options.get(slot, {}), "meter", slots[slot])
+    handles.callback(close_quietly, meter)
+    _check_wiring(_described(meter, "meter", slots[slot]), slots[slot], slot, request)
+    return meter
 
 
 def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> None:

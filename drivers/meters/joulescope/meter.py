@@ -23,9 +23,8 @@ from rig.plugins import imported
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
-
 FEEDS = True
-"""The current flows through it: a JS110 interrupts it when it is opened, and each of them where it is switched off."""
+
 SIGNALS = {"power": "p", "current": "i"}
 RANGES = "10 A, 180 mA, 18 mA, 1.8 mA, 180 uA, 18 uA"
 

@@ -20,6 +20,7 @@ from rig.errors import refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
+FEEDS = True
 
 TICK_HZ = 1e9
 RANGE_A = 0.05

@@ -28,6 +28,7 @@ from rig.errors import MeterError, MeterSilentError, RigError, SetupError, refus
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Floats, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
+FEEDS = True
 
 CHANNELS = {"current": "mc", "power": "mp"}
 PIECE = 40_000

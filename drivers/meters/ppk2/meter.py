@@ -26,6 +26,7 @@ from rig.plugins import imported
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Mode, Pin, Rail
 
 MODES = ("hardware",)
+FEEDS = True
 
 SOURCE_V = (0.8, 5.0)
 POWERS = ("on", "off-at-close", "keep")

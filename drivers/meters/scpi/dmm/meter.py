@@ -38,6 +38,7 @@ from rig.errors import SetupError, refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
+FEEDS = True
 
 TICK_HZ = 1e9
 SUPPLY_READINGS, SUPPLY_APERTURE_S, SUPPLY_PERIOD_S = 10, 0.02, 0.021

@@ -1,0 +1,138 @@
+"""A meter that feeds the device is opened before it, and closed after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rig.bench.bench_file import request_of
+from rig.doctor.examination import Settings, diagnose
+from rig.errors import DataError
+from rig.session.setup import BOOT_S, Request, set_up_bench
+
+DRIVER = """
+from pathlib import Path
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.mock_meter import open_meter as mock_meter
+
+FEEDS = {feeds}
+
+class Noted:
+    def __init__(self, driver, log, who):
+        self._driver, self._log, self._who = driver, Path(log), who
+        self.note("open")
+
+    def note(self, what):
+        with self._log.open("a") as log:
+            log.write(f"{{what}} {{self._who}}\\n")
+
+    def __getattr__(self, name):
+        return getattr(self._driver, name)
+
+    def close(self):
+        self.note("close")
+        self._driver.close()
+
+def open_board(plant, *, log: str):
+    with Path(log).open("a") as text:
+        text.write(f"{{plant.clock.now_ns()}}\\n")
+    return Noted(open_device(plant), log, "board")
+
+def open_meter(plant, *, log: str, name: str = "meter"):
+    return Noted(mock_meter(plant, name=name, rate_hz=1000.0), log, name)
+"""
+BENCH = """
+[devices.board]
+driver = "plain.py:open_board"
+options = {{ log = "{log}" }}
+{boot}
+
+[meters.thermometer]
+driver = "plain.py:open_meter"
+sees = "board"
+options = {{ log = "{log}" }}
+
+[meters.feeder]
+driver = "{driver}"
+sees = "board"
+options = {{ log = "{log}" }}
+{feeds}
+"""
+
+
+def bench(folder: Path, driver: str, feeds: str = "", boot: str = "") -> Path:
+    for name, does in (("plain.py", False), ("feeding.py", True)):
+        (folder / name).write_text(DRIVER.format(feeds=does), encoding="utf-8")
+    path = folder / "bench.toml"
+    path.write_text(BENCH.format(log=folder / "log", driver=f"{driver}.py:open_meter", feeds=feeds, boot=boot))
+    return path
+
+
+def noted(folder: Path) -> list[str]:
+    return [line for line in (folder / "log").read_text().splitlines() if not line.isdigit()]
+
+
+def opened_at_s(folder: Path) -> float:
+    return min(int(line) for line in (folder / "log").read_text().splitlines() if line.isdigit()) * 1e-9
+
+
+def request(path: Path) -> Request:
+    chosen = request_of(path, "board", (), ())
+    return Request(
+        chosen.device,
+        chosen.meters,
+        options=chosen.options,
+        places=chosen.places,
+        feeds=chosen.feeds,
+        boot_s=chosen.boot_s,
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "feeds", "first"),
+    [
+        ("feeding", "", "feeder"),
+        ("plain", "feeds = true", "feeder"),
+        ("feeding", "feeds = false", "board"),
+        ("plain", "", "board"),
+    ],
+)
+def test_what_feeds_the_board_is_opened_before_it_and_closed_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, feeds: str, first: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with set_up_bench(request(bench(tmp_path, driver, feeds))) as setup:
+        names = [meter.info().name for meter in setup.bench.meters]
+    order = ["feeder", "board", "thermometer"] if first == "feeder" else ["board", "thermometer", "feeder"]
+    assert names == ["thermometer", "feeder"]
+    assert noted(tmp_path) == [f"open {who}" for who in order] + [f"close {who}" for who in reversed(order)]
+
+
+def test_a_board_that_is_fed_has_time_to_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    at_s = {}
+    for name, feeds, boot in (("own", "", ""), ("fed", "feeds = true", ""), ("slow", "feeds = true", "boot_s = 7.5")):
+        (tmp_path / "log").unlink(missing_ok=True)
+        with set_up_bench(request(bench(tmp_path, "plain", feeds, boot))):
+            at_s[name] = opened_at_s(tmp_path)
+    assert at_s["fed"] - at_s["own"] == pytest.approx(BOOT_S, abs=0.1)
+    assert at_s["slow"] - at_s["own"] == pytest.approx(7.5, abs=0.1)
+
+
+def test_the_doctor_opens_in_the_same_order_and_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = list(diagnose([], bench(tmp_path, "feeding"), Settings(seconds=0.05)))
+    assert [f.text for f in found if f.topic == "power"] == [
+        "opened in this order: feeder (feeds it), board, thermometer"
+    ]
+    assert noted(tmp_path) == [
+        "open feeder", "open board", "open thermometer", "close thermometer", "close board", "close feeder",
+    ]  # fmt: skip
+    assert {f.item for f in found if f.topic == "identity"} == {"feeder", "board", "thermometer"}
+
+
+def test_feeds_is_true_or_false(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"meters\.feeder\.feeds is 'yes'"):
+        request(bench(tmp_path, "plain", "feeds = 'yes'"))
