@@ -11,7 +11,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +66,7 @@ class ScpiSession:
         self._buffer = bytearray()
         self._until_s = 0.0
         self._broken: str | None = None
+        self.spelt: Callable[[str], str] = str  # how this instrument writes a line of its family
 
     def write(self, line: str) -> None:
         """Send one line.
@@ -77,7 +78,7 @@ class ScpiSession:
             raise self._failed(f"cannot be sent {line!r}: {self._broken}")
         self._until_s = time.monotonic() + ANSWER_TIMEOUTS * self._timeout_s
         try:
-            self._resource.write_raw(line.encode("ascii") + b"\n")
+            self._resource.write_raw(self.spelt(line).encode("ascii") + b"\n")
         except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
             raise self._failed(f"is gone: {_short(error)}") from error
 

@@ -318,6 +318,44 @@ def test_the_data_log_multiplies_what_belongs_together() -> None:
     assert details["module"] == "N6781A" and details["ranges"] == {"CURR": 0.1, "VOLT": 20.0}
 
 
+@pytest.mark.parametrize(
+    ("module", "supply_v", "unit", "volts"),
+    [
+        ("N6781A", None, "W", None),
+        ("N6761A", None, "W", None),
+        ("N6900X", None, "W", None),
+        ("N6731B", None, "A", 1.8),
+        ("N6783A", None, "A", 1.8),
+        ("N6731B", 1.9, "A", 1.9),
+    ],
+)
+def test_a_module_logs_what_its_converters_allow(
+    module: str, supply_v: float | None, unit: str, volts: float | None
+) -> None:
+    with (
+        live(EXACT) as (plant, _, _, _),
+        ScpiServer(sim := ElogSim(plant, EXACT, module=module)) as server,
+        closing(scpi_smu.open_meter(address=server.address, rate_hz=1000, supply_v=supply_v)) as meter,
+    ):
+        value = np.concatenate([c.value for c in drained(meter, 50)])
+        info = meter.info()
+
+    assert (info.rails[0].conversion.unit, info.rails[0].conversion.supply_v) == (unit, volts)
+    assert np.mean(value) == pytest.approx(0.02 if unit == "W" else 0.02 / 1.8, rel=1e-3)
+    assert info.details["module"] == module
+    assert {entry for entry in sim.language.failures if not entry.startswith("-211")} == set()  # it was not ready
+
+
+def test_an_output_that_is_off_is_switched_on_only_when_asked() -> None:
+    with live(EXACT) as (plant, _, _, _), ScpiServer(sim := ElogSim(plant, EXACT)) as server:
+        sim.output = False
+        with pytest.raises(SetupError, match="output 1 of the N6705C is off"):
+            scpi_smu.open_meter(address=server.address)
+        assert not sim.output
+        scpi_smu.open_meter(address=server.address, power="on").close()
+        assert sim.output
+
+
 # ---- a device in another process ----------------------------------------------------------
 
 

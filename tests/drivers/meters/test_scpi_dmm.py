@@ -184,7 +184,7 @@ def test_another_model_is_no_digitiser() -> None:
 
 def test_the_data_log_is_set_up_without_touching_the_output() -> None:
     at = "(@3)"
-    assert scpi_smu.setup_lines(3, ("CURR", "VOLT"), (0.1, 5.0), 204.8e-6) == [
+    assert scpi_smu.setup_lines(3, ("CURR", "VOLT"), (0.1, 5.0), 204.8e-6, "N6781A") == [
         "*CLS",
         f"ABOR:ELOG {at}",
         "FORM REAL",
@@ -196,7 +196,6 @@ def test_the_data_log_is_set_up_without_touching_the_output() -> None:
         f"SENS:ELOG:FUNC:VOLT ON,{at}",
         f"SENS:ELOG:CURR:RANG:AUTO OFF,{at}",
         f"SENS:ELOG:CURR:RANG 0.1,{at}",
-        f"SENS:ELOG:VOLT:RANG:AUTO OFF,{at}",
         f"SENS:ELOG:VOLT:RANG 5,{at}",
         f"SENS:ELOG:PER 0.0002048,{at}",
         f"TRIG:ELOG:SOUR BUS,{at}",
@@ -241,7 +240,8 @@ def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send()
 
 
 def test_the_simulated_data_log_knows_every_command_that_its_driver_can_send() -> None:
-    lines = scpi_smu.setup_lines(1, ("CURR",), (1.0,), 1.0) + scpi_smu.setup_lines(1, ("CURR", "VOLT"), (1.0, 1.0), 1.0)
+    lines = scpi_smu.setup_lines(1, ("CURR",), (1.0,), 1.0, "N6731B")
+    lines += scpi_smu.setup_lines(1, ("CURR", "VOLT"), (1.0, 1.0), 1.0, "N6781A")
     lines += sent_by(scpi_smu) + sent_by(scpi_session)
 
     assert {"FETC:ELOG? 1,(@1)", "TRIG:ELOG (@1)", "SYST:CHAN:MOD? (@1)"} <= set(lines)

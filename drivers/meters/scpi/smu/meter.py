@@ -3,15 +3,16 @@
     rig measure --device ... --meter scpi-smu --option address=TCPIP::192.0.2.8::5025::SOCKET --option channel=1
 
 The module that supplies the device (such as an N6781A) logs voltage and current at once, averaged over consecutive
-periods without a gap. Only the log is set up: the instrument is not reset and its output not switched, since it may
-supply the device already. Commands and facts are from the operating guides of the N6700C (External Data Logging),
-N6705C and N6900 series. Records hold current before voltage, in single precision. The buffer holds about 20 s; then it
-drops its oldest records and reports no error.
+periods without a gap. Only the log is set up: the instrument is not reset, since it may supply the device already.
+Commands and facts are from the operating guides of the N6700C (External Data Logging), N6705C and N6900 series.
+Records hold current before voltage, in single precision. The buffer holds about 20 s; then it drops its oldest records
+and reports no error.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,12 @@ from drivers.meters.sampled import sampled_meter
 from drivers.meters.scpi.session import Identity, ScpiSession, identified, open_session
 from drivers.meters.threaded import Batch
 from rig.bench.connected import Connected
-from rig.bench.options import positive
-from rig.errors import MeterError, refused
+from rig.bench.options import one_of, positive
+from rig.errors import MeterError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
+FEEDS = True
 
 TICK_HZ = 1e9
 STEP_S = 20.48e-6
@@ -44,7 +46,15 @@ PIECE = 4096
 TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
 
 
-def setup_lines(channel: int, columns: Sequence[str], ranges: Sequence[float], period_s: float) -> list[str]:
+BOTH = re.compile(r"N676|N678(?!3)|N[67]9")
+"""Modules with a converter each for voltage and current; the others log one of them (N6705C guide, p. 158)."""
+SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
+"""Modules that change their range while they measure (the same guide; Keysight's own driver switches current alone)."""
+
+
+def setup_lines(
+    channel: int, columns: Sequence[str], ranges: Sequence[float], period_s: float, module: str
+) -> list[str]:
     """The commands that set up the log. Those that switch a function off come first."""
     at = f"(@{channel})"
     lines = ["*CLS", f"ABOR:ELOG {at}", "FORM REAL", "FORM:BORD NORM", "SENS:SWE:TINT:RES RES20"]
@@ -52,7 +62,8 @@ def setup_lines(channel: int, columns: Sequence[str], ranges: Sequence[float], p
         lines.append(f"SENS:ELOG:FUNC:{node}:MINM OFF,{at}")
         lines.append(f"SENS:ELOG:FUNC:{node} {'ON' if node in columns else 'OFF'},{at}")
     for node, range_ in zip(columns, ranges, strict=True):
-        lines += [f"SENS:ELOG:{node}:RANG:AUTO OFF,{at}", f"SENS:ELOG:{node}:RANG {range_:g},{at}"]
+        lines += [f"SENS:ELOG:{node}:RANG:AUTO OFF,{at}"] if node == "CURR" and module in SEAMLESS else []
+        lines.append(f"SENS:ELOG:{node}:RANG {range_:g},{at}")
     return [*lines, f"SENS:ELOG:PER {period_s:.6g},{at}", f"TRIG:ELOG:SOUR BUS,{at}"]
 
 
@@ -138,16 +149,19 @@ def open_meter(
     voltage_range_max: float = 5.0,
     supply_v: float | None = None,
     clock_tolerance: float = 1e-3,
+    power: str = "keep",
     calibration: str | None = None,
     calibration_range: float | None = None,
     temperature_c: float | None = None,
     visa_library: str = "@py",
     timeout_s: float = 4.0,
 ) -> Meter:
-    """The data log of one output, which must be on already: watts, from voltage and current of each period.
+    """The data log of one output: watts, from voltage and current of each period.
 
-    With ``supply_v`` only the current is logged, twice as fast, and stays in amperes. ``rate_hz`` is rounded
-    to periods of whole 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
+    With ``power=keep`` the output must be on already; ``on`` switches it on, at the volts that it is set to. With
+    ``supply_v`` only the current is logged, twice as fast, and stays in amperes. So does a module that logs one of
+    both: without ``supply_v`` it then measures the volts once, when it is opened. ``rate_hz`` is rounded to periods
+    of whole 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
     ``clock_tolerance`` limits the log's clock (relative). ``calibration`` names a calibration file with limits in
     the readings' unit, watts or amperes, ``calibration_range`` the range in it where it has several.
 
@@ -155,12 +169,24 @@ def open_meter(
     """
     columns = ("CURR", "VOLT") if supply_v is None else ("CURR",)
     positive(rate_hz=rate_hz)
+    one_of(("keep", "on"), power=power)
     period_s = _period_s(rate_hz, len(columns))
     session = open_session(address, visa_library=visa_library, timeout_s=timeout_s)
     with released_on_error(session.close):
         identity = session.identity()
-        ranges = (range_max, voltage_range_max)[: len(columns)]
-        for line in setup_lines(channel, columns, ranges, period_s):
+        module = _module(session, identity, channel)
+        if power == "on":
+            session.write(f"OUTP ON,(@{channel})")
+        elif not session.numbers(f"OUTP? (@{channel})", 1)[0]:
+            what = f"output {channel} of the {identity.model} is off, so what it supplies has no power"
+            raise SetupError(
+                what, field="power", value=power, remedy="Switch it on at the instrument, or give power=on"
+            )
+        watts = "voltage times current of each period" if supply_v is None else "current times supply_v"
+        if supply_v is None and not BOTH.match(module):
+            supply_v = session.numbers(f"MEAS:VOLT? (@{channel})", 1)[0]
+            columns, watts = ("CURR",), f"current times {supply_v:g} V, which the module measured when it was opened"
+        for line in setup_lines(channel, columns, (range_max, voltage_range_max)[: len(columns)], period_s, module):
             session.write(line)
         query = ";:".join([f"SENS:ELOG:{node}:RANG? (@{channel})" for node in columns])
         *got_ranges, got_s = session.numbers(f"{query};:SENS:ELOG:PER? (@{channel})", len(columns) + 1)
@@ -176,14 +202,22 @@ def open_meter(
         described = calibrated(described, calibration, identity.serial, calibration_range, temperature_c)
         details = {
             "channel": channel,
-            "module": session.query(f"SYST:CHAN:MOD? (@{channel})").strip('"'),
+            "module": module,
             "period_s": got_s,
             "ranges": dict(zip(columns, got_ranges, strict=True)),
-            "watts": "voltage times current of each period" if supply_v is None else "current times supply_v",
+            "watts": watts,
             "calibration": calibration_details(calibration),
         }
         info = _info(ClockInfo(name, TICK_HZ, clock_tolerance), identity, described, details)
         return sampled_meter(info, Elog(session, channel, columns, rail), clock, timeout_s + 1.0)
+
+
+def _module(session: ScpiSession, identity: Identity, channel: int) -> str:
+    """The model of the module. An N6900 or N7900 is its own, and its commands name no channels (its guide, p. 161)."""
+    if identity.model.startswith("N67"):
+        return session.query(f"SYST:CHAN:MOD? (@{channel})").strip('"')
+    session.spelt = lambda line: re.sub(r",? ?\(@\d+\)", "", line)
+    return identity.model
 
 
 def _period_s(rate_hz: float, parameters: int) -> float:
