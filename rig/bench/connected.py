@@ -49,7 +49,7 @@ class Connected:
 
 @dataclass(frozen=True)
 class Found:
-    """What one driver found. ``problem`` says why it could not look; empty if it could."""
+    """What one driver found. ``problem`` says what it could not look at; empty if it could."""
 
     group: str
     driver: str
@@ -64,15 +64,19 @@ def find(addresses: Sequence[str]) -> Iterator[Found]:
     """
     for group in GROUPS:
         for driver in names(group):
+            items: list[Connected] = []
+            problem = ""
             try:
                 module = sys.modules.get(getattr(load(group, driver), "__module__", ""))
                 look = getattr(module, "connected", None)
-                if look is not None:
-                    yield Found(group, driver, tuple(look(addresses)))
+                for item in look(addresses) if look is not None else ():
+                    items.append(item)
             except MissingExtraError as error:
-                yield Found(group, driver, problem=str(error))
+                problem = str(error)
             except RigError as error:
-                yield Found(group, driver, problem=error.message)
+                problem = error.message
+            if items or problem:
+                yield Found(group, driver, tuple(items), problem)
 
 
 def bench_text(found: Sequence[Found]) -> str:

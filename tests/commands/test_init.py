@@ -10,8 +10,6 @@ import pytest
 
 from drivers.meters import rapl
 from drivers.meters.ppk2 import commands
-from drivers.meters.scpi.dmm import meter as dmm
-from drivers.meters.scpi.smu import meter as smu
 from fixtures.bench.live_plant import live_plant
 from fixtures.instruments.powercap_tree import PowercapTree
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
@@ -63,12 +61,11 @@ def test_a_bench_file_that_is_there_is_left_as_it_is(
 def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone() -> None:
     pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
     with ScpiServer(TruevoltSim(live_plant())) as server:
-        multimeters = list(dmm.connected([server.address]))
-        supplies = list(smu.connected([server.address]))
+        found = {each.driver: each.items for each in find([server.address])}
 
-    assert [item.options for item in multimeters] == [{"address": server.address}]
-    assert "34465A" in multimeters[0].what
-    assert not supplies
+    assert [item.options for item in found["scpi-dmm"]] == [{"address": server.address}]
+    assert "34465A" in found["scpi-dmm"][0].what
+    assert not found.get("scpi-smu")
 
 
 def test_an_address_where_nothing_answers_is_kept_in_a_comment(tmp_path: Path) -> None:

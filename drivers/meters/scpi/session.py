@@ -12,7 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,13 @@ ANSWER_TIMEOUTS = 10.0
 PIECE = 1 << 16
 ASK_S = 2.0
 """How long an instrument may take to say what it is."""
+CHECK = "Check its power, its cable and which other programs use it"
+NO_PYUSB = "pip install pyusb libusb-package, through which pyvisa-py speaks to USB, or use the VISA of the maker"
+USB = (
+    "Check its cable, and that this user may open it (on Linux a udev rule). Some instruments, a 34465A among them, "
+    "time out under pyvisa-py (pyvisa-py issue 262): use their network socket, or install the VISA of Keysight or NI "
+    "and give visa_library= (empty)"
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,11 @@ class ScpiSession:
     session is broken and every further call fails at once, since late bytes may still arrive.
     """
 
-    def __init__(self, resource: Any, address: str, timeout_s: float, quiet: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self, resource: Any, address: str, timeout_s: float, quiet: tuple[Any, ...] = (), remedy: str = CHECK
+    ) -> None:
         self.address = address
+        self._remedy, self._framed = remedy, not _is_socket(address)
         self._resource, self._timeout_s = resource, timeout_s
         self._quiet = quiet
         self._socket = _raw_socket(resource)
@@ -183,7 +193,7 @@ class ScpiSession:
         except Exception as error:
             raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s: {_short(error)}") from error
         self._buffer += piece
-        return self._socket is None and int(status) == 0
+        return self._framed and int(status) == 0
 
     def _waiting(self, raw: socket.socket, asked: str) -> int:
         """Wait for bytes; how many can be read then."""
@@ -197,8 +207,7 @@ class ScpiSession:
 
     def _failed(self, what: str) -> MeterError:
         self._broken = self._broken or what
-        remedy = "Check its power, its cable and which other programs use it"
-        return meter_failed(f"the instrument at {self.address} {what}", "address", self.address, remedy)
+        return meter_failed(f"the instrument at {self.address} {what}", "address", self.address, self._remedy)
 
 
 def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> ScpiSession:
@@ -219,9 +228,12 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
         raise _unreachable(address, error) from error
     try:
         resource.timeout = milliseconds
-        resource.read_termination = None
         raw = _raw_socket(resource)
-        if raw is not None:
+        resource.read_termination = "\n" if raw is None and _is_socket(address) else None
+        if raw is None and _is_socket(address):  # no end of a message there: NI's library would await its whole timeout
+            with suppress(pyvisa.VisaIOError):  # a library that does not know it ends at the termination
+                resource.set_visa_attribute(pyvisa.constants.ResourceAttribute.suppress_end_enabled, False)
+        elif raw is not None:
             raw.getpeername()  # pyvisa-py reports a refused connection as open
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             resource.visalib.sessions[resource.session].max_recv_size = PIECE
@@ -229,29 +241,41 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
         resource.close()
         raise _unreachable(address, error) from error
     codes = pyvisa.constants.StatusCode  # successes that pyvisa warns of; they mean nothing here
-    return ScpiSession(resource, address, timeout_s, (codes.success_device_not_present, codes.success_max_count_read))
+    quiet = (codes.success_device_not_present, codes.success_max_count_read)
+    remedy = USB if _is_usb(address) and visa_library == "@py" else CHECK
+    return ScpiSession(resource, address, timeout_s, quiet, remedy)
 
 
 def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
     """The instruments on USB, and those at ``addresses``, whose model matches a pattern. Each is asked ``*IDN?``.
 
-    The network is not searched: that would ask every host on it. An address that does not answer is listed and not
-    sure. Raises ``MissingExtraError`` without pyvisa-py.
+    The network is not searched: that would ask every host on it. What does not answer is listed and not sure. Raises
+    ``MissingExtraError`` without pyvisa-py, and at the end ``SetupError`` where it could not look at USB.
     """
     sessions = imported("pyvisa_py.sessions", "a VISA instrument", "visa", value="pyvisa-py")
     kinds = sessions.Session.iter_valid_session_classes()
     usb = [kind for (interface, resource), kind in kinds if (interface.name, resource) == ("usb", "INSTR")]
     listed = [address for kind in usb for address in kind.list_resources()]
+    hidden = _on_usb() - len(listed) if usb else 0
     for address in dict.fromkeys([*listed, *addresses]):
         try:
             with closing(open_session(address, timeout_s=ASK_S)) as session:
                 who = session.identity()
         except RigError as error:
-            if address in addresses:
-                yield Connected(f"no answer: {error.message}", {"address": address}, sure=False)
+            yield Connected(f"no answer: {error.message}", {"address": address}, sure=False)
             continue
         if re.search(model, who.model):
             yield Connected(f"{who.maker} {who.model}, serial {who.serial}", {"address": address})
+    if not usb:
+        raise SetupError(f"USB cannot be looked at. {NO_PYUSB}", field="address", value="USB", remedy=NO_PYUSB)
+    if hidden > 0:
+        what = f"{hidden} instruments on USB may not be opened by this user. {USB}"
+        raise SetupError(what, field="address", value="USB", remedy=USB)
+
+
+def _on_usb() -> int:
+    """How many instruments are on USB, those that may not be opened included."""
+    return sum(1 for _ in imported("pyvisa_py.protocols.usbtmc", "USB", "visa").find_tmc_devices())
 
 
 def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout_s: float) -> float:
@@ -266,6 +290,14 @@ def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout
             raise MeterError(what, field="trigger", value=value, remedy="Check the trigger's wire and source")
 
 
+def _is_usb(address: str) -> bool:
+    return address.upper().startswith("USB")
+
+
+def _is_socket(address: str) -> bool:
+    return address.upper().endswith("::SOCKET")
+
+
 def _raw_socket(resource: Any) -> socket.socket | None:
     """The socket under a pyvisa-py TCP resource, else None."""
     sessions = getattr(resource.visalib, "sessions", {})
@@ -276,6 +308,8 @@ def _raw_socket(resource: Any) -> socket.socket | None:
 def _unreachable(address: str, error: Exception) -> SetupError:
     what = f"the instrument at {address} cannot be opened: {_short(error)}"
     remedy = f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})"
+    if _is_usb(address):
+        remedy = NO_PYUSB if "PyUSB" in str(error) else USB
     return SetupError(what, field="address", value=address, remedy=remedy)
 
 

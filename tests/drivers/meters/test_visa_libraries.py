@@ -1,0 +1,186 @@
+"""One session on the libraries that laboratories have: pyvisa-py over USB, NI's and Keysight's VISA, and pyvisa-sim."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.meters.scpi.dmm import meter as scpi_dmm
+from drivers.meters.scpi.session import identified, open_session
+from fixtures.instruments.scpi_server import ScpiServer, block
+from rig.bench.connected import find
+from rig.errors import MeterError, RigError, SetupError
+from tests.support import ni_visa
+from tests.support.meters import recorded
+from tests.support.scpi_bench import Fixed, live
+
+pyvisa = pytest.importorskip("pyvisa", reason="extra visa is not installed")
+pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+pytestmark = pytest.mark.real_time
+
+USB = "USB0::10893::257::MY57501111::0::INSTR"
+WHO = "Keysight Technologies,34465A,MY57501111,A.03.01-03.15-03.01-00.52-03-01"
+
+
+# ---- NI's and Keysight's VISA on a raw socket -----------------------------------------------------------------------
+
+
+def test_a_line_on_a_raw_socket_ends_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ni_visa.installed(monkeypatch)
+    with (
+        ScpiServer(Fixed(WHO.encode() + b"\n")) as server,
+        closing(open_session(server.address, visa_library="", timeout_s=0.5)) as session,
+    ):
+        assert session.identity().model == "34465A"
+        assert session.identity().serial == "MY57501111"
+
+
+@pytest.mark.parametrize("length", [0, 1, 70_000])
+def test_a_block_that_holds_line_ends_arrives_whole_on_a_raw_socket(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    opened = ni_visa.installed(monkeypatch)
+    payload = (b"\n\0\r\n" * length)[:length]
+    with (
+        ScpiServer(Fixed(block(payload) + b"\n")) as server,
+        closing(open_session(server.address, visa_library="", timeout_s=1.0)) as session,
+    ):
+        assert session.block("R?") == payload
+        assert session.block("R?") == payload
+    assert opened[0].attributes == {"suppress_end_enabled": False}
+
+
+def test_a_pause_in_a_block_is_not_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ni_visa.installed(monkeypatch)
+    payload = struct.pack(">500d", *range(500))
+    with (
+        ScpiServer(Fixed(block(payload) + b"\n")) as server,
+        closing(open_session(server.address, visa_library="", timeout_s=1.0)) as session,
+    ):
+        server.slow(40_000)
+        assert session.block("R?") == payload
+
+
+def test_a_multimeter_is_measured_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ni_visa.installed(monkeypatch)
+    with (
+        live() as (plant, _, _, server),
+        closing(scpi_dmm.open_meter(plant.clock, address=server.address, supply_v=1.8, visa_library="")) as meter,
+    ):
+        value = recorded(meter, 0.3)
+    assert len(value) > 100
+    assert np.mean(value) == pytest.approx(0.02 / 1.8, rel=2e-3)
+
+
+# ---- pyvisa-sim -----------------------------------------------------------------------------------------------------
+
+SIM = f"""
+spec: "1.1"
+devices:
+  dmm:
+    eom:
+      TCPIP SOCKET: {{q: "\\n", r: "\\n"}}
+      USB INSTR: {{q: "\\n", r: "\\n"}}
+    dialogues:
+      - {{q: "*IDN?", r: "{WHO}"}}
+      - {{q: "SYST:ERR?", r: '+0,"No error"'}}
+resources:
+  TCPIP0::192.0.2.7::5025::SOCKET: {{device: dmm}}
+  {USB}: {{device: dmm}}
+"""
+
+
+@pytest.mark.parametrize("address", ["TCPIP0::192.0.2.7::5025::SOCKET", USB])
+def test_a_session_on_pyvisa_sim(tmp_path: Path, address: str) -> None:
+    pytest.importorskip("pyvisa_sim", reason="pyvisa-sim is not installed")
+    (tmp_path / "sim.yaml").write_text(SIM, encoding="utf-8")
+    with closing(open_session(address, visa_library=f"{tmp_path / 'sim.yaml'}@sim", timeout_s=1.0)) as session:
+        assert session.identity().model == "34465A"
+        assert session.errors() == []
+
+
+# ---- USB under pyvisa-py --------------------------------------------------------------------------------------------
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> RigError:
+    class Manager:
+        def __init__(self, library: str) -> None: ...
+
+        def open_resource(self, address: str, open_timeout: int) -> Any:
+            raise error
+
+    monkeypatch.setattr(pyvisa, "ResourceManager", Manager)
+    with pytest.raises(SetupError) as caught:
+        open_session(USB)
+    return caught.value
+
+
+def test_without_pyusb_the_remedy_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = failing(monkeypatch, ValueError("Please install PyUSB to use this resource type.\nNo module named 'usb'"))
+    assert "pip install pyusb libusb-package" in error.remedy
+    assert "its network and the address" not in error.remedy
+
+
+def test_an_instrument_on_usb_that_may_not_be_opened_is_no_matter_of_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = failing(monkeypatch, ValueError("No device found."))
+    assert "udev" in error.remedy
+    assert "its network and the address" not in error.remedy
+
+
+def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_ways(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def timed_out(*_: object) -> None:
+        raise RuntimeError("VI_ERROR_TMO (-1073807339): Timeout expired before operation completed.")
+
+    resource = ni_visa.NiSocket.__new__(ni_visa.NiSocket)
+    monkeypatch.setattr(resource, "visalib", SimpleNamespace(read=timed_out), raising=False)
+    monkeypatch.setattr(resource, "write_raw", len, raising=False)
+    monkeypatch.setattr(resource, "close", lambda: None, raising=False)
+    monkeypatch.setattr(
+        pyvisa, "ResourceManager", lambda library: SimpleNamespace(open_resource=lambda *_, **__: resource)
+    )
+    with closing(open_session(USB, timeout_s=0.1)) as session, pytest.raises(MeterError) as caught:
+        session.query("*IDN?")
+    assert "pyvisa-py issue 262" in caught.value.remedy
+    assert "visa_library=" in caught.value.remedy
+
+
+def test_rig_init_says_that_it_cannot_look_at_usb(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = pytest.importorskip("pyvisa_py.sessions")
+    monkeypatch.setattr(sessions.Session, "iter_valid_session_classes", list)
+    problems = {each.driver: each.problem for each in find(())}
+    assert "USB" in problems["scpi-dmm"]
+    assert "pip install pyusb" in problems["scpi-dmm"]
+
+
+def test_an_address_is_still_asked_where_usb_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = pytest.importorskip("pyvisa_py.sessions")
+    monkeypatch.setattr(sessions.Session, "iter_valid_session_classes", list)
+    with ScpiServer(Fixed(WHO.encode() + b"\n")) as server:
+        found = {each.driver: each for each in find([server.address])}["scpi-dmm"]
+    assert [item.options for item in found.items] == [{"address": server.address}]
+    assert "USB" in found.problem
+
+
+def test_rig_init_keeps_an_instrument_on_usb_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = pytest.importorskip("pyvisa_py.sessions")
+    kinds = [((pyvisa.constants.InterfaceType.usb, "INSTR"), SimpleNamespace(list_resources=lambda: [USB]))]
+    monkeypatch.setattr(sessions.Session, "iter_valid_session_classes", lambda: kinds)
+    monkeypatch.setitem(sys.modules, "pyvisa_py.protocols.usbtmc", SimpleNamespace(find_tmc_devices=lambda: [1, 2]))
+    monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: SimpleNamespace())
+    looked = identified((), "344")
+    found = [next(looked)]
+    with pytest.raises(SetupError, match="1 instruments on USB may not be opened"):
+        next(looked)
+    assert [(item.options, item.sure) for item in found] == [({"address": USB}, False)]
+    assert found[0].what.startswith("no answer")
