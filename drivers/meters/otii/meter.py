@@ -3,12 +3,13 @@
     rig measure --device ... --meter otii --option supply_v=3.0
 
 The application records, and this driver reads the recording in pieces, by index (Qoitech, otii-tcp-client-python). Log
-in and reserve an Automation licence in the application: this driver takes no password.
+in and reserve an Automation licence in the application. For a server without a window the environment names a user.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +21,7 @@ from drivers.cleanup import released_on_error
 from drivers.failures import meter_failed
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.lost_readings import GapFiller
-from drivers.meters.otii.server import OtiiServer
+from drivers.meters.otii.server import DEVICES_S, OtiiServer
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.threaded import Batch
 from rig.bench.options import one_of, positive
@@ -34,6 +35,9 @@ CHANNELS = {"current": "mc", "power": "mp"}
 PIECE = 40_000
 """Readings in one request, as many as Qoitech's own client requests at most."""
 KINDS = ("Arc", "Ace", "Simulator")
+LICENCES = ("Automation", "Admin", "All", "Enterprise")
+"""The kinds of licence that hold Automation (the same client)."""
+USER, PASSWORD = "OTII_USERNAME", "OTII_PASSWORD"
 
 
 def open_meter(
@@ -74,6 +78,7 @@ def open_meter(
     positive(max_current_a=max_current_a, clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s)
     server = OtiiServer(host, port, timeout_s)
     with released_on_error(server.close):
+        _setup(lambda: _log_in(server))
         found = _setup(lambda: _device(server, instrument))
         own = {"device_id": str(found["device_id"])}
         taken = CHANNELS[channel]
@@ -181,12 +186,39 @@ def _setup(step: Any) -> Any:
         raise SetupError(error.message, field=error.field, value=error.value, remedy=error.remedy) from error
 
 
-def _device(server: OtiiServer, instrument: str) -> dict[str, Any]:
-    if not server.request("otii_is_logged_in").get("logged_in", False):
+def _log_in(server: OtiiServer) -> None:
+    """Where nobody is logged in, log in the user of the environment and reserve a licence, both until it is closed.
+
+    A server that cannot say who is logged in (issue 13 of Qoitech's client) is taken to have a user.
+    """
+    user, password = os.environ.get(USER, ""), os.environ.get(PASSWORD, "")
+    try:
+        logged_in = bool(server.request("otii_is_logged_in").get("logged_in", False))
+    except MeterError as error:
+        if error.value != "Invalid command":
+            raise
+        logged_in = not user
+    if logged_in:
+        return
+    if not (user and password):
         what = "no user is logged in to the Otii application"
-        remedy = "Log in there and reserve an Automation licence"
+        remedy = f"Log in there and reserve an Automation licence, or set {USER} and {PASSWORD} in the environment"
         raise SetupError(what, field="licence", value=server.where, remedy=remedy)
-    devices = [d for d in server.request("otii_get_devices", timeout=1).get("devices", ()) if d.get("type") in KINDS]
+    server.request("otii_login", username=user, password=password)
+    server.last.append(("otii_logout", {}))
+    held = [each for each in server.request("otii_get_licenses").get("licenses", ()) if each.get("available")]
+    usable = sorted((each for each in held if each.get("type") in LICENCES), key=lambda each: not each["reserved_to"])
+    if not usable:
+        what = f"the Otii user {user} has no free Automation licence"
+        raise SetupError(what, field="licence", value=len(held), remedy="Return it where it is reserved")
+    if not usable[0]["reserved_to"]:
+        server.request("otii_reserve_license", license_id=usable[0]["id"])
+        server.last.insert(0, ("otii_return_license", {"license_id": usable[0]["id"]}))
+
+
+def _device(server: OtiiServer, instrument: str) -> dict[str, Any]:
+    answer = server.request("otii_get_devices", timeout=DEVICES_S)
+    devices = [d for d in answer.get("devices", ()) if d.get("type") in KINDS]
     wanted = [d for d in devices if not instrument or instrument in (d.get("name"), d.get("device_id"))]
     if len(wanted) != 1:
         names = ", ".join(str(d.get("name")) for d in devices) or "none"

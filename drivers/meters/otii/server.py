@@ -11,12 +11,18 @@ from typing import Any
 from drivers.failures import meter_failed
 from rig.errors import MeterError, MeterSilentError, SetupError
 
+DEVICES_S = 10
+"""How long the server may look for instruments."""
+PATIENCE_S = {"otii_get_devices": DEVICES_S + 3.0, "arc_add_to_project": 10.0}
+"""What Qoitech's client waits for these commands; others take no longer than ``timeout_s``."""
+
 
 class OtiiServer:
     """One connection to the server. After an error it is broken, and every further request fails."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._timeout_s, self._sent, self._rest = timeout_s, 0, b""
+        self.last: list[tuple[str, dict[str, Any]]] = []  # what is sent before it is closed
         self.where = f"{host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -26,7 +32,7 @@ class OtiiServer:
             raise SetupError(what, field="port", value=self.where, remedy=remedy) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            hello = self._answer("")
+            hello = self._answer("", timeout_s)
         except MeterError as error:
             self.close()
             what = f"the program that listens on {self.where} is not an Otii server"
@@ -42,7 +48,7 @@ class OtiiServer:
             self._socket.sendall(json.dumps(request).encode() + b"\r\n")
         except OSError as error:
             raise self._gone(str(error)) from error
-        answer = self._answer(str(self._sent))
+        answer = self._answer(str(self._sent), max(PATIENCE_S.get(cmd, 0.0), self._timeout_s))
         if answer.get("type") == "error":
             said = answer.get("data", {}).get("message", "")
             what = f"the Otii server refused {cmd}: {answer.get('errorcode', 'no reason')} {said}".strip()
@@ -51,12 +57,19 @@ class OtiiServer:
         return dict(answer.get("data") or {})
 
     def close(self) -> None:
-        """Close the connection. May be called twice; raises nothing."""
+        """Send the ``last`` commands and close the connection. May be called twice; raises nothing."""
+        last, self.last = self.last, []
+        with suppress(MeterError):
+            for cmd, data in last:
+                self.request(cmd, **data)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         with suppress(OSError):
             self._socket.close()
 
-    def _answer(self, trans_id: str) -> dict[str, Any]:
-        until_s = time.monotonic() + self._timeout_s
+    def _answer(self, trans_id: str, timeout_s: float) -> dict[str, Any]:
+        until_s = time.monotonic() + timeout_s
         while True:
             while b"\r\n" in self._rest:
                 line, self._rest = self._rest.split(b"\r\n", 1)
@@ -67,12 +80,12 @@ class OtiiServer:
                     return found
             left_s = until_s - time.monotonic()
             if left_s <= 0:
-                raise self._silent()
+                raise self._silent(timeout_s)
             self._socket.settimeout(left_s)
             try:
                 data = self._socket.recv(1 << 17)
             except TimeoutError as error:
-                raise self._silent() from error
+                raise self._silent(timeout_s) from error
             except OSError as error:
                 raise self._gone(str(error)) from error
             if not data:
@@ -89,12 +102,12 @@ class OtiiServer:
         return found
 
     def _gone(self, why: str) -> MeterError:
-        self.close()
+        self._hang_up()
         what = f"the Otii server on {self.where} is gone: {why}"
         return meter_failed(what, "port", self.where, "Check the Otii application and the network")
 
-    def _silent(self) -> MeterError:
-        self.close()
-        what = f"the Otii server on {self.where} has not answered for {self._timeout_s:g} s"
+    def _silent(self, timeout_s: float) -> MeterError:
+        self._hang_up()
+        what = f"the Otii server on {self.where} has not answered for {timeout_s:g} s"
         remedy = "Check the Otii application and the network"
-        return meter_failed(what, "timeout_s", self._timeout_s, remedy, MeterSilentError)
+        return meter_failed(what, "timeout_s", timeout_s, remedy, MeterSilentError)
