@@ -285,6 +285,22 @@ def test_the_first_reading_begins_inside_the_bracket(trigger: str) -> None:
     assert bracket.after_ns - bracket.before_ns < 50_000_000
 
 
+@pytest.mark.parametrize(("range_max", "range_", "terminals"), [(5.0, 10.0, "10 A"), (2.0, 3.0, "3 A")])
+def test_a_current_is_on_the_range_of_its_terminals(range_max: float, range_: float, terminals: str) -> None:
+    with (
+        live(EXACT) as (plant, _, sim, server),
+        closing(open_meter(plant.clock, address=server.address, range_max=range_max, supply_v=1.8)) as meter,
+    ):
+        value = np.concatenate([c.value for c in drained(meter, 50)])
+        info = meter.info()
+
+    assert info.details["multimeters"][0]["range"] == range_
+    assert info.rails[0].range_max == pytest.approx(1.2 * range_)
+    assert f"{terminals} terminals" in info.description
+    assert np.mean(value) == pytest.approx(0.02 / 1.8, rel=3e-3)
+    assert sim.language.failures == []
+
+
 # ---- conformance --------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,7 +50,7 @@ IS_SET_UP: Dialogue = [
     ("SAMP:SOUR TIM", None),
     ("SAMP:TIM 2e-05", None),
     ("FORM:DATA REAL,64", None),
-    ("CURR:DC:RANG?;:CURR:DC:APER?;:SAMP:TIM?", "+1.00000000E-01;+2.00000000E-05;+2.00000000E-05"),
+    ("CURR:DC:RANG?;:CURR:DC:APER?;:SAMP:TIM?;:CURR:DC:TERM?", "+1.00000000E-01;+2.00000000E-05;+2.00000000E-05;+3"),
 ]
 FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6, "bus")
 
@@ -76,7 +77,7 @@ def refused(call: Callable[[], Any]) -> RigError:
 def test_setting_up_says_exactly_this() -> None:
     got = spoken([*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE)], lambda dmm: dmm.configure(FAST))
 
-    assert got == FAST
+    assert got == replace(FAST, terminals_a=3.0)
 
 
 def test_a_bus_trigger_is_given_to_an_instrument_that_waits_for_it() -> None:
@@ -153,7 +154,7 @@ def test_what_the_instrument_objects_to_is_in_the_error() -> None:
 
 
 def test_a_timer_that_the_instrument_changed_is_refused() -> None:
-    changed = (IS_SET_UP[-1][0], "+1.00000000E-01;+2.00000000E-05;+2.10000000E-05")
+    changed = (IS_SET_UP[-1][0], "+1.00000000E-01;+2.00000000E-05;+2.10000000E-05;+3")
     dialogue = [*IS_OPENED, *IS_SET_UP[:-1], changed, ("SYST:ERR?", '-221,"SAMP:TIM changed"'), ("SYST:ERR?", NONE)]
     error = refused(lambda: spoken(dialogue, lambda dmm: dmm.configure(FAST)))
 

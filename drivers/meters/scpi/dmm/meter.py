@@ -223,7 +223,7 @@ def _info(clock: ClockInfo, dmms: list[Truevolt], rails: list[Rail], details: di
         clock=clock,
         rails=tuple(rails),
         omitted=("every supply but the one that the meter is in",),
-        description=f"{'SIMULATED ' if simulated else ''}{who}, {rails[0].rate_hz:g} readings/s",
+        description=f"{'SIMULATED ' if simulated else ''}{who}{_terminals(details)}, {rails[0].rate_hz:g} readings/s",
         buffer_s=min(dmm.memory for dmm in dmms) / rails[0].rate_hz,
         versions={f"{d.identity.model} {d.identity.serial}": d.identity.firmware for d in dmms}
         | {"pyvisa": version("pyvisa")},
@@ -233,6 +233,11 @@ def _info(clock: ClockInfo, dmms: list[Truevolt], rails: list[Rail], details: di
     )
 
 
+def _terminals(details: dict[str, Any]) -> str:
+    terminals_a = details["multimeters"][0]["terminals_a"]
+    return f" on its {terminals_a:g} A terminals" if terminals_a else ""
+
+
 def _details(dmm: Truevolt, settings: CaptureSettings) -> dict[str, Any]:
     return {
         "address": dmm.session.address,
@@ -240,6 +245,7 @@ def _details(dmm: Truevolt, settings: CaptureSettings) -> dict[str, Any]:
         "memory_readings": dmm.memory,
         "function": settings.function,
         "range": settings.range,
+        "terminals_a": settings.terminals_a,
         "aperture_s": settings.aperture_s,
         "period_s": settings.period_s,
         "trigger": settings.trigger,

@@ -47,7 +47,7 @@ RESOLUTION_WORST = 30e-6
 
 @dataclass(frozen=True)
 class CaptureSettings:
-    """How one multimeter samples. ``range`` is one of ``RANGES``."""
+    """How one multimeter samples. ``range`` is one of ``RANGES``; ``terminals_a`` names those of a current."""
 
     function: str
     range: float
@@ -55,6 +55,7 @@ class CaptureSettings:
     aperture_s: float
     trigger: str
     count: int = COUNT_MOST
+    terminals_a: float = 0.0
 
 
 def setup_lines(settings: CaptureSettings) -> list[str]:
@@ -104,7 +105,12 @@ class Truevolt:
         for line in setup_lines(settings):
             self.session.write(line)
         node = NODE[settings.function]
-        range_, aperture_s, period_s = self.session.numbers(f"{node}:RANG?;:{node}:APER?;:SAMP:TIM?", 3)
+        query, terminals_a = f"{node}:RANG?;:{node}:APER?;:SAMP:TIM?", 0.0
+        if settings.function == "current":
+            range_, aperture_s, period_s, terminals_a = self.session.numbers(f"{query};:{node}:TERM?", 4)
+            range_ = 10.0 if terminals_a == 10.0 else range_  # RANG? tells of the 3 A terminals only (manual, p. 192)
+        else:
+            range_, aperture_s, period_s = self.session.numbers(query, 3)
         for what, asked, got in (
             ("aperture_s", settings.aperture_s, aperture_s),
             ("rate_hz", settings.period_s, period_s),
@@ -119,7 +125,7 @@ class Truevolt:
                 )
         self.session.check("it is set up")
         self._range = range_
-        return replace(settings, range=range_, period_s=period_s, aperture_s=aperture_s)
+        return replace(settings, range=range_, period_s=period_s, aperture_s=aperture_s, terminals_a=terminals_a)
 
     def arm(self, trigger: str) -> None:
         """Clear the memory and wait until the instrument awaits its trigger; ``immediate`` starts when it is fired."""
