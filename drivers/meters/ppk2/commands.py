@@ -41,7 +41,7 @@ def configure(line: SerialLine, mode: str, supply_v: float) -> None:
     line.write(bytes([RUNNING, 1]))
 
 
-def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
+def metadata(line: SerialLine, timeout_s: float, default: bool = False) -> Modifiers:
     """Silence the instrument, ask for its calibration and read it up to END. Raises ``SetupError`` for no PPK2."""
     silence(line, timeout_s)
     line.write(bytes([METADATA]))
@@ -53,7 +53,7 @@ def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
             raise SetupError(what, field="port", value=line.port, remedy=remedy)
         said += line.waiting()
         time.sleep(1e-3)
-    return modifiers_of(said.decode("latin-1"))
+    return modifiers_of(said.decode("latin-1"), default)
 
 
 def silence(line: SerialLine, timeout_s: float) -> None:

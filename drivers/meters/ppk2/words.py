@@ -33,6 +33,15 @@ FARTHEST = 1 << 14
 """After this many bytes without alignment the port is not a PPK2's."""
 NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
 """Values of the modifiers that old firmware does not send."""
+TYPICAL = {"R": (1031.64, 101.65, 10.15, 0.94, 0.043), "GS": 1.0, "GI": 1.0, "O": 0.0, "S": 0.0, "I": 0.0, "UG": 1.0}
+"""What Nordic's program takes for a modifier that is absent, 0 or no number (``serialDevice.ts``)."""
+FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
+"""Real kits state less; R, GI and UG lie within a factor of two (Nordic's thread 92921, which has damaged ones too)."""
+TYPICAL_OFF = 0.5, 250.0
+"""Limits of error with typical modifiers: of a reading, where R4 alone is a third off, and of the offset O."""
+THREAD = (
+    "https://devzone.nordicsemi.com/f/nordic-q-a/92921/ppk2-reports-implausible-values-modifiers---how-to-recalibrate"
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class Modifiers:
     i: Floats
     ug: Floats
     other: dict[str, str]
+    defaults: tuple[str, ...] = ()
+    """Those that are Nordic's typical values, since the instrument states none that can be."""
 
     def amperes(self, range_: NDArray[np.intp], adc: Floats, supply_v: float) -> Floats:
         """Readings in A, float64 of the same shape."""
@@ -59,31 +70,36 @@ class Modifiers:
         return [float(v) for v in 4.0 * ADC_VOLTS / self.r]
 
 
-def modifiers_of(text: str) -> Modifiers:
+def modifiers_of(text: str, default: bool = False) -> Modifiers:
     """The modifiers in a metadata reply, lines ``R0: 1031.64`` up to ``END``.
 
-    Raises ``SetupError`` for one that is absent or no number: without it no reading can be converted.
+    Raises ``SetupError`` for one that is absent, no number or cannot be, unless typical values may take their place.
     """
     lines = dict(line.split(": ", 1) for line in text.replace("\r", "").split("\n") if ": " in line)
-    found = {}
-    for key in ("R", "GS", "GI", "O", "S", "I", "UG"):
-        found[key] = np.array([_number(lines, f"{key}{k}", NEUTRAL.get(key)) for k in range(RANGES)])
-    for key in ("R", "GI", "UG"):
-        if np.any(found[key] <= 0.0):
-            raise _uncalibrated(f"{key}{int(np.argmin(found[key]))}", str(float(np.min(found[key]))))
+    found, defaults = {}, []
+    for key, typical in TYPICAL.items():
+        usual = np.broadcast_to(np.array(typical), RANGES)
+        stated = [lines.get(f"{key}{k}", str(NEUTRAL.get(key, ""))) for k in range(RANGES)]
+        value = np.array([_number(text) for text in stated])
+        if key in FARTHEST_OFF:
+            good = np.abs(value) <= FARTHEST_OFF[key]
+        else:
+            good = np.abs(np.log2(np.where(value > 0.0, value, np.nan) / usual)) <= 1.0
+        for k in np.flatnonzero(~good):
+            if not default:
+                raise _uncalibrated(f"{key}{k}", stated[k].strip())
+            defaults.append(f"{key}{k}")
+        found[key] = np.where(good, value, usual)
     other = {k: v.strip() for k, v in lines.items() if k.rstrip("01234") not in found}
-    return Modifiers(**{key.lower(): value for key, value in found.items()}, other=other)
+    rows = {key.lower(): value for key, value in found.items()}
+    return Modifiers(**rows, other=other, defaults=tuple(defaults))
 
 
-def _number(lines: dict[str, str], key: str, default: float | None) -> float:
-    text = lines.get(key, "" if default is None else str(default))
+def _number(text: str) -> float:
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise _uncalibrated(key, text)
-    return value
+        return math.nan
 
 
 def _uncalibrated(key: str, text: str) -> SetupError:
@@ -91,7 +107,8 @@ def _uncalibrated(key: str, text: str) -> SetupError:
         f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes",
         field=key,
         value=text,
-        remedy="Update its firmware with nRF Connect Power Profiler, or have it replaced",
+        remedy=f"Ask Nordic for the values of this kit, as in {THREAD}. Or give modifiers=default: typical values take "
+        "the place of those that cannot be, readings may then be half of themselves off, and results say so",
     )
 
 

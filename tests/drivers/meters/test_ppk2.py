@@ -31,6 +31,70 @@ def test_a_modifier_that_is_no_number_is_named(sim: Ppk2Sim) -> None:
         modifiers_of(text)
 
 
+THREAD = {"R0": "3095044895830869060112875520.0000", **dict.fromkeys(("R1", "R2", "R3", "R4"), "0.0000")}
+"""What a kit stated in Nordic's thread 92921."""
+
+
+def damaged(sim: Ppk2Sim, **stated: str) -> str:
+    lines = (line.partition(": ") for line in sim._metadata.split("\n"))
+    return "\n".join(f"{key}{sep}{stated.get(key, text)}" for key, sep, text in lines)
+
+
+@pytest.mark.parametrize("stated", [{"GI3": "-nan"}, {"R2": "0.0000"}, THREAD, {"O1": "-2814926129201152.0000"}])
+def test_a_modifier_that_cannot_be_is_refused_with_the_makers_thread_and_the_choice(
+    sim: Ppk2Sim, stated: dict[str, str]
+) -> None:
+    with pytest.raises(SetupError, match=next(iter(stated))) as caught:
+        modifiers_of(damaged(sim, **stated))
+    assert "devzone.nordicsemi.com/f/nordic-q-a/92921" in caught.value.remedy
+    assert "modifiers=default" in caught.value.remedy
+
+
+def test_what_kits_state_in_public_is_taken() -> None:
+    stated = {
+        "R": (1008.1857, 102.3791, 10.4143, 0.9783, 0.0574), "GS": (-12.8288, 172.3044, 27.2495, 3.7972, 0.1114),
+        "GI": (1.0, 0.9614, 0.9534, 0.9415, 0.9521), "O": (175.1972, 122.1979, 104.6693, 79.9834, 140.348),
+        "S": (-9e-9, -6.4e-8, -5.12e-7, -4.891e-6, 0.002447326), "UG": (1.0,) * 5,
+        "I": (4.4e-8, 3.64e-7, 6.1116e-5, -0.000254856, -0.007713722),
+    }  # fmt: skip
+    text = "\n".join(f"{key}{k}: {value:.12g}" for key, row in stated.items() for k, value in enumerate(row))
+    assert list(modifiers_of(text).r) == list(stated["R"])
+
+
+def test_typical_modifiers_are_a_choice_that_the_recording_names_and_the_width_pays_for(plant: LivePlant) -> None:
+    with Ppk2Sim(plant) as good:
+        text = damaged(good, **THREAD)
+    with Ppk2Sim(plant, metadata=text) as sim:
+        meter = opened(sim, modifiers="default", largest_a=0.06)
+        info = meter.info()
+        meter.start()
+        time.sleep(0.1)
+        got = values([*meter.read(), *meter.stop()])
+        meter.close()
+    accuracy = info.rails[0].accuracy
+    assert accuracy is not None
+    assert info.details["default_modifiers"] == ["R0", "R1", "R2", "R3", "R4"]
+    assert "R0" in accuracy.source
+    limit_a = accuracy.of_reading * got + accuracy.offset
+    assert np.all(np.abs(got - IDLE_W / SUPPLY_V) < limit_a)
+    assert accuracy.of_reading >= 0.35  # R4 is stated 33 % higher by real kits than Nordic's typical value
+
+
+def test_a_host_that_loses_half_of_the_stream_is_seen_by_the_counter_and_ends_the_run(sim: Ppk2Sim) -> None:
+    meter = opened(sim)
+    meter.start()
+    until_s, got = time.monotonic() + 5.0, [np.zeros(0)]
+    with pytest.raises(MeterError, match="readings were lost"):
+        while time.monotonic() < until_s:
+            sim.lose_words(499)
+            time.sleep(0.01)
+            got.append(values(meter.read()))
+    assert meter.lost()[0] > 100
+    given = np.concatenate(got)
+    assert given[~np.isnan(given)] == pytest.approx(IDLE_W / SUPPLY_V, rel=1e-2)
+    meter.close()
+
+
 def test_old_firmware_without_user_gains_is_read(sim: Ppk2Sim) -> None:
     text = "\n".join(line for line in sim._metadata.split("\n") if not line.startswith(("UG", "S", "I")))
     assert list(modifiers_of(text).ug) == [1.0] * 5
@@ -52,7 +116,7 @@ def opened(sim: Ppk2Sim, **options: object) -> Ppk2Meter:
 
 
 def values(chunks: Sequence[Chunk]) -> np.ndarray:
-    return np.concatenate([chunk.value for chunk in chunks if chunk.rail == "supply"])
+    return np.concatenate([np.zeros(0), *(chunk.value for chunk in chunks if chunk.rail == "supply")])
 
 
 def misplaced(got: np.ndarray, sim: Ppk2Sim, edge_ns: int) -> float:
