@@ -108,20 +108,22 @@ class ScpiSession:
             raise self._failed(f"answered {answer[:80]!r} to {line!r}, which is not {count} numbers")
         return found
 
-    def block(self, line: str) -> bytes:
-        """Send one line and read the payload of one definite-length block (IEEE 488.2, 8.7.9)."""
+    def block(self, line: str, expected: int | None = None) -> bytes:
+        """Send one line and read the payload of one definite-length block (IEEE 488.2, 8.7.9).
+
+        A block of indefinite length (``#0``, 8.7.10) is read where it is known that it has ``expected`` bytes.
+        """
         self.write(line)
         head = self._take(2, line)
         digits = head[1:2]
+        if head == b"#0" and expected is not None:
+            return self._ended(self._take(expected, line), line)
         if head[:1] != b"#" or digits not in b"123456789":
             raise self._failed(f"answered {bytes(head + self._buffer)[:40]!r} to {line!r}, which is not a data block")
         length = self._take(int(digits), line)
         if not length.isdigit() or int(length) > BLOCK_MOST:
             raise self._failed(f"announced a block of {length!r} bytes to {line!r}")
-        payload = self._take(int(length), line)
-        if rest := self._line(line).strip():
-            raise self._failed(f"sent {rest[:40]!r} after the block that answers {line!r}")
-        return payload
+        return self._ended(self._take(int(length), line), line)
 
     def errors(self) -> list[str]:
         """Empty the error queue; each entry as ``code, "text"``."""
@@ -156,6 +158,11 @@ class ScpiSession:
         self._broken = self._broken or "it was closed"
         if resource is not None:
             resource.close()
+
+    def _ended(self, payload: bytes, asked: str) -> bytes:
+        if rest := self._line(asked).strip():
+            raise self._failed(f"sent {rest[:40]!r} after the block that answers {asked!r}")
+        return payload
 
     def _line(self, asked: str) -> bytes:
         """Bytes up to the next newline, or up to the end of a message on a message-based interface."""

@@ -1,0 +1,150 @@
+"""Keithley DMM6500 over SCPI: its digitizer of current, read from the reading buffer while it fills.
+
+    rig measure --device ... --meter dmm6500 --option address=TCPIP::192.0.2.9::5025::SOCKET --option supply_v=1.8
+
+Commands and facts are from its reference manual (DMM6500-901-01): TRIGger:BLOCk:MDIGitize, TRACe:DATA?, FORMat:DATA,
+SENSe:DIGitize. Readings carry numbers in the buffer, and reading k begins k sample intervals after the first. A buffer
+that fills once keeps what it has, so that a run ends when it is full. It has met no instrument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+
+from drivers.cleanup import released_on_error
+from drivers.failures import meter_failed
+from drivers.meters.calibrated import calibrated, calibration_details
+from drivers.meters.sampled import sampled_meter
+from drivers.meters.scpi.session import ScpiSession, identified, open_session
+from drivers.meters.threaded import Batch
+from rig.bench.connected import Connected
+from rig.bench.options import positive, within
+from rig.errors import SetupError, refused
+from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
+
+MODES = ("hardware",)
+FEEDS = True
+
+RATE_HZ = (1e3, 1e6)
+BUFFER = '"defbuffer1"'
+READINGS_MOST, PIECE = 7_000_000, 25_000
+STEPS = 65_536
+"""The digitizer has 16 bits (data sheet), here over 120 % of the range on both sides."""
+
+
+def setup_lines(rate_hz: float, range_max: float, readings: int) -> list[str]:
+    """The commands of a series; the rate comes before the aperture, which is then as long as it allows."""
+    return [
+        *("*RST", "*CLS", 'DIG:FUNC "CURR"'),
+        f"DIG:CURR:RANG {range_max:g}",
+        f"DIG:CURR:SRAT {rate_hz:g}",
+        "DIG:CURR:APER AUTO",
+        'TRAC:POIN 10,"defbuffer2"',
+        f"TRAC:POIN {readings},{BUFFER}",
+        f"TRAC:FILL:MODE ONCE,{BUFFER}",
+        'TRIG:LOAD "Empty"',
+        f"TRIG:BLOC:MDIG 1,{BUFFER},{readings}",
+        *("FORM REAL", "FORM:BORD NORM"),
+    ]
+
+
+@dataclass
+class Digitizer:
+    """The ``Source``: the buffer of one series, read by index."""
+
+    session: ScpiSession
+    rail: str
+    readings: int
+    taken: int = 0
+
+    def begin(self, clock: Clock) -> Bracket:
+        """Clear the buffer and start; the series has begun when the next question is answered."""
+        self.session.write(f"TRAC:CLE {BUFFER}")
+        self.taken, before_ns = 0, clock.now_ns()
+        self.session.write("INIT")
+        state = self.session.query("TRIG:STAT?")
+        after_ns = clock.now_ns()
+        if not state.upper().startswith(("RUNNING", "WAITING")):
+            self.session.check("it starts")
+            raise meter_failed(f"the DMM6500 does not start: {state}", "trigger", state, "Look at its event log")
+        return Bracket(before_ns, 0, after_ns)
+
+    def fetch(self) -> Iterator[Batch]:
+        """Raises ``MeterError`` when the buffer is full: it keeps what it has, and takes no more."""
+        yield from self._held()
+        if self.taken >= self.readings:
+            what = f"the buffer of the DMM6500 is full after {self.taken} readings"
+            raise meter_failed(what, "readings", self.taken, f"Lower rate_hz, or give readings={READINGS_MOST}")
+
+    def finish(self) -> Iterator[Batch]:
+        self.session.write("ABOR")
+        yield from self._held()
+        self.session.check("it measures")
+
+    def close(self) -> None:
+        self.session.close()
+
+    def _held(self) -> Iterator[Batch]:
+        end = int(self.session.numbers(f"TRAC:ACT:END? {BUFFER}", 1)[0])
+        while self.taken < end:
+            last = min(end, self.taken + PIECE)
+            line = f"TRAC:DATA? {self.taken + 1},{last},{BUFFER},READ"
+            payload = self.session.block(line, 8 * (last - self.taken))
+            value = np.frombuffer(payload, ">f8").astype(np.float64)
+            over = np.abs(value) > 9e37
+            self.taken = last
+            yield [Chunk(self.rail, np.where(over, np.nan, value), flags=over.astype(np.uint8))]
+
+
+def connected(addresses: Sequence[str]) -> Iterator[Connected]:
+    """Every DMM6500 on USB or at the addresses."""
+    yield from identified(addresses, r"DMM6500")
+
+
+def open_meter(
+    clock: Clock | None = None, *, address: str = "", name: str = "dmm6500", rail: str = "core",
+    rate_hz: float = 10_000.0, range_max: float = 0.1, supply_v: float | None = None, burden_ohm: float = 0.0,
+    readings: int = 1_000_000, clock_tolerance: float = 1e-3, calibration: str | None = None,
+    calibration_range: float | None = None, temperature_c: float | None = None, visa_library: str = "@py",
+    timeout_s: float = 4.0,
+) -> Meter:  # fmt: skip
+    """A DMM6500 in series with a supply of ``supply_v``, digitizing the current at ``rate_hz`` (1 kHz to 1 MHz).
+
+    ``range_max`` is the largest current expected; above 3 A it needs the rear terminals. ``readings`` are taken at
+    most. The other options are those of ``scpi-dmm``.
+
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it."""
+    within(*RATE_HZ, "Hz", rate_hz=rate_hz)
+    within(1, READINGS_MOST, readings=readings)
+    positive(range_max=range_max, supply_v=supply_v, clock_tolerance=clock_tolerance)
+    if supply_v is None:
+        raise refused("supply_v", None, "Give supply_v", "power cannot be computed from a current without it")
+    session = open_session(address, visa_library=visa_library, timeout_s=timeout_s)
+    with released_on_error(session.close):
+        who, language = session.identity(), session.query("*LANG?")
+        if "DMM6500" not in who.model or language != "SCPI":
+            what = f"the instrument at {session.address} is a {who.model} that speaks {language}"
+            raise SetupError(what, field="address", value=who.model, remedy="Use a DMM6500; send it *LANG SCPI once")
+        for line in setup_lines(rate_hz, range_max, readings):
+            session.write(line)
+        terminals = session.query("ROUT:TERM?")
+        range_, hz = session.numbers("DIG:CURR:RANG?;:DIG:CURR:SRAT?", 2)
+        session.check("it is set up")
+        described = Rail(
+            rail, conversion=Conversion("A", supply_v, burden_ohm), rate_hz=hz, aperture_s=1.0 / hz,
+            resolution=2.4 * range_ / STEPS, range_max=1.2 * range_, gain_id=f"{who.serial}:{range_:g}",
+        )  # fmt: skip
+        described = calibrated(described, calibration, who.serial, calibration_range or range_, temperature_c)
+        info = MeterInfo(
+            name=name, mode="hardware", clock=ClockInfo(name, 1e9, clock_tolerance), rails=(described,),
+            omitted=("every supply but the one that the meter is in",), buffer_s=readings / hz,
+            description=f"{who.maker} {who.model}, {terminals} terminals, {hz:g} readings/s",
+            versions={f"{who.model} {who.serial}": who.firmware, "pyvisa": version("pyvisa")},
+            details={"range": range_, "terminals": terminals, "calibration": calibration_details(calibration)},
+            serial_number=who.serial, firmware=who.firmware,
+        )  # fmt: skip
+        return sampled_meter(info, Digitizer(session, rail, readings), clock, timeout_s + 1.0)

@@ -1,0 +1,144 @@
+"""A DMM6500 against a dialogue that is written after its manual. It has met no instrument."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.meters.scpi import dmm6500
+from drivers.meters.scpi.dmm6500 import Digitizer, open_meter, setup_lines
+from drivers.meters.scpi.session import open_session
+from fixtures.instruments.scpi_server import ScpiServer
+from rig.engine.clock import HostClock
+from rig.errors import MeterError, SetupError, UsageError
+
+pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+pytestmark = pytest.mark.real_time
+
+END = 'TRAC:ACT:END? "defbuffer1"'
+SET_UP = [
+    "*RST", "*CLS", 'DIG:FUNC "CURR"', "DIG:CURR:RANG 0.1", "DIG:CURR:SRAT 20000", "DIG:CURR:APER AUTO",
+    'TRAC:POIN 10,"defbuffer2"', 'TRAC:POIN 1000,"defbuffer1"', 'TRAC:FILL:MODE ONCE,"defbuffer1"',
+    'TRIG:LOAD "Empty"', 'TRIG:BLOC:MDIG 1,"defbuffer1",1000', "FORM REAL", "FORM:BORD NORM",
+]  # fmt: skip
+OPENS = [
+    ("*IDN?", b"KEITHLEY INSTRUMENTS,MODEL DMM6500,04493036,1.7.3c"),
+    ("*LANG?", b"SCPI"),
+    *((line, None) for line in SET_UP),
+    ("ROUT:TERM?", b"FRON"),
+    ("DIG:CURR:RANG?;:DIG:CURR:SRAT?", b"0.1;20000"),
+    ("SYST:ERR?", b'0,"No error;0;0 0"'),
+]
+STARTS = [('TRAC:CLE "defbuffer1"', None), ("INIT", None), ("TRIG:STAT?", b"RUNNING;RUNNING;1")]
+
+
+def data(first: int, last: int, *value: float) -> tuple[str, bytes]:
+    return f'TRAC:DATA? {first},{last},"defbuffer1",READ', b"#0" + struct.pack(f">{len(value)}d", *value)
+
+
+class Spoken:
+    """An instrument that knows one dialogue: each line must be the next one written down."""
+
+    def __init__(self, dialogue: Sequence[tuple[str, bytes | None]]) -> None:
+        self.left, self.strange = list(dialogue), list[str]()
+
+    def execute(self, line: str) -> bytes:
+        if self.left and self.left[0][0] == line:
+            answer = self.left.pop(0)[1]
+            return b"" if answer is None else answer + b"\n"
+        self.strange.append(line)
+        return b"\n"
+
+
+def opened(server: ScpiServer, **options: Any) -> Any:
+    given = {"rate_hz": 20_000.0, "supply_v": 1.8, "readings": 1000}
+    return open_meter(address=server.address, **(given | options))
+
+
+def test_the_commands_of_a_series_are_those_of_the_manual() -> None:
+    assert setup_lines(20_000.0, 0.1, 1000) == SET_UP
+
+
+def test_it_is_set_up_and_says_what_it_is() -> None:
+    with ScpiServer(instrument := Spoken(OPENS)) as server, closing(opened(server)) as meter:
+        info = meter.info()
+    assert (instrument.left, instrument.strange) == ([], [])
+    assert info.rails[0].rate_hz == 20_000.0
+    assert info.rails[0].range_max == pytest.approx(0.12)
+    assert info.serial_number == "04493036"
+    assert "FRON terminals" in info.description
+
+
+def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any) -> Any:
+    with (
+        ScpiServer(instrument := Spoken(dialogue)) as server,
+        closing(open_session(server.address, timeout_s=1.0)) as session,
+    ):
+        value = use(Digitizer(session, "core", readings))
+    assert (instrument.left, instrument.strange) == ([], [])
+    return value
+
+
+def test_the_buffer_is_read_on_from_where_it_was_read_to() -> None:
+    value = [0.011, -10.0, 9.9e37]  # bytes of these hold line ends
+    dialogue = [
+        *STARTS, (END, b"2"), data(1, 2, *value[:2]), ("ABOR", None), (END, b"3"), data(3, 3, value[2]),
+        ("SYST:ERR?", b'0,"No error;0;0 0"'),
+    ]  # fmt: skip
+
+    def use(source: Digitizer) -> list[Any]:
+        bracket = source.begin(HostClock())
+        assert bracket.before_ns < bracket.after_ns
+        return [chunk for batch in (*source.fetch(), *source.finish()) for chunk in batch]
+
+    chunks = series(dialogue, 1000, use)
+    assert np.concatenate([c.value for c in chunks])[:2].tolist() == value[:2]
+    assert np.concatenate([c.flags for c in chunks]).tolist() == [0, 0, 1]
+
+
+def test_a_full_buffer_ends_the_run_after_all_that_it_holds() -> None:
+    def use(source: Digitizer) -> None:
+        source.begin(HostClock())
+        batches = source.fetch()
+        assert next(batches)[0].value.tolist() == [2.0, 4.0]
+        with pytest.raises(MeterError, match="is full after 2 readings"):
+            next(batches)
+
+    series([*STARTS, (END, b"2"), data(1, 2, 2.0, 4.0)], 2, use)
+
+
+def test_an_instrument_that_does_not_start_is_told() -> None:
+    def use(source: Digitizer) -> None:
+        with pytest.raises(MeterError, match="does not start: IDLE"):
+            source.begin(HostClock())
+
+    dialogue = [*STARTS[:2], ("TRIG:STAT?", b"IDLE;IDLE;0"), ("SYST:ERR?", b'0,"No error;0;0 0"')]
+    series(dialogue, 1000, use)
+
+
+@pytest.mark.parametrize(
+    ("who", "language"), [(b"KEITHLEY INSTRUMENTS,MODEL DMM7510,1,1", b"SCPI"), (OPENS[0][1], b"TSP")]
+)
+def test_another_model_or_another_language_is_refused(who: bytes, language: bytes) -> None:
+    with (
+        ScpiServer(Spoken([("*IDN?", who), ("*LANG?", language)])) as server,
+        pytest.raises(SetupError, match="speaks"),
+    ):
+        opened(server)
+
+
+@pytest.mark.parametrize(
+    "options", [{"rate_hz": 500.0}, {"supply_v": None}, {"readings": 8_000_000}, {"range_max": 0.0}]
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        open_meter(address="TCPIP::127.0.0.1::1::SOCKET", **({"supply_v": 1.8} | options))
+
+
+def test_it_feeds_what_it_measures() -> None:
+    assert dmm6500.FEEDS
