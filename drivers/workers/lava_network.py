@@ -121,8 +121,9 @@ class Network:
         self._process = solver.solver_process
         self._process.create_runtime(run_cfg=run_config)
         os.close(pipe_end)
-        self.run(0)  # starts its processes: no step is made
-        time.sleep(_SETTLE_S)
+        if backend == "CPU":  # there it was shown that no step is made; a board starts with its first step
+            self.run(0)
+            time.sleep(_SETTLE_S)
 
     def run(self, steps: int) -> None:
         """Go on for some time steps."""
@@ -241,17 +242,26 @@ def _wire_nebm(run_config: Any) -> None:
     run_config.exception_proc_model_map[DiscreteVariablesProcess] = NebmOnCpu
 
 
-def use_board(partition: str, board: str) -> None:
-    """Point Lava at a board of this host's SLURM. Raises ``Refusal`` that names what is missing."""
+def use_board(partition: str, board: str, address: str, loihi_gen: str) -> None:
+    """Point Lava at a board of this host's SLURM, or at one by its network address (a Kapoho Point).
+
+    Lava sets LOIHI_GEN to N3B3 unless it is told another; so what the environment says is told. Raises ``Refusal``
+    that names what is missing.
+    """
     from lava.utils import loihi
 
     remedy = "Add --simulate for Lava's CPU backend, or run on a host of Intel's neuromorphic research cloud"
     if not loihi.is_installed():
         raise Refusal("SetupError", "Lava's extension for Loihi 2 (lava-loihi) is not installed", remedy, "lava-loihi")
     try:
-        loihi.use_slurm_host(partition=partition or None, board=board or None)
+        made = loihi.ChipGeneration(loihi_gen or os.environ.get("LOIHI_GEN") or "N3B3")
+        if address:
+            loihi.use_ethernet_host(address, loihi_gen=made)
+        else:
+            loihi.use_slurm_host(partition=partition or None, board=board or None, loihi_gen=made)
     except (ImportError, ValueError, OSError) as error:
-        raise Refusal("SetupError", f"no Loihi 2 board through SLURM: {error}", remedy, "board", board) from error
+        what = f"no Loihi 2 board at {address}" if address else "no Loihi 2 board through SLURM"
+        raise Refusal("SetupError", f"{what}: {error}", remedy, "address" if address else "board", board) from error
 
 
 def die_with_parent() -> None:

@@ -33,13 +33,14 @@ from drivers.workers.lava_network import (
 
 NODE_COST, PAIR_COST = -1, 4
 _KEPT_RATES = 64
+PLACE = ("partition", "board", "address", "loihi_gen")
 
 
 def open_worker(options: dict[str, Any]) -> Solver:
     """Open the solver, or raise a ``Refusal`` where Lava or a board is missing.
 
     Options: ``simulate``, ``neuron_model``, ``hyperparameters``, ``refract`` (None: from the graph), ``seed``,
-    ``partition``, ``board``, ``longest_s``.
+    ``longest_s``, and ``PLACE``.
     """
     warnings.simplefilter("ignore")
     os.register_at_fork(after_in_child=die_with_parent)
@@ -62,7 +63,7 @@ def open_worker(options: dict[str, Any]) -> Solver:
             versions()["lava-optimization"],
         )
     if not options["simulate"]:
-        use_board(options["partition"], options["board"])
+        use_board(*(options[key] for key in PLACE))
     return Solver(lava, options)
 
 
@@ -182,8 +183,7 @@ class Solver:
             "refract": "max(3, mean degree / 12)" if options["refract"] is None else options["refract"],
             "slices": f"{SHARE} of the time left, {LONGEST_SLICE_S} s at most",
             "processor": platform.processor() or platform.machine(),
-            "partition": options["partition"],
-            "board": options["board"],
+            **{key: options[key] for key in PLACE},
         }
         if simulate and options["neuron_model"] == "nebm":
             details["wiring"] = (

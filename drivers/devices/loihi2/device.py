@@ -14,7 +14,7 @@ from drivers.devices.loihi2.lava_setup import Say, SetupFinding, built, chosen, 
 from drivers.devices.solver import checked_options, kept_budget
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, shipped
-from rig.bench.options import positive
+from rig.bench.options import one_of, positive
 from rig.errors import DataError, RigError, refused
 from rig.types import Device, Sample
 from scenarios.workloads.qubo_mis.graph import from_payload
@@ -36,6 +36,8 @@ def open_device(
     hyperparameters: str = "",
     partition: str = "",
     board: str = "",
+    address: str = "",
+    loihi_gen: str = "",
     seed: int = 0,
     default_s: float = 1.0,
     longest_s: float = 1000.0,
@@ -49,14 +51,17 @@ def open_device(
     "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost), and after each
     flip a neuron rests for a number of steps drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of the
     graph's mean degree). ``hyperparameters`` is a JSON object that goes to Lava as it is, in place of these.
-    ``partition`` and ``board`` are of SLURM. ``default_s`` is the budget of a solve without one, ``longest_s`` the
-    longest budget that is taken. The interpreter has ``start_s`` to start, and ``load_s`` to build and compile.
+    ``partition`` and ``board`` are of SLURM; ``address`` is of a board on the network, without SLURM. ``loihi_gen``
+    is the generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3). ``default_s`` is the budget of a
+    solve without one, ``longest_s`` the longest budget that is taken. The interpreter has ``start_s`` to start, and
+    ``load_s`` to build and compile.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
     ``SetupError`` without an interpreter, or without a board unless ``simulate``.
     """
     checked_options(seed, default_s, longest_s)
     positive(start_s=start_s, load_s=load_s)
+    one_of(("", "N3B3", "N3C1"), loihi_gen=loihi_gen)
     model = _model(neuron_model, simulate)
     given = _hyperparameters(hyperparameters, temperature, refract, model)
     options = {
@@ -66,6 +71,8 @@ def open_device(
         "refract": refract,
         "partition": partition,
         "board": board,
+        "address": address,
+        "loihi_gen": loihi_gen,
         "seed": seed,
         "longest_s": longest_s,
     }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
+from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.workers.lava_network import MARGIN, Found, Rate
+from drivers.devices.loihi2.device import open_device
+from drivers.workers.lava_network import MARGIN, Found, Rate, Refusal, use_board
 from drivers.workers.lava_qubo import Problem, Solve
+from rig.errors import UsageError
 from scenarios.workloads.qubo_mis.graph import Graph, from_hex
 from tests.support.mis_graphs import graphs
 
@@ -118,3 +123,72 @@ def test_without_a_find_the_empty_set_is_the_answer() -> None:
     output = solved(Playback())["output"]
     assert (output["cost"], output["best_step"], output["late_cost"]) == (0, -1, None)
     assert not from_hex(output["solution"], 4).any()
+
+
+# ---- where the board is ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """What is asked of Lava's module ``loihi``, whose signatures are those of lava-nc 0.10.0."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    class ChipGeneration(Enum):
+        N3B2, N3B3, N3C1 = "N3B2", "N3B3", "N3C1"
+
+    def use_slurm_host(
+        partition: str | None = None, board: str | None = None, loihi_gen: ChipGeneration = ChipGeneration.N3B3
+    ) -> None:
+        calls.append(("slurm", {"partition": partition, "board": board, "loihi_gen": loihi_gen.value}))
+
+    def use_ethernet_host(
+        host_address: str,
+        host_binary_path: str = "nxcore/bin/nx_driver_server",
+        loihi_gen: ChipGeneration = ChipGeneration.N3B3,
+    ) -> None:
+        if host_address == "192.0.2.99":
+            raise ValueError(f"`ping {host_address}` failed.")
+        calls.append(("ethernet", {"address": host_address, "loihi_gen": loihi_gen.value}))
+
+    loihi = SimpleNamespace(
+        ChipGeneration=ChipGeneration,
+        use_slurm_host=use_slurm_host,
+        use_ethernet_host=use_ethernet_host,
+        is_installed=lambda: True,
+    )
+    utils = SimpleNamespace(loihi=loihi)
+    for name, module in (("lava", SimpleNamespace(utils=utils)), ("lava.utils", utils), ("lava.utils.loihi", loihi)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delenv("LOIHI_GEN", raising=False)
+    return calls
+
+
+def test_a_board_is_one_of_slurm_or_one_at_an_address(asked: list[tuple[str, dict[str, Any]]]) -> None:
+    use_board("oheogulch", "", "", "")
+    use_board("", "ncl-edu", "", "N3C1")
+    use_board("", "", "192.0.2.5", "N3C1")
+    assert asked == [
+        ("slurm", {"partition": "oheogulch", "board": None, "loihi_gen": "N3B3"}),
+        ("slurm", {"partition": None, "board": "ncl-edu", "loihi_gen": "N3C1"}),
+        ("ethernet", {"address": "192.0.2.5", "loihi_gen": "N3C1"}),
+    ]
+
+
+def test_the_generation_in_the_environment_is_not_overwritten(
+    asked: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOIHI_GEN", "N3C1")
+    use_board("", "", "", "")
+    assert asked == [("slurm", {"partition": None, "board": None, "loihi_gen": "N3C1"})]
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_board_that_does_not_answer_is_named_by_its_address() -> None:
+    with pytest.raises(Refusal, match=r"no Loihi 2 board at 192\.0\.2\.99") as caught:
+        use_board("", "", "192.0.2.99", "")
+    assert caught.value.rig["field"] == "address"
+
+
+def test_a_generation_that_lava_does_not_know_is_refused() -> None:
+    with pytest.raises(UsageError, match="N3C1"):
+        open_device(loihi_gen="N3C9")
