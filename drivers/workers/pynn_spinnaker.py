@@ -6,6 +6,7 @@ samples one after the other, and a presentation goes on with the next one. A sam
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -22,6 +23,10 @@ import numpy as np
 from drivers.workers.pynn_network import Network, Refusal, answer, decoded, staged
 
 PACKAGES = ("sPyNNaker", "SpiNNFrontEndCommon", "PyNN", "numpy")
+AGAIN = ("SpinnmanIOException", "SpinnmanTimeoutException", "SpinnmanGenericProcessException", "SpinnMachineException")
+"""Errors of a board that boots or whose links come up, after which users and Manchester start again: sPyNNaker issue
+243, sPyNNaker8 issue 412 (one-way links), SpiNNFrontEndCommon issue 1296 (boot)."""
+TRIES = 3
 BOARD = 5
 """The version of a board of 48 chips."""
 
@@ -109,24 +114,34 @@ class Machine:
         The host stamps both: the first ``run`` of a network also maps and loads it. The machine keeps the time step, so
         that the biological time is the time on the machine; how long the rest took is in the difference.
         """
-        load_ns = time.monotonic_ns()
-        if self._network is None or self._turn[:1] != [sample_id]:
-            ids = list(self._staged)
-            self._make(ids[ids.index(sample_id) :])
-        assert self._network is not None
-        self._turn.pop(0)
-        sample = self._staged[sample_id]
-        on_ns = time.monotonic_ns()
-        try:
-            self._network.run(sample["duration_s"])
-            off_ns = time.monotonic_ns()
-            spikes = self._network.spikes()
-        except Exception as error:  # sPyNNaker raises errors of six packages when a board is gone
+        load_ns, sample = time.monotonic_ns(), self._staged[sample_id]
+        tried: list[str] = []
+        while True:
+            fresh = self._network is None or self._turn[:1] != [sample_id]
+            if fresh:
+                ids = list(self._staged)
+                self._make(ids[ids.index(sample_id) :])
+            assert self._network is not None
+            on_ns = time.monotonic_ns()
+            try:
+                self._network.run(sample["duration_s"])
+                off_ns = time.monotonic_ns()
+                spikes = self._network.spikes()
+                break
+            except Exception as error:  # sPyNNaker raises errors of six packages when a board is gone
+                failed = error
+            if fresh and type(failed).__name__ in AGAIN and len(tried) < TRIES - 1:
+                tried.append(f"{type(failed).__name__}: {failed}"[:400])
+                with contextlib.suppress(Exception):  # a board that failed may not end well either
+                    self._end()
+                continue
             self._network = None
             remedy = "Check the power and the network of the board; the recording up to here is kept"
-            what = f"SpiNNaker failed during {sample_id}: {type(error).__name__}: {error}"
-            raise Refusal("DeviceError", what[:400], remedy, "board", self._options["board"]) from error
+            what = f"SpiNNaker failed during {sample_id}, try {len(tried) + 1}: {type(failed).__name__}: {failed}"
+            raise Refusal("DeviceError", what[:400], remedy, "board", self._options["board"]) from failed
+        self._turn.pop(0)
         output = answer(self._description, decoded(sample["payload"]), spikes)
+        output |= {"tried_again": tried} if tried else {}
         return {"output": output, "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]]}
 
     def close(self) -> None:

@@ -31,7 +31,10 @@ class FrontEnd:
     A presentation takes its own time, as on the machine, a hundredth of it here. ``lost_at_ms`` is when the board goes.
     """
 
-    def __init__(self, lost_at_ms: float = float("inf")) -> None:
+    def __init__(
+        self, lost_at_ms: float = float("inf"), boots_badly: int = 0, error: str = "SpinnmanIOException"
+    ) -> None:
+        self.boots_badly, self.error = boots_badly, type(error, (Exception,), {})
         self.now_ms, self.began_ms, self.lost_at_ms, self.made = 0.0, 0.0, lost_at_ms, 0
         self.trains: list[list[float]] = []
         self.SpikeSourceArray = lambda spike_times: spike_times
@@ -56,6 +59,9 @@ class FrontEnd:
         return SimpleNamespace(size=size, record=lambda what: None, initialize=lambda v: None, get_data=data)
 
     def run(self, ms: float) -> None:
+        if self.now_ms == 0.0 and self.boots_badly:
+            self.boots_badly -= 1
+            raise self.error("IO Error: Failed to communicate with the machine")
         self.began_ms, self.now_ms = self.now_ms, self.now_ms + ms
         time.sleep(ms * 1e-5)
         if self.now_ms > self.lost_at_ms:
@@ -119,10 +125,30 @@ def test_its_home_is_gone_when_it_has_ended_and_not_before() -> None:
 def test_a_board_that_is_lost_ends_this_sample_and_says_which() -> None:
     worker = machine(FrontEnd(lost_at_ms=2000.0))
     worker.run("s0", None)
-    with pytest.raises(Refusal, match="failed during s1: ConnectionError: no SCP reply") as caught:
+    with pytest.raises(Refusal, match="failed during s1, try 1: ConnectionError: no SCP reply") as caught:
         worker.run("s1", None)
     assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("DeviceError", "board")
     assert "power and the network" in caught.value.rig["remedy"]
+
+
+@pytest.mark.parametrize("error", ["SpinnmanIOException", "SpinnMachineException"])
+def test_a_board_that_boots_badly_is_tried_again_and_the_answer_says_so(error: str) -> None:
+    front_end = FrontEnd(boots_badly=2, error=error)
+    worker = machine(front_end)
+    first, second = (worker.run(f"s{k}", None) for k in range(2))
+    assert front_end.made == 3
+    assert first["output"]["tried_again"] == [f"{error}: IO Error: Failed to communicate with the machine"] * 2
+    assert "tried_again" not in second["output"]
+    (_, inference) = first["spans"]
+    assert (inference[2] - inference[1]) * 1e-9 < 1.0
+
+
+@pytest.mark.parametrize(("boots_badly", "error", "made"), [(9, "SpinnmanIOException", 3), (1, "ConfigException", 1)])
+def test_a_board_that_never_boots_and_another_error_end_the_run(boots_badly: int, error: str, made: int) -> None:
+    front_end = FrontEnd(boots_badly=boots_badly, error=error)
+    with pytest.raises(Refusal, match=f"s0, try {made}: {error}"):
+        machine(front_end).run("s0", None)
+    assert front_end.made == made
 
 
 def test_a_network_larger_than_the_machine_is_refused_with_what_the_mapping_said() -> None:
