@@ -1,0 +1,112 @@
+"""``rig doctor`` on a board and each stand-in for a meter: names, ranges, rates, and the order of power."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures.bench.live_plant import LivePlant, live_plant
+from fixtures.instruments.front_end import EXACT
+from fixtures.instruments.lpm01a_sim import Lpm01aSim
+from fixtures.instruments.otii_server import OtiiServer
+from fixtures.instruments.ppk2_sim import Ppk2Sim
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from fixtures.instruments.scpi_elog_sim import ElogSim
+from fixtures.instruments.scpi_server import ScpiServer
+from fixtures.instruments.tiny_board import Chip, TinyBoardSim
+from rig.doctor.examination import Settings, diagnose
+from rig.doctor.findings import Finding
+from tests.support import joulescope_driver
+from tests.support.paths import ROOT
+
+pytest.importorskip("serial", reason="extra serial is not installed")
+pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+pytestmark = pytest.mark.real_time
+
+BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny' / 'device.py'}:open_device"
+BENCH = """
+[devices.board]
+driver = "{board}"
+options = {{ port = "{port}", labels = "down,go,left,right" }}
+boot_s = 0.1
+
+[meters.meter]
+driver = "{driver}"
+sees = "board"
+{options}
+"""
+Opened = Callable[[LivePlant, pytest.MonkeyPatch], AbstractContextManager[str]]
+
+
+@contextmanager
+def ppk2(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    with Ppk2Sim(plant) as sim:
+        yield f'supply_v = 1.8\noptions = {{ port = "{sim.port}" }}'
+
+
+@contextmanager
+def lpm01a(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    with Lpm01aSim(plant) as sim:
+        yield f'options = {{ port = "{sim.port}" }}'
+
+
+@contextmanager
+def otii(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    with OtiiServer(plant) as sim:
+        yield f"supply_v = 1.8\noptions = {{ port = {sim.port} }}"
+
+
+@contextmanager
+def joulescope(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    driver = joulescope_driver.installed(plant, patch)
+    driver.paths = ("u/js110/000007",)
+    yield "options = { rate_hz = 20000.0 }"
+    driver.latest.finalize()
+
+
+@contextmanager
+def truevolt(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    with ScpiServer(TruevoltSim(plant, EXACT)) as server:
+        yield f'supply_v = 1.8\noptions = {{ address = "{server.address}" }}'
+
+
+@contextmanager
+def elog(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    with ScpiServer(ElogSim(plant, EXACT)) as server:
+        yield f'options = {{ address = "{server.address}" }}'
+
+
+@pytest.mark.parametrize(
+    ("driver", "stand_in", "says", "rate_hz"),
+    [
+        ("ppk2", ppk2, "SIMULATED Nordic PPK2, source mode", 100_000),
+        ("lpm01a", lpm01a, "SIMULATED ST PowerShield, energy", 1000),
+        ("otii", otii, "SIMULATED Otii Simulator", 4000),
+        ("joulescope", joulescope, "Joulescope u/js110/000007, power", 20_000),
+        ("scpi-dmm", truevolt, "34465A on its 3 A terminals", 1000),
+        ("scpi-smu", elog, "N6705C with N6781A", 996.492347),
+    ],
+)
+def test_the_doctor_names_the_meter_its_range_its_rate_and_the_order_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, stand_in: Opened, says: str, rate_hz: float
+) -> None:
+    plant = live_plant()
+    with TinyBoardSim(Chip(), plant) as board, stand_in(plant, monkeypatch) as options:
+        path = tmp_path / "bench.toml"
+        path.write_text(BENCH.format(board=BOARD, port=board.port, driver=driver, options=options), encoding="utf-8")
+        found = [f for f in diagnose([], path, Settings(seconds=0.6)) if f.item != "host"]
+
+    def of(item: str, topic: str) -> Finding:
+        (finding,) = [f for f in found if (f.item, f.topic) == (item, topic)]
+        return finding
+
+    assert of("board", "power").text == "opened in this order: meter (feeds it), board"
+    assert [f.item for f in found if f.topic == "identity"] == ["meter", "board"]
+    assert says in of("meter", "identity").text
+    assert of("meter", "rate").values["declared_hz"] == pytest.approx(rate_hz, rel=1e-6)
+    if driver in ("lpm01a", "scpi-dmm"):  # the others range by themselves
+        assert "up to " in of("meter", "identity").text
+    assert [f.text for f in found if f.level == "broken"] == []
