@@ -27,10 +27,10 @@ T = TypeVar("T")
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The workload where none is named, and those that go with a scenario."""
-METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
-YEAR_S = 365.25 * 86400
 BOOT_S = 1.0
 """How long a device has to boot before it is opened, where a meter feeds it and the bench file says nothing."""
+METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
+YEAR_S = 365.25 * 86400
 """What a driver must have beside ``info``."""
 
 
@@ -149,11 +149,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     clock: Clock = plant.clock if plant is not None else HostClock()
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
     with ExitStack() as handles:
-        named = _slots(request.meters)
-        feeding = [slot for slot, name in named.items() if feeds(load("meters", name), request.feeds.get(slot))]
-        meters = {slot: _meter(slot, request, request.meters, given, takers, handles) for slot in feeding}
-        if meters:
-            boot(clock, request.boot_s)
+        meters = _feeding(request, given, takers, handles)
         with located(request.places.get("device", {})):
             device: Device = opened(device_factory, given, options["device"], "device", request.device)
         timeout_s = 0.0
@@ -163,10 +159,9 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         timeout_s = info.timeout_s
         given |= {"device": device}
         chosen = _meter_names(request, device)
-        for slot in _slots(chosen):
-            if slot not in meters:
-                meters[slot] = _meter(slot, request, chosen, given, takers, handles)
-        ordered = tuple(meters[slot] for slot in _slots(chosen))
+        slots = _slots(chosen)
+        meters |= {s: _meter(s, request, chosen, given, takers, handles) for s in slots if s not in meters}
+        ordered = tuple(meters[slot] for slot in slots)
         _check_scenario(device, scenario, options["scenario"])
         check_wiring(device.info(), [meter.info() for meter in ordered])
         bench = Bench(device, ordered, clock)
@@ -183,6 +178,18 @@ def feeds(factory: Factory, said: bool | None) -> bool:
 def boot(clock: Clock, boot_s: float | None) -> None:
     """Wait while a device that has just got its power boots; None is ``BOOT_S``."""
     clock.sleep_until(clock.now_ns() + round(1e9 * (BOOT_S if boot_s is None else boot_s)))
+
+
+def _feeding(
+    request: Request, given: Mapping[str, Any], takers: Mapping[str, Factory], handles: ExitStack
+) -> dict[str, Meter]:
+    """Open the named meters through which the device has its power, by slot, and let it boot."""
+    named = _slots(request.meters)
+    slots = [slot for slot, name in named.items() if feeds(load("meters", name), request.feeds.get(slot))]
+    meters = {slot: _meter(slot, request, request.meters, given, takers, handles) for slot in slots}
+    if meters:
+        boot(given["clock"], request.boot_s)
+    return meters
 
 
 def _slots(meters: Sequence[str]) -> dict[str, str]:
