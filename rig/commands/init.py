@@ -55,5 +55,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(found: list[Found]) -> list[str]:
     there = [f"  {each.driver:14} {item.what}" for each in found for item in each.items]
-    unable = [f"  {each.driver:14} not looked for: {each.problem}" for each in found if each.problem]
-    return [*(there or ["  nothing was found"]), *unable]
+    unable: dict[str, list[str]] = {}
+    for each in found:
+        if each.problem:
+            unable.setdefault(each.problem, []).append(each.driver)
+    told = [f"  {', '.join(drivers):14} not all was looked for: {problem}" for problem, drivers in unable.items()]
+    return [*(there or ["  nothing was found"]), *told]
