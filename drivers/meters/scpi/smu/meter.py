@@ -46,7 +46,7 @@ PIECE = 4096
 TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
 
 
-BOTH = re.compile(r"N676|N678(?!3)|N[67]9")
+BOTH = re.compile(r"N676|N678(?!3)|N[67]9\d\d")
 """Modules with a converter each for voltage and current; the others log one of them (N6705C guide, p. 158)."""
 SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
 """Modules that change their range while they measure (the same guide; Keysight's own driver switches current alone)."""
