@@ -1,8 +1,9 @@
 """Reads a network in NIR, the exchange format of several frameworks, and checks that a Xylo Audio 2 can hold it.
 
 The chip runs layers of current-based leaky integrate-and-fire neurons (``CubaLIF``) between weights (``Linear``), with
-recurrence from a layer to itself. Everything else is refused by the name of its node, and so is a value that would be
-lost on the way, such as the bias of an ``Affine``.
+recurrence from a layer to itself. A nested graph, as recurrent layers are often written, counts as its nodes. Everything
+else is refused by the name of its node, and so is a value that would be lost on the way, such as the bias of an
+``Affine``.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def read_graph(path: Path) -> Graph:
             f"{path.name} is larger than {MOST_BYTES >> 20} MiB", field="network", value=path.name, remedy=remedy
         )
     try:
-        read = nir.read(str(path), type_check=False)
+        read = _unchecked(nir, path)
     except Exception as error:  # a damaged file gives an error of HDF5, numpy or nir itself
         what = f"cannot read {path.name} as a NIR graph: {type(error).__name__}: {error}"
         raise DataError(what, field="network", value=path.name, remedy="Export it again with nir 1.0.8") from error
@@ -84,7 +85,8 @@ def read_graph(path: Path) -> Graph:
 
 
 def checked(nodes: Mapping[str, Any], edges: Sequence[tuple[str, str]]) -> Graph:
-    """Check the nodes and edges of a graph. Raises ``DataError``."""
+    """Check the nodes and edges of a graph, nested ones included. Raises ``DataError``."""
+    nodes, edges = _flat(nodes, edges)
     kinds = {name: type(node).__name__ for name, node in nodes.items()}
     for name, kind in kinds.items():
         if kind not in ("Input", "Output", "CubaLIF", "Linear", "Affine"):
@@ -110,6 +112,47 @@ def checked(nodes: Mapping[str, Any], edges: Sequence[tuple[str, str]]) -> Graph
     return Graph(source, inputs, tuple(layers), tuple(weights), _digest(nodes, links))
 
 
+def _unchecked(nir: Any, path: Path) -> Any:
+    """Read a graph whose types nobody checks: ``nir.read`` can leave this out for the outer graph alone."""
+    h5py = imported("h5py", "a network in NIR", "nir", field="network", value=path.name)
+
+    def unchecked(tree: dict[str, Any]) -> dict[str, Any]:
+        if tree.get("type") == "NIRGraph":
+            return tree | {"type_check": False, "nodes": {name: unchecked(n) for name, n in tree["nodes"].items()}}
+        return tree
+
+    with h5py.File(path, "r") as file:
+        return nir.dict2NIRNode(unchecked(nir.serialization.hdf2dict(file["node"])))
+
+
+def _flat(nodes: Mapping[str, Any], edges: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return nodes and edges without nested graphs: a node of the graph ``rnn`` is called ``rnn.lif``.
+
+    An edge that leads to a nested graph goes on at its input, and one that leads from it begins at its output.
+    """
+    found = {name: node for name, node in nodes.items() if type(node).__name__ != "NIRGraph"}
+    links = [(str(a), str(b)) for a, b in edges]
+    for graph in [name for name in nodes if name not in found]:
+        inner, inside = _flat(nodes[graph].nodes, nodes[graph].edges)
+        own = {name: name if name.startswith(f"{graph}.") else f"{graph}.{name}" for name in inner}
+        for name in sorted((found.keys() | nodes.keys()) & set(own.values())):
+            raise _refused(name, f"is in the graph and in its nested graph {graph!r}", "Give one another name")
+        found |= {own[name]: node for name, node in inner.items()}
+        links += [(own.get(a, f"{graph}.{a}"), own.get(b, f"{graph}.{b}")) for a, b in inside]
+        for kind in ("Input", "Output"):
+            names = [own[name] for name, node in inner.items() if type(node).__name__ == kind]
+            if len(names) != 1:
+                remedy = f"Its edges do not say which one they mean: give it one {kind}, or move its nodes out of it"
+                raise _refused(graph, f"is a nested graph with {len(names)} nodes of the kind {kind}", remedy)
+            (through,) = names
+            into = [a for a, b in links if b == through or (kind, b) == ("Input", graph)]
+            out = [b for a, b in links if a == through or (kind, a) == ("Output", graph)]
+            links = [(a, b) for a, b in links if (kind, b) != ("Input", graph) and (kind, a) != ("Output", graph)]
+            links = [ln for ln in links if through not in ln] + [(a, b) for a in into for b in out]
+            del found[through]
+    return found, links
+
+
 def _refused(name: str, what: str, remedy: str) -> DataError:
     return DataError(f"node {name!r} {what}", field="network", value=name, remedy=remedy)
 
@@ -132,7 +175,10 @@ def _weights(name: str, node: Any, links: list[tuple[str, str]], kinds: Mapping[
     for side, found, allowed in (("from", sources, ("Input", "CubaLIF")), ("to", targets, ("CubaLIF",))):
         if len(found) != 1 or kinds[found[0]] not in allowed:
             said = ", ".join(f"{n} ({kinds[n]})" for n in found) or "nowhere"
-            raise _refused(name, f"leads {side} {said}", f"It must lead {side} one {' or '.join(allowed)}")
+            remedy = f"It must lead {side} one {' or '.join(allowed)}"
+            if any(kinds[n] in ("Linear", "Affine") for n in found):
+                remedy += ", not weights. In a nested graph, let the edge from its input end at the neurons"
+            raise _refused(name, f"leads {side} {said}", remedy)
     return Weights(name, sources[0], targets[0], values)
 
 

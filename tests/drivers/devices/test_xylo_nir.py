@@ -65,6 +65,19 @@ def graph(seed: int = 0, sizes: tuple[int, ...] = (3, 5, 2), recurrent: bool = T
     return nodes, [*edges, (before, "out")]
 
 
+def nested(seed: int, depth: int = 1, **more: Any) -> tuple[dict[str, Any], Any]:
+    """The same network as ``graph``, whose recurrent layer is a graph in so many others, as snnTorch and spyx write it."""
+    nodes, edges = graph(seed)
+    inner = {"lif": nodes.pop("n0"), "w_rec": nodes.pop("r0"), **more}
+    inside = [("input", "lif"), ("lif", "w_rec"), ("w_rec", "lif"), ("lif", "output")]
+    for _ in range(depth):
+        ends = {"input": nir.Input(np.array([1, 5])), "output": nir.Output(np.array([1, 5]))}  # a batch axis, unchecked
+        rnn = nir.NIRGraph(nodes=inner | ends, edges=inside, type_check=False)
+        inner, inside = {"rnn": rnn}, [("input", "rnn"), ("rnn", "output")]
+    outer = [tuple("n0" if n == "r0" else n for n in edge) for edge in edges]
+    return nodes | {"n0": rnn}, [edge for edge in outer if edge != ("n0", "n0")]
+
+
 def written(path: Path, nodes: dict[str, Any], edges: Any) -> Path:
     nir.write(str(path), nir.NIRGraph(nodes=nodes, edges=edges, type_check=False))
     return path
@@ -222,6 +235,40 @@ def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
     info = SimBackend.open(network, 25e6).inspection.info
     assert info.dense == 3 * 5 + 5 * 5 + 5 * 2
     assert [c.name for c in info.connections] == ["input-hidden1", "hidden1-hidden1", "hidden1-output"]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: Path) -> None:
+    """A recurrent layer is usually nested. Its types are not checked either: exports write a batch axis into them."""
+    flat = loaded(written(tmp_path / "flat.nir", *graph(3)))
+    within = loaded(written(tmp_path / "nested.nir", *nested(3, depth)))
+    raster = np.random.default_rng(3).integers(0, 4, (40, 3))
+    assert (within.layers, within.links) == (flat.layers, flat.links)
+    assert spikes(within, raster)[0] == spikes(flat, raster)[0]
+
+
+def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do() -> None:
+    nodes, edges = nested(3, more=nir.LIF(*(np.ones(5) for _ in range(4))))
+    with pytest.raises(DataError, match=r"'n0\.more' is a LIF"):
+        checked(nodes, edges)
+    nodes, edges = nested(3, second=nir.Input(np.array([5])))
+    with pytest.raises(DataError, match="'n0' is a nested graph with 2 nodes of the kind Input") as caught:
+        checked(nodes, edges)
+    assert "give it one Input, or move its nodes out of it" in caught.value.remedy
+    nodes, edges = nested(3)
+    with pytest.raises(DataError, match=r"'n0\.lif' is in the graph and in its nested graph 'n0'"):
+        checked(nodes | {"n0.lif": neurons(5)}, edges)
+    nodes["n0"].edges[0] = ("input", "w_rec")  # as spyx writes it
+    with pytest.raises(DataError, match=r"'w0' leads to n0\.w_rec \(Linear\)") as caught:
+        checked(nodes, edges)
+    assert "In a nested graph, let the edge from its input end at the neurons" in caught.value.remedy
+
+
+def test_connections_inside_a_nested_graph_that_name_no_node_of_it_are_refused() -> None:
+    nodes, edges = nested(3)
+    nodes["n0"].edges.append(("w1", "lif"))
+    with pytest.raises(DataError, match=r"'n0\.w1' has edges and does not exist"):
+        checked(nodes, edges)
 
 
 # ---- what is refused --------------------------------------------------------------------------
