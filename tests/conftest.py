@@ -6,6 +6,8 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -55,6 +57,22 @@ def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.setattr("reports.render.draw", lambda result: {"latency": b"<svg />"})
             patch.setattr("reports.figures.sweep.sweep_figure", lambda *columns: b"<svg />")
         yield
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests of torch are skipped where it is not installed."""
+    if item.get_closest_marker("torch") and find_spec("torch") is None:
+        pytest.skip("needs neurorig[torch]")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests of torch ran, since no machine of CI need have it."""
+    kinds = (terminalreporter.stats.get(kind, ()) for kind in ("passed", "failed", "error", "skipped"))
+    of_torch = [report for kind in kinds for report in kind if "torch" in getattr(report, "keywords", ())]
+    if of_torch:
+        ran = sum(report.outcome != "skipped" for report in of_torch)
+        how = "" if ran == len(of_torch) else "; pip install 'neurorig[torch,peers,nir]' for the others"
+        terminalreporter.write_line(f"torch: {ran} of {len(of_torch)} tests ran{how}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -57,8 +57,10 @@ def test_the_gradient_is_the_slope_of_the_loss(name: str) -> None:
         assert gradient[at] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
 
 
+@pytest.mark.torch
 def test_a_step_is_that_of_torch() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import torch
+
     weights = drawn(5, 4, np.random.default_rng(0))
     cell = torch.nn.LSTMCell(4, 5).double()
     norm = torch.nn.LayerNorm(4).double()
