@@ -54,20 +54,22 @@ def convolution(
     weights: NDArray[Any],
     shape: Sequence[int],
     *,
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     groups: int = 1,
     delay: int = 0,
 ) -> Synapses:
     """Return a convolution in any number of dimensions over an input of ``shape`` (channels, ...).
 
-    ``weights`` has shape (outputs, channels / groups, ...). Padding is no input: it performs no operation, not even a
-    dense one. Sum pooling is a convolution of one group for each channel.
+    ``weights`` has shape (outputs, channels / groups, ...). Stride, padding and dilation may differ along the axes.
+    Padding is no input: it performs no operation, not even a dense one. Sum pooling is a convolution of one group for
+    each channel.
     """
     if weights.ndim != len(shape) + 1 or weights.shape[1] * groups != shape[0] or weights.shape[0] % groups:
         raise ValueError(f"weights of shape {weights.shape} in {groups} groups do not fit an input of {tuple(shape)}")
-    met = [_spread(used, shape, groups, stride, padding, dilation) for used in (weights != 0, np.ones_like(weights))]
+    axes = [np.broadcast_to(each, len(shape) - 1).tolist() for each in (stride, padding, dilation)]
+    met = [_spread(used, shape, groups, *axes) for used in (weights != 0, np.ones_like(weights))]
     return _synapses(name, source, target, weights, int(met[1].sum()), met[0], delay)
 
 
@@ -107,11 +109,14 @@ def _synapses(
     return Synapses(Connection(name, source, target, int(weights.size), zeros, dense, most, delay), fan_out)
 
 
-def _spread(used: NDArray[Any], shape: Sequence[int], groups: int, stride: int, padding: int, dilation: int) -> Counts:
+def _spread(
+    used: NDArray[Any], shape: Sequence[int], groups: int, strides: list[int], paddings: list[int], dilations: list[int]
+) -> Counts:
     """The sum of ``used`` over all windows in which each input lies, shape ``shape``."""
     grouped = used.reshape(groups, -1, *used.shape[1:]).sum(axis=1, dtype=np.int64)
     found = grouped.reshape(shape[0], *used.shape[2:])
-    for size, width in zip(shape[1:], used.shape[2:], strict=True):
+    axes = zip(shape[1:], used.shape[2:], strides, paddings, dilations, strict=True)
+    for size, width, stride, padding, dilation in axes:
         # the first axis of the kernel that is left becomes the last axis of the input
         windows = max((size + 2 * padding - dilation * (width - 1) - 1) // stride + 1, 0)
         first = np.arange(windows)[:, None] * stride - padding

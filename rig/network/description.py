@@ -57,6 +57,7 @@ class Layer:
 class Connection:
     """Synapses from a layer, or from the input, to a layer; a recurrent connection has one layer as both ends.
 
+    Weighted sums that are no activations, such as those of a readout, are no layer: their connection ends at itself.
     ``weights`` counts the weights, and ``zeros`` those that are zero. ``dense`` is the synaptic operations of one
     execution when every weight and every input counts: the weights of a linear connection, and more for a convolution.
     ``fan_out_max`` is the most synapses with a weight that one input reaches. What is sent in execution t arrives in
@@ -129,10 +130,10 @@ def network_faults(network: NetworkInfo) -> Iterator[str]:
     layers = {layer.name for layer in network.layers}
     if len(set(names)) < len(names):
         yield "two layers or connections share a name"
-    if not network.layers:
-        yield "there is no layer"
+    if not network.layers and not network.connections:
+        yield "there is neither a layer nor a connection"
     for c in network.connections:
-        if c.target not in layers:
+        if c.target not in layers | {c.name}:
             yield f"connection {c.name} ends at {c.target}, which is no layer"
         if c.zeros > c.weights:
             yield f"connection {c.name} has {c.zeros} zeros among {c.weights} weights"

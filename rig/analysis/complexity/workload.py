@@ -153,7 +153,8 @@ def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
 
 
 def _in_every_layer(counter: str, counted: list[_Counted]) -> bool:
-    return all(counter in one.activity[layer.name] for one in counted for layer in one.network.layers)
+    layers = [(one, layer) for one in counted for layer in one.network.layers]
+    return bool(layers) and all(counter in one.activity[layer.name] for one, layer in layers)
 
 
 def _figures(counted: list[_Counted]) -> Figures:
@@ -173,7 +174,7 @@ def _figures(counted: list[_Counted]) -> Figures:
         return [part for part in sums[counter][0] if all(part in each for each in sums[counter])]
 
     found = {FigureKey("executions_per_sample"): exact(executions / len(asked), "1", method, len(asked))}
-    for layer in (None, *shared("neurons")):
+    for layer in (None, *shared("neurons")) if total("neurons") else ():
         value = 1.0 - total("active", layer) / total("neurons", layer)
         key = FigureKey("activation_sparsity", layer=layer) if layer else FigureKey("activation_sparsity")
         found[key] = exact(value, "1", method, len(asked))
