@@ -1,45 +1,59 @@
 """Counts what a torch model does, by forward hooks: the adapter for a model whose simulator is torch itself.
 
-Linear layers, convolutions and cells of a recurrent network are connections. ReLU, sigmoid and the spiking neurons of
-snnTorch are layers of neurons. Nothing else is counted. torch is the user's own; this module does not import it.
+Linear layers, convolutions, and RNN, GRU and LSTM with their cells are connections. ReLU, sigmoid and the spiking
+neurons of snnTorch are layers of neurons. Normalisation takes memory alone. Any other module with parameters of its own
+is refused by its name. Functions such as ``torch.relu`` are not seen. This module does not import torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from math import gcd
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.network.counting import Synapses, active, convolution, linear, memory_of
-from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
+from rig.errors import DataError
+from rig.network.counting import Synapses, active, convolution, linear
+from rig.network.description import Activity, Counts, Layer, Memory, MemoryKind, NetworkInfo
 
-_ACTIVATIONS = ("ReLU", "Sigmoid")
 _BLOCK_BYTES = 1 << 18
 """How much of the values of one part is counted together."""
 Count = Callable[[NDArray[Any]], Mapping[str, Counts]]
+Hook = Callable[[str, Any, tuple[Any, ...], Any], None]
+"""Takes the name of a module, the module, what it was given, and what it gave out."""
 
 
 class TorchCounter:
-    """Counts one model from its making until ``close``; a sample is one row of a batch.
+    """Counts one model from its making until ``close``; a sample is one row of a batch, which is the first axis.
 
-    A forward pass may call a module once for each time step. Each call is one execution of its connection.
-    ``states`` are the values that neurons carry from step to step, by name: elements for one sample, of 32 bits.
+    An execution is one forward pass. If a pass calls every module equally often, as one that goes through the time
+    steps of a spiking network does, each step is an execution. ``states`` are values that a model carries from step to
+    step beside those of spiking neurons and recurrent modules, by name: elements for one sample, of 32 bits.
+    ``neurons`` names further classes whose outputs are activations. ``uncounted`` names modules that are left out of
+    the counts, which the description then says. Raises ``DataError`` for a module that cannot be counted.
     """
 
-    def __init__(self, model: Any, states: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        states: Mapping[str, int] | None = None,
+        *,
+        neurons: Collection[str] = (),
+        uncounted: Collection[str] = (),
+    ) -> None:
+        self._model, self._neurons, self._uncounted = model, neurons, uncounted
         self._parts: dict[str, _Part] = {}
         self._synapses: dict[str, Synapses] = {}
-        self._neurons: dict[str, int] = {}
-        arrays = [*model.named_parameters(), *model.named_buffers()]
-        memory = memory_of({name: values.detach().numpy() for name, values in arrays})
-        self._memory = (*memory, *(Memory(name, "states", n, 32, 0) for name, n in (states or {}).items()))
-        self._hooks = [
-            module.register_forward_hook(hook)
-            for name, module in model.named_modules()
-            if (hook := self._hook(name, module)) is not None
-        ]
+        self._sizes: dict[str, int] = {}
+        self._states = {name: (n, 32) for name, n in (states or {}).items()}
+        self._batches: dict[str, int] = {}
+        named = [(name or type(module).__name__, module) for name, module in model.named_modules()]
+        hooked = [(name, module, self._hook(name, module)) for name, module in named]
+        self._silent = {name for name, module, hook in hooked if hook and [*module.parameters(recurse=False)]}
+        self._hooks = [handle for name, module, hook in hooked if hook for handle in self._hung(name, module, hook)]
 
     def close(self) -> None:
         """Take the hooks off the model."""
@@ -47,82 +61,231 @@ class TorchCounter:
             hook.remove()
 
     def network(self, execution_s: float | None = None, convention: str = "") -> NetworkInfo:
-        """Return the description, after the first forward pass, which shows the shapes."""
-        layers = tuple(Layer(name, n) for name, n in self._neurons.items())
-        connections = tuple(s.connection for s in self._synapses.values())
-        return NetworkInfo(layers, connections, self._memory, execution_s, convention)
+        """Return the description, after the first forward pass, which shows the shapes.
+
+        What is trained are weights and parameters. All else that the model keeps are buffers, such as fixed thresholds
+        and the mask of a pruned layer. Of these, what spiking neurons carry from step to step are states. Raises
+        ``DataError`` for a module with parameters that was not called, since a function may have used these.
+        """
+        if self._silent:
+            remedy = "Call the module in place of a function with its parameters, or leave it out by uncounted="
+            raise _refused(min(self._silent), "has parameters and was not called in a forward pass", remedy)
+        self._measure()
+        layers = tuple(Layer(name, n) for name, n in self._sizes.items() if name not in self._synapses)
+        connections = tuple(
+            replace(s.connection, dense=s.connection.dense * self._sizes[name] // s.fan_out.size)
+            for name, s in self._synapses.items()
+        )
+        without = f"without the operations of {', '.join(sorted(self._uncounted))}" if self._uncounted else ""
+        said = "; ".join(filter(None, (convention, without)))
+        return NetworkInfo(layers, connections, tuple(self._memory()), execution_s, said)
 
     def activity(self) -> list[Activity]:
-        """Return the activity of each row of the batch since the last call, and begin anew."""
+        """Return the activity of each row of the batch since the last call, and begin anew.
+
+        Raises ``DataError`` where modules were given batches of different sizes.
+        """
+        self._measure()
         counted = {name: found for name, part in self._parts.items() if (found := part.take())}
-        batch = max((len(rows) for names in counted.values() for rows in names.values()), default=0)
-        return [{part: {n: rows[k] for n, rows in names.items()} for part, names in counted.items()}
-                for k in range(batch)]  # fmt: skip
+        shapes = {name: next(iter(found.values())).shape for name, found in counted.items()}
+        if len({batch for batch, _ in shapes.values()}) > 1:
+            said = ", ".join(f"{name} of {batch}" for name, (batch, _) in shapes.items())
+            remedy = "Let the batch be the first axis (batch_first=True), and ask for the activity after each batch"
+            raise DataError(f"modules were given batches of different sizes: {said}", field="batch", remedy=remedy)
+        executions = gcd(*(calls for _, calls in shapes.values()))
+        rows: list[dict[str, dict[str, Counts]]] = [{} for _ in range(max((n for n, _ in shapes.values()), default=0))]
+        for name, found in counted.items():
+            for what, counts in found.items():
+                for row, sums in zip(rows, counts.reshape(len(rows), executions, -1).sum(axis=2), strict=True):
+                    row.setdefault(name, {})[what] = sums
+        return list(rows)
 
-    def _hook(self, name: str, module: Any) -> Callable[[Any, Any, Any], None] | None:
-        kind = type(module).__name__
-        if kind == "Linear":
-            return lambda module, given, out: self._linear(name, module.weight, given[0])
-        if kind in ("Conv1d", "Conv2d", "Conv3d"):
-            return lambda module, given, out: self._convolution(name, module, given[0])
-        if kind in ("RNNCell", "GRUCell", "LSTMCell"):
-            return lambda module, given, out: self._cell(name, module, given)
-        if kind in _ACTIVATIONS or type(module).__module__.startswith("snntorch._neurons"):
-            return lambda module, given, out: self._activation(name, out[0] if isinstance(out, tuple) else out)
-        return None
+    def _measure(self) -> None:
+        """Fix, once, how many values each part is given in an execution."""
+        if not self._sizes:
+            executions = gcd(*(part.calls for part in self._parts.values()))
+            self._sizes = {name: part.size // executions for name, part in self._parts.items()}
 
-    def _linear(self, name: str, weight: Any, given: Any) -> None:
+    def _memory(self) -> Iterator[Memory]:
+        for name, values in self._model.named_parameters():
+            kind: MemoryKind = "weights" if values.ndim > 1 else "parameters"
+            yield Memory(name, kind, values.numel(), 8 * values.element_size())
+        lasting = self._model.state_dict()
+        for name, values in self._model.named_buffers():
+            batch = self._batches.get(name.rpartition(".")[0] or type(self._model).__name__)
+            if batch and name not in lasting:
+                yield Memory(name, "states", values.numel() // batch, 8 * values.element_size(), 0)
+            else:
+                yield Memory(name, "buffers", values.numel(), 8 * values.element_size())
+        for name, (elements, bits) in self._states.items():
+            yield Memory(name, "states", elements, bits, 0)
+
+    def _hung(self, name: str, module: Any, hook: Hook) -> Iterator[Any]:
+        """Hang a hook on a module, which is given the membranes from before the call, too, of spiking neurons."""
+        before: list[Any] = []
+
+        def enter(module: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+            states = [state for state in (*given[1:], *named.values()) if state is not None]
+            # of all neurons of snnTorch, it is the last argument, if it is one
+            before[:] = [states[-1] if states else getattr(module, "mem", None)]
+
+        def leave(module: Any, given: tuple[Any, ...], named: Mapping[str, Any], out: Any) -> None:
+            self._silent.discard(name)
+            hook(name, module, (*given, *named.values(), *before), out)
+
+        if hook == self._spiking:
+            yield module.register_forward_pre_hook(enter, with_kwargs=True)
+        yield module.register_forward_hook(leave, with_kwargs=True)
+
+    def _hook(self, name: str, module: Any) -> Hook | None:
+        """Return what counts a module; None for one without operations. Raises ``DataError``."""
+        kinds = [kind.__name__ for kind in type(module).__mro__]
+        known: dict[str, Hook] = {
+            "Linear": self._linear, "Conv1d": self._convolution, "Conv2d": self._convolution,
+            "Conv3d": self._convolution, "RNNCell": self._cell, "GRUCell": self._cell, "LSTMCell": self._cell,
+            "RNN": self._sequence, "GRU": self._sequence, "LSTM": self._sequence,
+        }  # fmt: skip
+        known |= dict.fromkeys(("ReLU", "Sigmoid", *self._neurons), self._activation) | {"SpikingNeuron": self._spiking}
+        found = None if name in self._uncounted else next((known[kind] for kind in kinds if kind in known), None)
+        harmless = name in self._uncounted or any("Norm" in kind or kind == "PReLU" for kind in kinds)
+        own = type(module).__module__.startswith("snntorch.") or any(True for _ in module.parameters(recurse=False))
+        if found is None and own and not harmless:
+            remedy = "Put layers that are counted in its place; if its outputs are activations, name its class in "
+            remedy += "neurons=; or leave it out by its name in uncounted="
+            raise _refused(name, f"is a {kinds[0]}, whose operations are not counted", remedy)
+        return found
+
+    def _linear(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
+        self._line(name, module.weight, _array(given[0]))
+
+    def _line(self, name: str, weight: Any, values: NDArray[Any]) -> None:
+        """Count a linear connection; axes between the first and the last are places to which it is applied in turn."""
+        if values.ndim < 2:
+            raise _refused(name, "was given a sample without a batch", "Give a batch of one")
         if name not in self._parts:
-            self._connect(name, linear(name, f"input of {name}", name, weight.detach().numpy().T))
-        self._parts[name].add(given.detach().numpy())
-
-    def _convolution(self, name: str, module: Any, given: Any) -> None:
-        if name not in self._parts:
-            for what in ("stride", "padding", "dilation"):
-                if isinstance(getattr(module, what), str) or len(set(getattr(module, what))) != 1:
-                    raise ValueError(f"{name} has a {what} of {getattr(module, what)}; only one number is counted")
-            options = {what: int(getattr(module, what)[0]) for what in ("stride", "padding", "dilation")}
-            synapses = convolution(
-                name, f"input of {name}", name, module.weight.detach().numpy(), tuple(given.shape[1:]),
-                groups=module.groups, **options,
-            )  # fmt: skip
-            self._connect(name, synapses)
-        self._parts[name].add(given.detach().numpy())
-
-    def _cell(self, name: str, module: Any, given: Any) -> None:
-        """The weights of all gates are connections; their products with one another are none."""
-        self._linear(f"{name}.ih", module.weight_ih, given[0])
-        state = given[1] if len(given) > 1 else None
-        state = state[0] if isinstance(state, tuple) else state  # an LSTM has another state, which meets no weight
-        rest = given[0].new_zeros(len(given[0]), module.hidden_size) if state is None else state
-        self._linear(f"{name}.hh", module.weight_hh, rest)
-
-    def _activation(self, name: str, out: Any) -> None:
-        values = out.detach().numpy()
-        if name not in self._parts:
-            self._neurons[name] = int(np.prod(values.shape[1:]))
-            self._parts[name] = _Part(lambda rows: {"active": active(rows)})
+            self._connect(name, linear(name, f"input of {name}", name, _array(weight).T))
         self._parts[name].add(values)
 
+    def _convolution(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
+        values = _array(given[0])
+        if values.ndim != module.weight.ndim:
+            raise _refused(name, "was given a sample without a batch", "Give a batch of one")
+        if isinstance(module.padding, str) or module.padding_mode != "zeros":
+            what = f"pads {module.padding} with {module.padding_mode}"
+            raise _refused(name, what, "Pad a number of zeros, alike at both ends, or in a module before it")
+        if name not in self._parts:
+            options = {what: getattr(module, what) for what in ("stride", "padding", "dilation", "groups")}
+            shape = values.shape[1:]
+            self._connect(name, convolution(name, f"input of {name}", name, _array(module.weight), shape, **options))
+        self._parts[name].add(values)
+
+    def _cell(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
+        """The weights of all gates are connections; their products with one another are none."""
+        state = given[1] if len(given) > 1 else None
+        state = state[0] if isinstance(state, tuple) else state  # an LSTM has another state, which meets no weight
+        values = _array(given[0])
+        self._line(f"{name}.ih", module.weight_ih, values)
+        rest = np.zeros((len(values), module.hidden_size), values.dtype) if state is None else _array(state)
+        self._line(f"{name}.hh", module.weight_hh, rest)
+        self._carry(name, out, len(values))
+
+    def _sequence(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
+        """A recurrent module counts as its cells, of which each layer and direction is one."""
+        if getattr(given[0], "ndim", 0) != 3 or module.proj_size:
+            remedy = "Give a batch of equally long sequences as one tensor, and leave proj_size out"
+            raise _refused(name, "was given sequences that are packed or no batch, or has projections", remedy)
+        first = given[1] if len(given) > 1 and given[1] is not None else ()
+        sides, size = 2 if module.bidirectional else 1, module.hidden_size
+        steps, last = (each if module.batch_first else each.transpose(0, 1) for each in (given[0], out[0]))
+        for k in range(module.num_layers):
+            states = [state[k * sides :][:sides] for state in (first if isinstance(first, tuple) else (first,))]
+            done = last if k == module.num_layers - 1 else _layer(module, k, steps, states)
+            for side, suffix in enumerate((f"_l{k}", f"_l{k}_reverse")[:sides]):
+                hidden = _array(done)[:, :, side * size :][:, :, :size]
+                rest = _array(states[0][side])[:, None] if states else np.zeros_like(hidden[:, :1])
+                before = np.concatenate((hidden[:, 1:], rest) if side else (rest, hidden[:, :-1]), axis=1)
+                self._line(f"{name}.ih{suffix}", getattr(module, f"weight_ih{suffix}"), _array(steps))
+                self._line(f"{name}.hh{suffix}", getattr(module, f"weight_hh{suffix}"), before)
+            steps = done
+        self._carry(name, out[1], len(steps))
+
+    def _carry(self, name: str, out: Any, batch: int) -> None:
+        carried = out if isinstance(out, tuple) else (out,)
+        elements = sum(values.numel() for values in carried) // batch
+        self._states.setdefault(name, (elements, 8 * carried[0].element_size()))
+
+    def _activation(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
+        values = _array(out[0] if isinstance(out, tuple) else out)
+        self._parts.setdefault(name, _Part(lambda rows: {"active": active(rows)})).add(values)
+
+    def _spiking(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
+        """A membrane is updated where a call changes it, from rest or from what the call before left."""
+        if given[-1] is None:
+            self._activation(name, module, given, out)
+            return
+        spikes, after, before = map(_array, (out[0] if isinstance(out, tuple) else out, module.mem, given[-1]))
+        both = np.empty((len(spikes), 2, spikes[:1].size), bool)
+        np.not_equal(spikes.reshape(len(spikes), -1), 0, out=both[:, 0])
+        np.not_equal(after, before if before.shape == after.shape else 0, out=both[:, 1].reshape(after.shape))
+        self._batches[name] = len(spikes)
+        self._parts.setdefault(name, _Part(_spiking, 2)).add(both)
+
     def _connect(self, name: str, synapses: Synapses) -> None:
-        self._synapses[name], self._parts[name] = synapses, _Part(synapses.count)
+        def count(rows: NDArray[Any]) -> Mapping[str, Counts]:
+            places = rows.shape[1] // synapses.fan_out.size
+            return replace(synapses, fan_out=np.tile(synapses.fan_out.ravel(), places)).count(rows)
+
+        self._synapses[name], self._parts[name] = synapses, _Part(count)
+
+
+def _refused(name: str, what: str, remedy: str) -> DataError:
+    return DataError(f"module {name} {what}", field="model", value=name, remedy=remedy)
+
+
+def _array(values: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(values.numpy(force=True))
+    except TypeError:  # numpy has no bfloat16
+        return np.asarray(values.float().numpy(force=True))
+
+
+def _spiking(rows: NDArray[Any]) -> Mapping[str, Counts]:
+    """Count rows that hold which neurons are active, and then which membranes have changed."""
+    spikes, changed = np.split(rows, 2, axis=1)
+    return {"active": active(spikes), "updates": active(changed)}
+
+
+def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
+    """Return the outputs of a layer before the last, which a stacked module does not give out: it runs alone."""
+    kind = next(kind for kind in type(module).__mro__ if kind.__name__ in ("RNN", "GRU", "LSTM"))
+    options = {
+        what: getattr(module, what) for what in ("bias", "bidirectional", "nonlinearity") if hasattr(module, what)
+    }
+    options |= {"batch_first": True, "dtype": steps.dtype, "device": steps.device}
+    alone = kind(steps.shape[-1], module.hidden_size, **options)
+    alone.load_state_dict({name: getattr(module, name.replace("_l0", f"_l{k}")) for name in alone.state_dict()})
+    return alone(steps.detach(), tuple(states) if len(states) == 2 else states[0] if states else None)[0]
 
 
 class _Part:
-    """The counts of one connection or layer.
+    """The counts of one connection or layer: ``calls``, and the ``size`` of the values of one sample in all of them.
+
+    The values have so many ``shares``, each of which has the size of the layer.
 
     Counting costs more for the call than for a few values, so those of several calls are copied, since the model may
     write over them, and counted together. Many values are counted at once, in blocks of rows.
     """
 
-    def __init__(self, count: Count) -> None:
-        self._count = count
+    def __init__(self, count: Count, shares: int = 1) -> None:
+        self._count, self._shares = count, shares
+        self.calls, self.size = 0, 0
         self._waiting: NDArray[Any] = np.empty((0, 0))
         self._used = 0
         self._counted: dict[str, list[Counts]] = {}
 
     def add(self, values: NDArray[Any]) -> None:
         """Take the values of one call, shape (batch, ...)."""
+        self.calls, self.size = self.calls + 1, self.size + values[:1].size // self._shares
         waiting = self._waiting
         alike = waiting.shape[1:] == values.shape and waiting.dtype == values.dtype
         if not alike or self._used == len(waiting):
@@ -137,11 +300,11 @@ class _Part:
         waiting[self._used] = values
         self._used += 1
 
-    def take(self) -> dict[str, list[Counts]]:
-        """Return the counts since the last call by counter, for each row of the batch an array of shape (calls,)."""
+    def take(self) -> dict[str, Counts]:
+        """Return the counts since the last time by counter, each of shape (batch, calls)."""
         self._flush()
         counted, self._counted = self._counted, {}
-        return {name: list(np.concatenate(found, axis=1)) for name, found in counted.items()}
+        return {name: np.concatenate(found, axis=1) for name, found in counted.items()}
 
     def _flush(self) -> None:
         values, self._used = self._waiting[: self._used], 0

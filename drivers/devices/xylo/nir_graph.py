@@ -1,9 +1,8 @@
 """Reads a network in NIR, the exchange format of several frameworks, and checks that a Xylo Audio 2 can hold it.
 
 The chip runs layers of current-based leaky integrate-and-fire neurons (``CubaLIF``) between weights (``Linear``), with
-recurrence from a layer to itself. A nested graph, as recurrent layers are often written, counts as its nodes. Everything
-else is refused by the name of its node, and so is a value that would be lost on the way, such as the bias of an
-``Affine``.
+recurrence from a layer to itself. A nested graph, as recurrent layers are often written, stands for its nodes. All else
+is refused by the name of its node, and so is a value that would be lost on the way, such as the bias of an ``Affine``.
 """
 
 from __future__ import annotations
