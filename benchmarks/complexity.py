@@ -15,7 +15,7 @@ What follows from the definitions is added to ours before they are compared (``e
 - Its dense operations take the two states of an LSTM cell as they are, so that zeros of the first step count nothing.
 - It counts the biases of a cell in connection sparsity, and it rounds that to four decimals.
 - It counts every membrane in the first step, and later those that change.
-- It does not count whole LSTMs and GRUs. It is given cells with the same weights in their place.
+- With a whole LSTM or GRU it gives 0 operations for the whole model. It is given cells with the same weights instead.
 
 Not compared is what depends on the batch: neurobench decides between ACs and MACs for a whole batch, so the split is
 compared for batches of one, and the sum otherwise. For a cell it decides by the input alone, though the state is of
@@ -109,7 +109,8 @@ def drawn(kind: str, rng: np.random.Generator, batch: int, size: int = 30, steps
         import snntorch
 
         neurons = [snntorch.Leaky(beta=0.9, init_hidden=True), snntorch.Leaky(beta=0.8, init_hidden=True, output=True)]
-        model = nn.Sequential(nn.Linear(n, hidden), neurons[0], nn.Linear(hidden, out), neurons[1])
+        bias = bool(rng.integers(2))  # without one, some membranes rest in the first step
+        model = nn.Sequential(nn.Linear(n, hidden, bias), neurons[0], nn.Linear(hidden, out, bias), neurons[1])
         data = (torch.rand(batch, steps, n) < 0.3).float()
     else:
         model, data = _recurrent(kind, n, hidden, out), (torch.rand(batch, steps, n) < 0.3).float()

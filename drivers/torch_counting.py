@@ -216,7 +216,9 @@ class TorchCounter:
 
     def _activation(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
         values = _array(out[0] if isinstance(out, tuple) else out)
-        self._parts.setdefault(name, _Part(lambda rows: {"active": active(rows)})).add(values)
+        if name not in self._parts:
+            self._parts[name] = _Part(lambda rows: {"active": active(rows)})
+        self._parts[name].add(values)
 
     def _spiking(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
         """A membrane is updated where a call changes it, from rest or from what the call before left."""
@@ -228,7 +230,9 @@ class TorchCounter:
         np.not_equal(spikes.reshape(len(spikes), -1), 0, out=both[:, 0])
         np.not_equal(after, before if before.shape == after.shape else 0, out=both[:, 1].reshape(after.shape))
         self._batches[name] = len(spikes)
-        self._parts.setdefault(name, _Part(_spiking, 2)).add(both)
+        if name not in self._parts:
+            self._parts[name] = _Part(_spiking, 2)
+        self._parts[name].add(both)
 
     def _connect(self, name: str, synapses: Synapses) -> None:
         def count(rows: NDArray[Any]) -> Mapping[str, Counts]:
@@ -285,7 +289,7 @@ class _Part:
 
     def add(self, values: NDArray[Any]) -> None:
         """Take the values of one call, shape (batch, ...)."""
-        self.calls, self.size = self.calls + 1, self.size + values[:1].size // self._shares
+        self.calls, self.size = self.calls + 1, self.size + values.size // len(values) // self._shares
         waiting = self._waiting
         alike = waiting.shape[1:] == values.shape and waiting.dtype == values.dtype
         if not alike or self._used == len(waiting):

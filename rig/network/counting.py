@@ -86,7 +86,7 @@ def memory_of(arrays: Mapping[str, NDArray[Any]], kind: MemoryKind | None = None
 
 def active(values: NDArray[Any]) -> Counts:
     """Return how many values of each execution are not zero, for an array of shape (executions, ...)."""
-    return np.asarray(np.count_nonzero(np.reshape(values, (len(values), -1)) != 0, axis=1), np.int64)
+    return np.asarray(np.reshape(values, (len(values), -1)).astype(bool, copy=False).sum(axis=1), np.int64)
 
 
 def count(synapses: Sequence[Synapses], values: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Counts]]:

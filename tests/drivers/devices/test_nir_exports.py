@@ -25,6 +25,7 @@ RASTER = (np.random.default_rng(0).random((200, 3)) < 0.3).astype(np.float64)
 
 
 def read(path: Path, graph: Any, dt_s: float = DT_S) -> Network:
+    pytest.importorskip("rockpool", reason="needs neurorig[xylo]")
     nir.write(str(path / "a.nir"), graph)
     return load_nir(path / "a.nir", dt_s, "subtract", "channel", ())
 
@@ -169,3 +170,6 @@ def test_a_network_of_spyx_is_read_once_the_input_of_a_nested_graph_leads_to_its
     network = read(tmp_path, graph)
     assert network.layers == (3, 5, 2)
     assert ((1, 1) in network.links) == recurrent
+    assert network.floats is not None
+    kernel = np.asarray(model.layers[0].kernel[...])
+    assert network.floats.weights[0, 1] == pytest.approx(kernel * 0.25 * 0.875 * 0.125, rel=1e-5)
