@@ -19,6 +19,8 @@ from rig.errors import DataError
 from rig.network.counting import Synapses, active, convolution, linear
 from rig.network.description import Activity, Counts, Layer, Memory, MemoryKind, NetworkInfo
 
+_WITHOUT = ("PReLU", "ParametrizationList")
+"""Modules with parameters and without synaptic operations, beside those of normalisation."""
 _BLOCK_BYTES = 1 << 18
 """How much of the values of one part is counted together."""
 Count = Callable[[NDArray[Any]], Mapping[str, Counts]]
@@ -147,8 +149,8 @@ class TorchCounter:
         }  # fmt: skip
         known |= dict.fromkeys(("ReLU", "Sigmoid", *self._neurons), self._activation) | {"SpikingNeuron": self._spiking}
         found = None if name in self._uncounted else next((known[kind] for kind in kinds if kind in known), None)
-        harmless = name in self._uncounted or any("Norm" in kind or kind == "PReLU" for kind in kinds)
-        own = type(module).__module__.startswith("snntorch.") or any(True for _ in module.parameters(recurse=False))
+        harmless = name in self._uncounted or any("Norm" in kind or kind in _WITHOUT for kind in kinds)
+        own = type(module).__module__.startswith("snntorch.") or [*module.parameters(recurse=False)]
         if found is None and own and not harmless:
             remedy = "Put layers that are counted in its place; if its outputs are activations, name its class in "
             remedy += "neurons=; or leave it out by its name in uncounted="
@@ -226,9 +228,10 @@ class TorchCounter:
             self._activation(name, module, given, out)
             return
         spikes, after, before = map(_array, (out[0] if isinstance(out, tuple) else out, module.mem, given[-1]))
-        both = np.empty((len(spikes), 2, spikes[:1].size), bool)
-        np.not_equal(spikes.reshape(len(spikes), -1), 0, out=both[:, 0])
-        np.not_equal(after, before if before.shape == after.shape else 0, out=both[:, 1].reshape(after.shape))
+        both = np.empty((2, *spikes.shape), bool)
+        np.not_equal(spikes, 0, out=both[0])
+        np.not_equal(after, before if before.shape == after.shape else 0, out=both[1])
+        both = both.swapaxes(0, 1)
         self._batches[name] = len(spikes)
         if name not in self._parts:
             self._parts[name] = _Part(_spiking, 2)
@@ -262,11 +265,9 @@ def _spiking(rows: NDArray[Any]) -> Mapping[str, Counts]:
 def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
     """Return the outputs of a layer before the last, which a stacked module does not give out: it runs alone."""
     kind = next(kind for kind in type(module).__mro__ if kind.__name__ in ("RNN", "GRU", "LSTM"))
-    options = {
-        what: getattr(module, what) for what in ("bias", "bidirectional", "nonlinearity") if hasattr(module, what)
-    }
-    options |= {"batch_first": True, "dtype": steps.dtype, "device": steps.device}
-    alone = kind(steps.shape[-1], module.hidden_size, **options)
+    options = {"nonlinearity": module.nonlinearity} if kind.__name__ == "RNN" else {}
+    options |= {"bias": module.bias, "bidirectional": module.bidirectional, "batch_first": True}
+    alone = kind(steps.shape[-1], module.hidden_size, dtype=steps.dtype, device=steps.device, **options)
     alone.load_state_dict({name: getattr(module, name.replace("_l0", f"_l{k}")) for name in alone.state_dict()})
     return alone(steps.detach(), tuple(states) if len(states) == 2 else states[0] if states else None)[0]
 
@@ -274,10 +275,9 @@ def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
 class _Part:
     """The counts of one connection or layer: ``calls``, and the ``size`` of the values of one sample in all of them.
 
-    The values have so many ``shares``, each of which has the size of the layer.
-
-    Counting costs more for the call than for a few values, so those of several calls are copied, since the model may
-    write over them, and counted together. Many values are counted at once, in blocks of rows.
+    Values of so many ``shares`` have the size of one of these. Counting costs more for the call than for a few values,
+    so those of several calls are copied, since the model may write over them, and counted together. Many values are
+    counted at once, in blocks of rows.
     """
 
     def __init__(self, count: Count, shares: int = 1) -> None:

@@ -132,6 +132,15 @@ def test_a_pruning_mask_is_a_buffer_and_no_parameter() -> None:
     assert network.connections[0].zeros == 15
 
 
+def test_normalised_weights_are_those_that_count() -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 5)), torch.nn.ReLU())
+    network, _ = counted(model, torch.randn(2, 4))
+    assert network.dense == 4 * 5
+    assert network.parameters == 4 * 5 + 5 + 5
+
+
 def test_weights_of_sixteen_bits_take_sixteen_bits() -> None:
     import torch
 
