@@ -7,7 +7,7 @@ is refused by its name. Functions such as ``torch.relu`` are not seen. This modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 from typing import Any
@@ -23,7 +23,8 @@ _WITHOUT = ("PReLU", "ParametrizationList")
 """Modules with parameters and without synaptic operations, beside those of normalisation."""
 _BLOCK_BYTES = 1 << 18
 """How much of the values of one part is counted together."""
-Count = Callable[[NDArray[Any]], Mapping[str, Counts]]
+Count = Callable[..., Mapping[str, Counts]]
+"""Takes arrays of shape (rows, ...)."""
 Hook = Callable[[str, Any, tuple[Any, ...], Any], None]
 """Takes the name of a module, the module, what it was given, and what it gave out."""
 
@@ -228,14 +229,10 @@ class TorchCounter:
             self._activation(name, module, given, out)
             return
         spikes, after, before = map(_array, (out[0] if isinstance(out, tuple) else out, module.mem, given[-1]))
-        both = np.empty((2, *spikes.shape), bool)
-        np.not_equal(spikes, 0, out=both[0])
-        np.not_equal(after, before if before.shape == after.shape else 0, out=both[1])
-        both = both.swapaxes(0, 1)
         self._batches[name] = len(spikes)
         if name not in self._parts:
-            self._parts[name] = _Part(_spiking, 2)
-        self._parts[name].add(both)
+            self._parts[name] = _Part(_spikes_and_updates)
+        self._parts[name].add(spikes, after, before if before.shape == after.shape else np.zeros_like(after))
 
     def _connect(self, name: str, synapses: Synapses) -> None:
         def count(rows: NDArray[Any]) -> Mapping[str, Counts]:
@@ -251,15 +248,14 @@ def _refused(name: str, what: str, remedy: str) -> DataError:
 
 def _array(values: Any) -> NDArray[Any]:
     try:
-        return np.asarray(values.numpy(force=True))
+        array: NDArray[Any] = values.numpy(force=True)
     except TypeError:  # numpy has no bfloat16
-        return np.asarray(values.float().numpy(force=True))
+        array = values.float().numpy(force=True)
+    return array
 
 
-def _spiking(rows: NDArray[Any]) -> Mapping[str, Counts]:
-    """Count rows that hold which neurons are active, and then which membranes have changed."""
-    spikes, changed = np.split(rows, 2, axis=1)
-    return {"active": active(spikes), "updates": active(changed)}
+def _spikes_and_updates(spikes: NDArray[Any], after: NDArray[Any], before: NDArray[Any]) -> Mapping[str, Counts]:
+    return {"active": active(spikes), "updates": active(after != before)}
 
 
 def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
@@ -275,33 +271,32 @@ def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
 class _Part:
     """The counts of one connection or layer: ``calls``, and the ``size`` of the values of one sample in all of them.
 
-    Values of so many ``shares`` have the size of one of these. Counting costs more for the call than for a few values,
-    so those of several calls are copied, since the model may write over them, and counted together. Many values are
-    counted at once, in blocks of rows.
+    Counting costs more for the call than for a few values, so those of several calls are copied, since the model may
+    write over them, and counted together. Many values are counted at once, in blocks of rows.
     """
 
-    def __init__(self, count: Count, shares: int = 1) -> None:
-        self._count, self._shares = count, shares
+    def __init__(self, count: Count) -> None:
+        self._count = count
         self.calls, self.size = 0, 0
-        self._waiting: NDArray[Any] = np.empty((0, 0))
+        self._waiting: NDArray[Any] = np.empty((1, 0, 0))
         self._used = 0
         self._counted: dict[str, list[Counts]] = {}
 
-    def add(self, values: NDArray[Any]) -> None:
-        """Take the values of one call, shape (batch, ...)."""
-        self.calls, self.size = self.calls + 1, self.size + values.size // len(values) // self._shares
-        waiting = self._waiting
-        alike = waiting.shape[1:] == values.shape and waiting.dtype == values.dtype
-        if not alike or self._used == len(waiting):
+    def add(self, *values: NDArray[Any]) -> None:
+        """Take the values of one call, which are arrays of one shape (batch, ...)."""
+        first, waiting = values[0], self._waiting
+        self.calls, self.size = self.calls + 1, self.size + first.size // len(first)
+        alike = waiting.shape[2:] == first.shape and waiting.dtype == first.dtype
+        if not alike or self._used == waiting.shape[1]:
             self._flush()
-        if values.nbytes > _BLOCK_BYTES:
-            self._take(values[None])
+        if first.nbytes > _BLOCK_BYTES:
+            self._take([array[None] for array in values])
             return
         if not alike:
-            waiting = self._waiting = np.empty(
-                (_BLOCK_BYTES // max(1, values.nbytes) or 1, *values.shape), values.dtype
-            )
-        waiting[self._used] = values
+            calls = _BLOCK_BYTES // max(1, first.nbytes) or 1
+            waiting = self._waiting = np.empty((len(values), calls, *first.shape), first.dtype)
+        for kept, array in zip(waiting, values, strict=True):
+            kept[self._used] = array
         self._used += 1
 
     def take(self) -> dict[str, Counts]:
@@ -311,15 +306,15 @@ class _Part:
         return {name: np.concatenate(found, axis=1) for name, found in counted.items()}
 
     def _flush(self) -> None:
-        values, self._used = self._waiting[: self._used], 0
-        if len(values):
-            self._take(values)
+        used, self._used = self._used, 0
+        if used:
+            self._take([kept[:used] for kept in self._waiting])
 
-    def _take(self, values: NDArray[Any]) -> None:
-        calls, batch = values.shape[:2]
-        rows = values.reshape(calls * batch, -1)
-        block = max(1, _BLOCK_BYTES // max(1, rows[:1].nbytes))
-        found = [self._count(rows[k : k + block]) for k in range(0, len(rows), block)]
+    def _take(self, values: Sequence[NDArray[Any]]) -> None:
+        calls, batch = values[0].shape[:2]
+        rows = [array.reshape(calls * batch, -1) for array in values]
+        block = max(1, _BLOCK_BYTES // max(1, rows[0][:1].nbytes))
+        found = [self._count(*(array[k : k + block] for array in rows)) for k in range(0, calls * batch, block)]
         for name in found[0]:
             counts = np.concatenate([one[name] for one in found])
             self._counted.setdefault(name, []).append(counts.reshape(calls, batch).T)
