@@ -107,6 +107,15 @@ def test_samples_that_are_networks_of_their_own_are_counted_against_their_own(tm
     assert "membrane_updates_per_sample" not in found, "the other network does not count them"
 
 
+def test_a_network_of_weighted_sums_alone_has_operations_and_no_sparsity(tmp_path: Path) -> None:
+    """As an LSTM with its readout: no value is an activation, and each connection ends at its own sums."""
+    network = NetworkInfo((), (Connection("readout", "state", "readout", 6, 1, 6, 2),), ())
+    found = figures(evaluated(tmp_path, [("a", {"readout": {"acs": [2, 0], "macs": [0, 3]}})], network))
+    assert found["effective_acs_per_sample"] == 2
+    assert found["effective_macs_per_execution"] == 1.5
+    assert not {"activation_sparsity", "membrane_updates_per_sample", "spikes_per_sample"} & set(found)
+
+
 def test_a_counted_number_is_exact(tmp_path: Path) -> None:
     quantity = evaluated(tmp_path, [("a", ONE)]).quantities["effective_acs_per_sample"]
     assert quantity.interval() == (9.0, 9.0)
