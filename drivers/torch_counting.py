@@ -19,8 +19,8 @@ from rig.errors import DataError
 from rig.network.counting import Synapses, active, convolution, linear
 from rig.network.description import Activity, Counts, Layer, Memory, MemoryKind, NetworkInfo
 
-_WITHOUT = ("PReLU", "ParametrizationList")
-"""Modules with parameters and without synaptic operations, beside those of normalisation."""
+_WITHOUT = ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm", "PReLU", "ParametrizationList")
+"""Modules with parameters and without synaptic operations; the first stands for all norms of batches and instances."""
 _BLOCK_BYTES = 1 << 18
 """How much of the values of one part is counted together."""
 Count = Callable[..., Mapping[str, Counts]]
@@ -150,7 +150,7 @@ class TorchCounter:
         }  # fmt: skip
         known |= dict.fromkeys(("ReLU", "Sigmoid", *self._neurons), self._activation) | {"SpikingNeuron": self._spiking}
         found = None if name in self._uncounted else next((known[kind] for kind in kinds if kind in known), None)
-        harmless = name in self._uncounted or any("Norm" in kind or kind in _WITHOUT for kind in kinds)
+        harmless = name in self._uncounted or any(kind in _WITHOUT for kind in kinds)
         own = type(module).__module__.startswith("snntorch.") or [*module.parameters(recurse=False)]
         if found is None and own and not harmless:
             remedy = "Put layers that are counted in its place; if its outputs are activations, name its class in "

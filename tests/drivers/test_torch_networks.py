@@ -132,6 +132,16 @@ def test_a_pruning_mask_is_a_buffer_and_no_parameter() -> None:
     assert network.connections[0].zeros == 15
 
 
+def test_normalisation_takes_memory_and_no_operations() -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.LayerNorm(6), torch.nn.PReLU())
+    network, _ = counted(model.eval(), torch.randn(2, 4))
+    assert network.dense == 4 * 6
+    assert network.parameters == 4 * 6 + 6 + 2 * 6 + 2 * 6 + 1
+    assert network.footprint_bits("buffers") == 32 * 2 * 6 + 64  # and the number of batches
+
+
 def test_normalised_weights_are_those_that_count() -> None:
     import torch
 
