@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
-from reports.audit.reading import Run, by_sample, column, ticks
+from reports.audit.reading import Run, by_sample, column, once, ticks
 from rig.types import Floats
 
 EXACT = 1e-9
@@ -39,6 +39,7 @@ Table = np.recarray[Any, Any]
 """Rows whose columns are attributes; a choice of rows is a table again."""
 
 
+@once
 def issues(run: Run) -> Table:
     """What was handed to the device, in order of ``number``: the rows of ``replies.arrows`` of an issue put together.
 
@@ -63,7 +64,9 @@ def issues(run: Run) -> Table:
 
 def _table(names: Iterable[str], columns: list[Any]) -> Table:
     kinds = [(name, column.dtype) for name, column in zip(names, columns, strict=True)]
-    return np.rec.fromarrays(columns, dtype=np.dtype(kinds))
+    found = np.rec.fromarrays(columns, dtype=np.dtype(kinds))
+    found.setflags(write=False)  # all who ask of a run are given the same one
+    return found
 
 
 def counted(run: Run) -> Table:
@@ -73,12 +76,14 @@ def counted(run: Run) -> Table:
     return found
 
 
+@once
 def device_line(run: Run) -> Line:
     """The line of the clock on which the device stamps."""
     clock = run.start["device"].get("clock")
     return line(run, clock["name"] if clock else None)
 
 
+@once
 def spans(run: Run) -> Table:
     """The spans that the device stamped, in the order of their begin.
 

@@ -139,14 +139,36 @@ def _validator(name: str, part: str) -> Draft202012Validator:
     return Draft202012Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{part}"} if part else whole)
 
 
+@functools.cache
+def _of_lines() -> dict[str, Draft202012Validator]:
+    """For lines of each type that the format knows, and of others (""): the schema without what is for other types."""
+    whole = _schema("event")
+    ways = {way["if"]["properties"]["type"]["const"]: [way] for way in whole["allOf"]}
+    bare = {key: told for key, told in whole.items() if key != "allOf"}
+    events = {kind: bare | {"allOf": way} for kind, way in ways.items()}
+    return {kind: Draft202012Validator(one) for kind, one in (events | {"": bare}).items()} | {
+        kind: _validator(kind, "") for kind in ("start", "stop")
+    }
+
+
 def defaults(name: str, part: str) -> dict[str, Any]:
     """What one part of a schema means where a key is left out."""
     keys = _schema(name)["$defs"][part]["properties"].items()
     return {key: told["default"] for key, told in keys if "default" in told}
 
 
+def line_faults(line: dict[str, Any]) -> list[str]:
+    """What of a line of ``events.jsonl`` differs from the schema of its type, in words."""
+    known = _of_lines()
+    return _faults(line, known.get(str(line.get("type")), known[""]))
+
+
 def schema_faults(value: Any, name: str, part: str = "") -> list[str]:
-    """What of a document differs from a schema (start, event, stop), or from one ``part`` of it, in words."""
-    found = itertools.islice(_validator(name, part).iter_errors(value), SCHEMA_FAULTS_MOST)
+    """What of a document differs from a schema (start, submission), or from one ``part`` of it, in words."""
+    return _faults(value, _validator(name, part))
+
+
+def _faults(value: Any, schema: Draft202012Validator) -> list[str]:
+    found = itertools.islice(schema.iter_errors(value), SCHEMA_FAULTS_MOST)
     nearest = [best_match([error]) for error in found]  # of several ways, the one that fits best
     return [clean(f"{error.json_path.removeprefix('$')}: {error.message}".lstrip(".: ")) for error in nearest]

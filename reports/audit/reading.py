@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -20,6 +22,7 @@ from reports.audit.files import (
     RATIO_MOST,
     SMALL,
     inside,
+    line_faults,
     opened,
     parse_json,
     read_bytes,
@@ -47,7 +50,10 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """One run as it was recorded. ``faults`` is what of it contradicts the format or its own hashes."""
 
@@ -84,6 +90,19 @@ class Run:
         return self.start["workload"].get("details") or {}
 
 
+def once(compute: Callable[[Run], T]) -> Callable[[Run], T]:
+    """Compute something of a run when it is first asked for, and keep it as long as the run is kept."""
+    kept = WeakKeyDictionary[Run, T]()
+
+    @functools.wraps(compute)
+    def found(run: Run) -> T:
+        if run not in kept:
+            kept[run] = compute(run)
+        return kept[run]
+
+    return found
+
+
 def read_run(path: Path) -> Run:
     """Read the events and tables of a run directory.
 
@@ -98,7 +117,7 @@ def read_run(path: Path) -> Run:
         if not isinstance(event, dict):
             refuse(where, "is no JSON object")
         kind = str(event.get("type"))
-        wrong = schema_faults(event, kind if kind in ("start", "stop") else "event")
+        wrong = line_faults(event)
         if number == 0 and (wrong or kind != "start"):
             refuse("the start line", f"is not of the format: {'; '.join(wrong) or f'its type is {kind!r}'}")
         if event.get("seq") != number or event.get("prev") != previous:
@@ -258,6 +277,7 @@ class Trace:
         return sum(batch.num_rows for batch in _batches(self.path, _stream(self.path), self.closed))
 
 
+@once
 def traces(run: Run) -> dict[str, Trace]:
     """The traces of a run by the name of their rail. Raises ``StoreError`` for metadata that cannot be used."""
     found: dict[str, Trace] = {}

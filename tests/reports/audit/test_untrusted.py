@@ -16,7 +16,7 @@ import pytest
 from reports.audit.archive import unpack
 from reports.audit.arrow_sizes import unpacked_bytes
 from reports.audit.audit import audit
-from reports.audit.files import clean, inside, parse_json, schema_faults, sha256_of, walk
+from reports.audit.files import clean, inside, line_faults, parse_json, schema_faults, sha256_of, walk
 from reports.audit.reading import Trace, blocks, ticks
 from reports.audit.rules import known_values
 from rig.commands.main import main
@@ -279,6 +279,15 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
 def test_a_value_that_the_format_excludes_is_a_fault(part: str, value: dict[str, object]) -> None:
     (found,) = schema_faults(value, "start", part)
     assert found.startswith(f"{next(iter(value))}: ")
+
+
+@pytest.mark.parametrize("kind", ["idle", "gap", "marks", "chunk", "note", "brackets", "peer", "another"])
+@pytest.mark.parametrize("told", [{}, {"readings": -1, "rail": 3, "rows": [[1]], "off_ns": "late", "text": None}])
+def test_a_line_is_held_to_the_schema_of_its_own_type(kind: str, told: dict[str, object]) -> None:
+    line = {"seq": 1, "prev": "0" * 64, "type": kind, **told}
+    assert line_faults(line) == schema_faults(line, "event")
+    assert kind == "another" or line_faults(line)
+    assert line_faults(line | {"type": 5})
 
 
 def test_of_several_ways_that_a_value_may_have_the_fault_is_told_of_the_nearest() -> None:
