@@ -136,12 +136,13 @@ def linear(terms: Iterable[tuple[float, Quantity]], unit: str, method: str, n: i
     loose: list[Component] = []
     for factor, quantity in terms:
         for c in quantity.components:
-            part = replace(c, u=c.u * factor)
+            u = c.u * factor
             if c.shared is None:
-                loose.append(part)
+                loose.append(Component(c.source, u, c.dof))
             else:
                 key = (c.source, c.shared)
-                merged[key] = replace(part, u=part.u + merged[key].u) if key in merged else part
+                u += merged[key].u if key in merged else 0.0
+                merged[key] = Component(c.source, u, c.dof, c.shared)
     return Quantity(
         value=sum(factor * q.value for factor, q in terms),
         unit=unit,
