@@ -28,7 +28,7 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     null = np.array([v is None for v in values], dtype=bool)
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
         return _bytes(values, null, type_)
-    if pa.types.is_boolean(type_):
+    if pa.types.is_boolean(type_) and not null.any():
         return booleans(np.array(values, dtype=bool))
     if pa.types.is_integer(type_):
         # otherwise a fraction would be cut off silently

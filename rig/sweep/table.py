@@ -11,6 +11,7 @@ from typing import Any
 
 from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import FigureKey
+from rig.recording.columns import of
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, verified_row
 from rig.sweep.store import CELLS, State, error_of, keep, state_of
@@ -132,7 +133,7 @@ def _parquet(table: Table) -> bytes:
         return plain.get(kinds.pop(), pa.string()) if len(kinds) == 1 else pa.string()
 
     fields = [pa.field(c, kind(c), metadata={"unit": units[c]} if c in units else None) for c in table.columns]
-    arrays = [pa.array([row.get(f.name) for row in table.rows], f.type) for f in fields]
+    arrays = [of([row.get(f.name) for row in table.rows], f.type) for f in fields]
     out = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), out, compression="zstd")
     return out.getvalue()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.recording.columns import array_of
+from rig.recording.columns import array_of, of
 
 NUMBERS = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1), pa.uint8(): st.integers(0, 255),
@@ -33,6 +33,12 @@ def test_numbers_are_what_arrow_says(data: st.DataObject, kind: pa.DataType, cut
 @given(st.lists(st.none() | st.booleans(), max_size=20), st.integers(0, 9))
 def test_an_absent_truth_value_is_false(held: list[bool | None], cut: int) -> None:
     assert array_of(pa.array(held, pa.bool_())[cut:]).tolist() == [v is True for v in held[cut:]]
+
+
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.int64(), pa.float64(), pa.string()])
+def test_an_absent_value_is_null_and_no_other(kind: pa.DataType) -> None:
+    held = {pa.bool_(): True, pa.int64(): 3, pa.float64(): 0.5, pa.string(): "a"}[kind]
+    assert of([held, None, held], kind).to_pylist() == [held, None, held]
 
 
 def test_an_absent_number_can_be_one_of_the_same_type() -> None:
