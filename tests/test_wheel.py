@@ -56,7 +56,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(source)], check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     (wheel,) = folder.glob("*.whl")
-    subprocess.run([*pip, "--python", str(venv / "bin" / "python"), "install", "--no-deps", str(wheel)], check=True)
+    into = ["--python", str(venv / "bin" / "python"), "install", "--no-deps", "--no-compile"]
+    subprocess.run([*pip, *into, str(wheel)], check=True)
     for name in declared(DISTRIBUTION, set()):
         link_into(site_of(venv), name)
     return venv

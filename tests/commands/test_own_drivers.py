@@ -13,6 +13,7 @@ from rig.commands.main import main
 from rig.recording.atomic_write import not_stored
 from rig.recording.reader import open_run
 from tests.support.paths import ROOT
+from tests.support.undrawn import UNDRAWN
 
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
 GOOD = '''"""A board of my own."""
@@ -280,7 +281,8 @@ def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of
     source = GOOD.replace("        return", "        once()\n        return") + once
     (elsewhere / "board.py").write_text(source)
     words = ["measure", "--device", "board.py:open_board", "--meter", "none", "--mode", "together", "--out", "run"]
-    code = f"import sys; from rig.commands.main import main; sys.exit(main({[*words, *BRIEF, '--allow-invalid']}))"
+    code = f"{UNDRAWN}import sys; from rig.commands.main import main; "
+    code += f"sys.exit(main({[*words, *BRIEF, '--allow-invalid']}))"
     env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "nope"}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)
     assert ended.returncode == 0

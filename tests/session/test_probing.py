@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from rig.session.searches import memory_bound
+from tests.support.undrawn import UNDRAWN
 
 resource = pytest.importorskip("resource")
 linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="limits of data are Linux's")
@@ -67,8 +68,19 @@ def test_a_solver_that_runs_out_of_memory_ends_the_search_with_the_size_before(t
     driver.write_text(HUNGRY)
     asked = ["--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none"]
     options = ["--option", "nodes=10", "--option", "density=0.5", "--option", "idle_s=0", "--option", "seeds=0"]
-    told = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())", "measure"]
-    command = [*told, "--device", f"{driver}:open_device", *asked, *options, "--out", str(tmp_path / "run")]
+    program = f"{UNDRAWN}import sys; from rig.commands.main import main; sys.exit(main())"
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "measure",
+        "--device",
+        f"{driver}:open_device",
+        *asked,
+        *options,
+        "--out",
+        str(tmp_path / "run"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in (0, 30), done.stderr
     found = re.search(r"the largest is (\d+) nodes", done.stderr)

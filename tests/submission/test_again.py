@@ -24,6 +24,7 @@ from rig.recording.submission import Submission, manifest_of
 from rig.submission.again import differences, made_again, margin
 from rig.submission.made import Made, made_of
 from tests.support.submissions import session, submitted
+from tests.support.undrawn import UNDRAWN
 
 Edit = Callable[[Path], None]
 CHECK = 32
@@ -76,8 +77,7 @@ def test_a_folder_that_is_moved_and_renamed_says_the_same(folder: Path, tmp_path
 
 def test_the_number_of_threads_changes_nothing(made: Path, tmp_path: Path) -> None:
     """Another process, with two threads for linear algebra, makes the same bytes."""
-    program = "import sys; from pathlib import Path; import reports.render; "
-    program += "reports.render.draw = lambda result: {'latency': b'<svg />'}; "
+    program = f"{UNDRAWN}import sys; from pathlib import Path; "
     program += "from rig.submission.again import made_again; "
     program += "found = made_again(Path(sys.argv[1])); assert not found.documents + found.pages, found"
     surroundings = os.environ | {"OPENBLAS_NUM_THREADS": "2", "TZ": "Asia/Tokyo", "LC_ALL": "C"}

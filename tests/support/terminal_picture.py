@@ -8,13 +8,13 @@ writes ``docs/images/terminal.svg``. A test makes it again and compares.
 from __future__ import annotations
 
 import io
-import os
 import re
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
+from contextlib import redirect_stderr, redirect_stdout
 
+import pytest
+
+from rig.commands.main import main
 from tests.support.paths import DOCS
 
 PICTURE = DOCS / "images" / "terminal.svg"
@@ -31,13 +31,15 @@ def picture() -> str:
     from rich.text import Text
 
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    surroundings = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "OPENBLAS_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for name, value in {"FORCE_COLOR": "1", "COLUMNS": str(WIDTH)}.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
         for command in COMMANDS:
-            words = [str(Path(sys.executable).with_name("rig")), *command.split()[1:]]
-            run = subprocess.run(words, cwd=folder, env=surroundings, capture_output=True, text=True, check=True)
+            with redirect_stdout(io.StringIO()) as said, redirect_stderr(io.StringIO()):
+                assert main(command.split()[1:]) == 0
             console.print(Text.assemble(("$ ", "dim"), (command, "bold")))
-            console.print(Text.from_ansi(run.stdout.rstrip("\n")))
+            console.print(Text.from_ansi(said.getvalue().rstrip("\n")))
     svg = console.export_svg(title="a simulated bench", unique_id="rig")
     return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 

@@ -149,10 +149,10 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_one_worker_two_and_a_cluster_make_the_same_table(tmp_path: Path) -> None:
+def test_no_worker_two_and_a_cluster_make_the_same_table(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="extra dask is not installed")
     grid = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
-    assert quick(tmp_path / "one", *grid, jobs=1) == quick(tmp_path / "more", *grid, jobs=2) == 0
+    assert quick(tmp_path / "one", *grid, jobs=0) == quick(tmp_path / "more", *grid, jobs=2) == 0
     local = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**local) as cluster:
         assert quick(tmp_path / "two", *grid, "--scheduler", cluster.scheduler_address, jobs=1) == 0
