@@ -64,10 +64,18 @@ def figures(seed: int, folder: Path, change: Change | None = None) -> dict[str, 
     return {name: q for name in FIGURES if (q := result.quantities.get(FigureKey(name))) is not None}
 
 
+@pytest.fixture(scope="module", params=range(4))
+def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, Quantity]]:
+    """A seed and its bench without a change."""
+    return request.param, figures(request.param, tmp_path_factory.mktemp("plain") / "before")
+
+
 @pytest.mark.parametrize("change", [thinned, shifted, doubled, quantised, clipped, slowed])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_change_moves_figures_within_their_intervals(tmp_path: Path, seed: int, change: Change) -> None:
-    before, after = figures(seed, tmp_path / "before"), figures(seed, tmp_path / "after", change)
+def test_a_change_moves_figures_within_their_intervals(
+    tmp_path: Path, plain: tuple[int, dict[str, Quantity]], change: Change
+) -> None:
+    seed, before = plain
+    after = figures(seed, tmp_path / "after", change)
     assert set(before) == set(FIGURES)
     for name, q in after.items():
         assert abs(q.value - before[name].value) <= np.hypot(q.half_width(), before[name].half_width()), name
