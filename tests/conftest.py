@@ -6,11 +6,14 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from scenarios.workloads.asc.scenes import synthesize
 
 settings.register_profile("any machine", deadline=None, max_examples=50)  # no deadline: it may be a busy one
 settings.register_profile("thorough", deadline=None, max_examples=2000)  # pytest --hypothesis-profile thorough
@@ -46,6 +49,21 @@ def unsynced() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)  # refuses what is no open file, as syncing does
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def scenes() -> Iterator[None]:
+    """A synthetic scene is a function of its four arguments: a worker makes each of the last 500 once."""
+
+    @lru_cache(500)
+    def once(*arguments: Any) -> Any:
+        scene = synthesize(*arguments)
+        scene.setflags(write=False)
+        return scene
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scenarios.workloads.asc.workload.synthesize", once)
         yield
 
 
