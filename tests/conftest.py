@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from scenarios.workloads.asc.scenes import synthesize
 
-settings.register_profile("any machine", deadline=None, max_examples=50)  # no deadline: it may be a busy one
+settings.register_profile("any machine", deadline=None, max_examples=25)  # no deadline: it may be a busy one
 settings.register_profile("thorough", deadline=None, max_examples=2000)  # pytest --hypothesis-profile thorough
 settings.load_profile("any machine")
 

@@ -60,7 +60,7 @@ def replies(draw: st.DrawFn) -> tuple[Reply, int | None, int, int, bool]:
     return reply, draw(st.none() | ticks), *draw(st.tuples(ticks, ticks)), draw(st.booleans())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(asked=st.lists(replies(), max_size=12), at=st.lists(st.integers(0, 12)))
 def test_whatever_was_answered_is_read_back_equal_and_in_order(
     asked: Sequence[tuple[Reply, int | None, int, int, bool]], at: Sequence[int]

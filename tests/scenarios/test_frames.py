@@ -48,7 +48,7 @@ def whole(frames: Frames, duration_s: float) -> tuple[NDArray[np.float32], list[
 lengths = st.integers(1, 400).map(lambda n: n / RATE_HZ) | st.floats(0.02, 4.0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(window_s=lengths, stride_s=lengths, scene_s=lengths, more_s=st.floats(0.0, 20.0), seed=st.integers(0, 9))
 def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
     window_s: float, stride_s: float, scene_s: float, more_s: float, seed: int

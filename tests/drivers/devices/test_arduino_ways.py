@@ -12,7 +12,7 @@ import pytest
 from benchmarks.nano_boards import FIGURES, PHASES, WAYS, compared, draw, failed
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize("seed", [2, 5])
 def test_the_published_way_is_not_wrong_without_a_word(tmp_path: Path, seed: int) -> None:
     """An interval of 95 % may miss by a little; ``benchmarks.nano_boards`` counts how many hold."""
     rows = compared(seed, "as published, 3 Hz", tmp_path)

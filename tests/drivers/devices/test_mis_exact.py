@@ -25,7 +25,7 @@ def least_cost(graph: Graph) -> int:
     return -int(subsets[~inside].sum(axis=1).max())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(graphs(most_nodes=11), st.booleans())
 def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph, reduce_first: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +49,7 @@ def test_reductions_do_not_change_the_answer(graph: Graph) -> None:
     assert costs[0] == costs[1]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(graphs())
 def test_undoing_reductions_gives_an_independent_set(graph: Graph) -> None:
     kernel, chosen = reduced(graph), set[int]()
