@@ -21,7 +21,7 @@ from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started,
 from tests.support.waiting import until
 
 PATIENCE_S = 180.0
-SLOW = ("--option", "plant.speed=1", "--option", "inference_s=0.12", "--repetitions", "3")
+SLOW = ("--option", "plant.speed=1", "--repetitions", "3")
 """Cells of most of a second, so that there is always one to be caught at."""
 MORTAL = """
 import os, signal
@@ -48,8 +48,9 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def slow(out: Path, jobs: int) -> subprocess.Popen[str]:
-    return started("--device", "mock", *QUICK, *SLOW, "--out", str(out), "--jobs", str(jobs))
+def slow(out: Path, jobs: int, inference_s: float = 0.12) -> subprocess.Popen[str]:
+    asked = (*QUICK, *SLOW, "--option", f"inference_s={inference_s}", "--out", str(out), "--jobs", str(jobs))
+    return started("--device", "mock", *asked)
 
 
 def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
 
 @pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
 def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
-    process = slow(tmp_path / "s", 1)
+    process = slow(tmp_path / "s", 1, inference_s=10.0)  # no cell ends by itself, however late a signal is
     until(lambda: pending(tmp_path / "s"))
     for number in signals:
         process.send_signal(number)
