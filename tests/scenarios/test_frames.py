@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -49,6 +49,7 @@ lengths = st.integers(1, 400).map(lambda n: n / RATE_HZ) | st.floats(0.02, 4.0)
 
 
 @settings(max_examples=75, deadline=None)
+@example(window_s=3.84375, stride_s=1.107421875, scene_s=3.0234375, more_s=3.0, seed=0)
 @given(window_s=lengths, stride_s=lengths, scene_s=lengths, more_s=st.floats(0.0, 20.0), seed=st.integers(0, 9))
 def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
     window_s: float, stride_s: float, scene_s: float, more_s: float, seed: int
@@ -68,7 +69,8 @@ def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
         assert 0 < frame.label_age_s <= scene_s + 1e-6 or frame.label == frames.scenes[-1].label
         begun_s = end_s - frame.label_age_s
         assert begun_s == pytest.approx([s for s in frames.scenes if s.begin_s < end_s - 5e-10][-1].begin_s)
-        near_change = min(abs(s.begin_s - end_s) for s in frames.scenes) * RATE_HZ <= 1.0
+        # the begin and the length of a frame and the begin of a scene are each rounded by half a sample at most
+        near_change = min(abs(s.begin_s - end_s) for s in frames.scenes) * RATE_HZ <= 1.5
         assert near_change or frame.label == labels[begin + width - 1]
 
 
