@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks.kinds import FIGURES, KINDS, judged
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.residuals import Margin
 from rig.analysis.timing.mended import Mended
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats
@@ -49,11 +50,6 @@ class Case:
     off: Callable[..., Any]
 
 
-def first(*given: Any, **_: Any) -> Any:
-    """What the function was given, as it was."""
-    return given[0]
-
-
 def always(answer: Any) -> Callable[..., Any]:
     """One answer to everything."""
     return lambda *given, **named: answer
@@ -71,34 +67,21 @@ def unclipped(model: RailModel) -> tuple[Floats, Bools]:
 
 POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
-    "idle by the gaps": Case(POWER + "figures.by_gaps", first),
-    "gaps uneven": Case(POWER + "gap_level._uneven", always(False)),
-    "spans follow gaps": Case(POWER + "gap_level._follows", always(None)),
-    "gaps go on": Case(POWER + "gap_level._goes_on", always(None)),
-    "gaps steady": Case(POWER + "gap_level._steady", always(None)),
-    "gaps off a line": Case(POWER + "gap_level._off_a_line_w", always(0.0)),
-    "idle in gaps": Case(POWER + "figures.with_idle_in_gaps", first),
-    "idle that moved": Case(POWER + "figures.idle_moved_w", always(0.0)),
-    "idle bends": Case(POWER + "rail_fit._bend", always(0.0)),
-    "idle unsettled": Case(POWER + "rail_fit._unsettled", always(0.0)),
-    "noise under load": Case(POWER + "rail_fit.load_noise_w", always((0.0, np.inf))),
-    "quiet spans": Case(POWER + "rail_fit.has_quiet_spans", always(False)),
-    "loops in step": Case(POWER + "figures.with_loops_in_step", lambda figures, *_: (figures, ())),
-    "spans outside the trace": Case(POWER + "figures.with_unseen_spans", first),
-    "readings lost at work": Case(POWER + "figures.missing_w", always(0.0)),
-    "power outlasts spans": Case(POWER + "figures.outlasts", always(0.0)),
-    "ends of spans": Case(POWER + "figures.cut_off_w", always((0.0, 0.0))),
-    "undeclared filter": Case(POWER + "figures.smeared_w", always(0.0)),
-    "gaps that no reading shows": Case(POWER + "figures.unseen_between", always(False)),
+    "changes of level": Case(POWER + "trace_model._shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
+    "parts of idle windows": Case(POWER + "trace_model._parts", lambda state, _: np.zeros((len(state), 0))),
+    "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
+    "moved into the gaps": Case(POWER + "figures.moved", always(Margin())),
+    "two curves are no filter": Case(POWER + "residuals._are_two", always(False)),
+    "ends of spans": Case(POWER + "figures.ends", always(Margin())),
+    "parts that no reading saw": Case(POWER + "figures.unseen", always(Margin())),
+    "noise under load": Case(POWER + "residuals._noisier", always(False)),
+    "readings lost at work": Case(POWER + "figures.missing_while_busy", always(0.0)),
     "end of the range": Case(POWER + "figures.beyond_range", always(None)),
-    "clipped readings": Case(POWER + "budget.hidden_w", unclipped),
-    "low end of the range": Case(POWER + "rail_fit.lift_w", always(None)),
+    "clipped readings": Case(POWER + "budget.hidden_of", unclipped),
+    "low end of the range": Case(POWER + "rail_model.lift_w", always(None)),
     "low end, bias": Case(POWER + "budget.floor_bias_w", always(0.0)),
-    "spans that differ": Case(POWER + "budget.scatter_of_spans", always((0.0, np.inf))),
-    "between apertures": Case(POWER + "budget._aperture_u", always(0.0)),
     "apparent step": Case(POWER + "budget.apparent_step", always(0.0)),
     "no dither": Case(POWER + "budget.undithered", always(0.0)),
-    "low end of the spectrum": Case(POWER + "noise.contradicts", always(False)),
     "wire errors": Case(TIMING + "synchronise.without_wire_errors", unmended),
     "held readings": Case(TIMING + "synchronise.as_measured", unmended),
     "stamps on arrival": Case(TIMING + "synchronise.on_grid", unmended),

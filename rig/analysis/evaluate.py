@@ -15,14 +15,11 @@ from rig.analysis.figure_key import Figures
 from rig.analysis.memory_check import check_limit
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
-from rig.analysis.power.estimators import alignment_baseline
 from rig.analysis.power.figures import PowerFigures, power_figures
 from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
 from rig.analysis.power.power_notes import no_step_notes, sign_checks
 from rig.analysis.power.power_refusals import no_power
-from rig.analysis.power.rail_fit import rail_model
-from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.span_mean import difference_notes
+from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.predictions import Predictions, predictions_of
 from rig.analysis.recording_notes import remarks_of
@@ -166,7 +163,7 @@ def _recorded(run: Run) -> _Recorded:
 def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
     """Readings on the device's time, then the model of each rail; the activity holds what work they show beside it."""
     run = told.run
-    rails = aligned_rails(run, told.activity, told.device, alignment_baseline, told.terms.end_s, at_once)
+    rails = aligned_rails(run, told.activity, told.device, told.terms.end_s, at_once)
     activity, rails = with_unspanned(told.activity, rails)
     against, mended = _contradictions(rails, arrival_checks(run))
     sound = [r for r in rails if not against[r.readings.rail.name]]
@@ -217,7 +214,6 @@ def _notes(
     yield from found.power.notes
     yield from (f"{c.rule}: {c.found}" for c in sign_checks(figures))
     yield from no_step_notes(figures)
-    yield from difference_notes(figures)
     yield from (note for r in rails.rails for note in r.notes)
     if not terms.metered:
         yield "No meter recorded: times and accuracy only"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.power.budget import active_power, dynamic_power
-from rig.analysis.power.estimators import integrated
+from rig.analysis.power.budget import active_power, dynamic_power, noise_parts
+from rig.analysis.power.estimators import touched, whole
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import linear
 from rig.analysis.timing.execution_time import BusyTime
@@ -33,10 +33,13 @@ def average_figures(
     other_s = excluded_s[(excluded_s[:, 0] < on_s) | (excluded_s[:, 1] > off_s)]
     rails = Figures()
     for model in models:
-        e = integrated(model, window, other_s)
-        if e is None or off_s - on_s < 2.0 * model.readings.period_s:
+        idle = model.trace.idle_under(window)
+        of = touched(model, window, other_s, idle)
+        if of is None or off_s - on_s < 2.0 * model.readings.period_s:
             return Figures()
-        average = active_power(model, e, dynamic_power(model, e, busy, METHOD))
+        e = whole(model, of, idle)
+        noise = noise_parts(model, e)
+        average = active_power(model, e, dynamic_power(model, e, busy, METHOD, noise), noise)
         rails |= {FigureKey("average_power_w", rail=model.rail.name): average}
     total = linear([(1.0, q) for q in rails.values()], "W", METHOD)
     per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples completed")

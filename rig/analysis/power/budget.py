@@ -4,76 +4,86 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.power.between_apertures import scatter_of_spans
-from rig.analysis.power.coverage import hidden_w
+from rig.analysis.power.coverage import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate
-from rig.analysis.power.idle_noise import white_parts
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_bias_w
+from rig.analysis.power.residuals import Margin
 from rig.analysis.power.resolution import apparent_step, step_in_spans, undithered
 from rig.analysis.quantity import Component, Quantity
-from rig.analysis.timing.activity_signal import in_step
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
-from rig.types import Bools, Floats, Rail
+from rig.types import Floats, Rail
 
-SEEN = 1e-3
-"""Part of the time between readings that an aperture may leave out."""
+IDLE = "idle drift off a straight line"
+"""The component of idle under the spans that is no noise."""
+IDLE_METHOD = "idle under the spans, by the model of the trace"
+NONE = Margin()
 
 
-def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) -> Quantity:
-    """Return the dynamic power of one rail with its uncertainty budget."""
-    parts = _noise_parts(model, e.dynamic)
+@dataclass(frozen=True)
+class NoiseParts:
+    """The components of an estimate by noise: of its dynamic power, and of its active power."""
+
+    dynamic: list[Component]
+    active: list[Component]
+
+
+def noise_parts(model: RailModel, e: Estimate) -> NoiseParts:
+    """Return what noise does to an estimate."""
+    return NoiseParts(_noise_parts(model, e.dynamic), _noise_parts(model, e.level))
+
+
+def dynamic_power(
+    model: RailModel, e: Estimate, busy: BusyTime, method: str, noise: NoiseParts, margin: Margin = NONE
+) -> Quantity:
+    """Return the dynamic power of one rail with its uncertainty budget; ``margin`` is what its levels leave."""
+    value_w = e.value_w + margin.shift_w
+    parts = list(noise.dynamic)
     parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
-    parts.append(Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
+    parts.append(Component("clock rate, meter to device", value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
     for phase, stamps in busy.stamps.items():
-        parts += stamps.components(-e.value_w / busy.seconds, phase, shared=e.by_length)
-    parts.append(Component("idle drift off a straight line", model.bend_w))
-    parts.append(Component("unseen between apertures", _aperture_u(model, e)))
-    parts.append(Component("spans that differ, seen in part", *scatter_of_spans(model, e)))
-    parts.append(Component("noise under load", *model.load_noise))
-    parts += _calibration_parts(model, e, e.value_w, {"busy": 1.0, "idle": -1.0})
+        parts += stamps.components(-value_w / busy.seconds, phase, shared=e.by_length)
+    parts += [Component(IDLE, e.idle_u_w), *margin.components]
+    parts += _calibration_parts(model, replace(e, value_w=value_w), value_w, {"busy": 1.0, "idle": -1.0})
     if model.readings.supply is not None:
         parts += _within_parts(model, model.readings.supply, e.dynamic)
     parts.append(_rounding(e))
-    hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0]) + floor_bias_w(model.readings, e.dynamic)
-    return _quantity(e.value_w, parts, hidden, busy.n, method)
+    hidden_w = float(np.abs(e.dynamic) @ hidden_of(model)[0]) + floor_bias_w(model.readings, e.dynamic)
+    return _quantity(value_w, parts, hidden_w + margin.bias_w, busy.n, method)
 
 
 def idle_power(model: RailModel, e: Estimate) -> Quantity:
-    """Return the idle power of one rail at the mean moment of activity; ``n`` is the number of readings."""
+    """Return the mean of idle under the spans of one rail; ``n`` is the number of readings in idle windows."""
     parts = _noise_parts(model, e.idle)
     parts += _resolution_parts(model, e.idle, ("idle",))
-    parts.append(Component("idle drift off a straight line", -model.bend_w))
+    parts.append(Component(IDLE, -e.idle_u_w))
     parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
     bias_w = floor_bias_w(model.readings, e.idle)
-    return _quantity(
-        e.idle_w, parts, bias_w, model.readings.count(model.idle), "straight line through the idle windows"
-    )
+    return _quantity(e.idle_w, parts, bias_w, model.readings.count(model.idle), IDLE_METHOD)
 
 
-def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
+def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseParts) -> Quantity:
     """Return active power, which is dynamic plus idle power.
 
     The weights of both are added first, so that errors that they share cancel.
     """
-    weight = e.dynamic + e.idle
-    own = ("white noise", "scatter of spans", "1/f noise", "hum", "random walk", "counter jitter", "resolution",
-           "idle drift off a straight line")  # fmt: skip
+    own = ("white noise", "1/f noise", "hum", "random walk", "counter jitter", "resolution", IDLE)
     common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
-    parts = _noise_parts(model, weight) + _resolution_parts(model, weight, ("busy",)) + common
-    value = e.value_w + e.idle_w
-    parts += _calibration_parts(model, e, value, {"busy": 1.0})
+    parts = noise.active + _resolution_parts(model, e.level, ("busy",)) + common
+    value = dynamic.value + e.idle_w
+    parts += _calibration_parts(model, replace(e, value_w=dynamic.value), value, {"busy": 1.0})
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
 
 
 def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
     v = model.variances(weight)
     parts = [
-        *white_parts(model, weight, math.sqrt(v["white"])),
+        Component("white noise", math.sqrt(v["white"]), model.noise.dof),
         Component("1/f noise", math.sqrt(v["flicker"])),
         Component("hum", math.sqrt(v["lines"])),
         Component("random walk", math.sqrt(v["walk"])),
@@ -148,7 +158,7 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
     rail, s = model.rail, model.readings.supply
     if s is None:
         return [(rail, dict.fromkeys(("busy", "idle"), model.readings.watts_per_raw))]
-    weights = {"busy": e.dynamic + e.idle, "idle": e.idle}
+    weights = {"busy": e.level, "idle": e.idle}
     return [
         (of, {level: float(weight @ factor) for level, weight in weights.items()})
         for of, factor in ((rail, s.slope()), (s.rail, s.amperes))
@@ -164,55 +174,6 @@ def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component
         Component("current and voltage within one aperture", u),
         Component("resistance of the supply", ohm_u, shared=f"sag:{s.rail.name}"),
     ]
-
-
-def _aperture_u(model: RailModel, e: Estimate) -> float:
-    """Return the uncertainty from what the meter does not measure of spans in which power changes.
-
-    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings, and
-    sqrt(2) times as much if a step back always follows after the same time. Steps that come at the same place of all
-    spans err alike, as far as the spans begin at the same place between two readings. For dropped readings, the error
-    is the scatter inside the windows, weighted by the missing share.
-    """
-    r = model.readings
-    if r.counter:  # a counter misses nothing between two reads
-        return 0.0
-    used = (e.dynamic != 0) & model.held
-    n = r.count(used)
-    if n < 3:
-        return 0.0
-    noise = model.noise.busy_w**2
-    one = model.single
-    seen = used if model.looked_at is None else one.held & one.readings.ok
-    pair = seen[1:] & seen[:-1] & one.beside
-    blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
-    steps = 0.0
-    if blind > SEEN and np.any(pair):
-        mean_square, alike = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)), _alike(model, pair)
-        steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(
-            in_step(model.all_busy_s[:, 0], r.period_s) * len(model.all_busy_s) - 1.0, 0.0
-        )
-    scatter = max(float(np.var(one.readings.watts[seen])) - noise, 0.0) if np.any(seen) else 0.0
-    pace = np.diff(r.start_s) / r.period_s
-    taken = len(pace) if r.pool is None else float(r.pool.of[:-1].sum())
-    missing = 1.0 - taken / max(float(np.sum(np.round(pace))), 1.0)
-    return math.sqrt((steps * blind**2 / 6.0 + scatter * max(missing, 0.0)) / n)
-
-
-def _alike(model: RailModel, pair: Bools) -> float:
-    """Mean square of the steps between neighbouring readings that come at the same place of all spans."""
-    r, first = model.single.readings, np.flatnonzero(pair)
-    middle_s = 0.5 * (r.start_s[first] + r.end_s[first])
-    on_s = model.all_busy_s[np.searchsorted(model.all_busy_s[:, 0], middle_s) - 1, 0]
-    place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
-    step_w = r.watts[first + 1] - r.watts[first]
-    count = np.bincount(place)
-    mean_w = np.bincount(place, weights=step_w) / np.maximum(count, 1)
-    several = count > 1
-    # the mean of n steps keeps the n-th part of the variance of those that do not come at the same place
-    square = np.bincount(place, weights=step_w**2)[several] / count[several]
-    alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
-    return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
 
 
 def _rounding(e: Estimate) -> Component:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.power.noise import Noise, binned, lines_of, periodogram, spread
+from rig.analysis.power.noise import SHORTEST, Noise, binned, lines_of, periodogram
+from rig.analysis.timing.states import spread
 from rig.types import Floats
 
 RHO = (-0.8, -0.5, 0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
@@ -25,8 +26,6 @@ SHOWN = 20.0
 """How many correlation times the longest idle stretch must hold; slower jitter counts as white noise."""
 CALM = 1.0
 """Prior odds that a sensor behind a counter adds no white noise of its own, and likewise no 1/f noise."""
-SHORTEST = 8
-"""The spectrum of an idle stretch with fewer readings than this is not used."""
 TAPERED = 2.0 / 3.0
 """Number of independent ordinates for each ordinate of a sine-tapered periodogram."""
 
@@ -58,9 +57,8 @@ class Counted:
 
     ``idle`` has one array for each unbroken idle stretch: residual watts times interval length over ``period_s``.
     ``busy`` holds the differences of neighbouring values of the same kind while the device is busy. ``ratio`` is busy
-    power over idle power. ``step`` is the step in joules, or 0 if it is not stated. ``slow`` is as in
-    ``noise.estimate``. ``age_j`` is the energy that is used at idle during the declared mean age, or 0 if none is
-    declared.
+    power over idle power. ``step`` is the step in joules, or 0 if it is not stated. ``age_j`` is the energy that is
+    used at idle during the declared mean age, or 0 if none is declared.
     """
 
     idle: Sequence[Floats]
@@ -68,7 +66,6 @@ class Counted:
     period_s: float
     ratio: float
     step: float
-    slow: tuple[Floats, float]
     age_j: float = 0.0
 
 
@@ -104,7 +101,7 @@ def estimate(c: Counted) -> tuple[Noise, Jitter]:
     long = [r for r in c.idle if len(r) >= SHORTEST]
     ages: list[tuple[float, float]] = []
     if long:
-        plain = [periodogram(r, period_s, 1) for r in long]
+        plain = [periodogram(r, period_s) for r in long]
         lines = lines_of(c.idle, plain, period_s)
         white, flicker, blue = _fit(long, c, [line[0] for line in lines])
         white_w = math.sqrt(white / (2.0 * period_s))
@@ -185,32 +182,12 @@ def _fit(
         level[k] = np.sum(count * power / model, axis=2) / float(count.sum())
         cost[k] = np.sum(count * np.log(model), axis=2) + float(count.sum()) * np.log(level[k])
     whites, flickers = level * white[None, :, :, 0], level * flicker[None, :, :, 0]
-    if len(c.slow[0]) >= 12:
-        cost = cost + _slow_cost(c.slow, whites, flickers)
     chance = np.exp(-(cost - cost.min()))
     chance[:, 0] *= CALM * chance.shape[1]
     chance[:, :, 0] *= CALM * chance.shape[2]
     chance /= chance.sum()
     ages = np.sum(chance * level, axis=(1, 2)).tolist()
     return float(np.sum(chance * whites)), float(np.sum(chance * flickers)), list(zip(rhos, ages, strict=True))
-
-
-def _slow_cost(slow: tuple[Floats, float], white: Floats, flicker: Floats) -> Floats:
-    """Cost of white and flicker densities given the slow residuals of the whole run; shape kept.
-
-    The residuals hold both, and what the spans and the jitter add, which is not negative.
-    """
-    f, power, count = binned([periodogram(slow[0], slow[1], 2)], [], slow[1])
-    mean = float(np.sum(count * power) / np.sum(count))
-    if not mean > 0:
-        return np.zeros_like(white)
-    levels = mean * np.geomspace(1e-4, 1e2, 121)
-    slopes = np.geomspace(1e-8, 1e2, 121) * mean * float(f[0])
-    model = levels[:, None, None] + slopes[None, :, None] / f
-    cost = np.sum(count * (np.log(model) + power / model), axis=2)
-    cost = np.minimum.accumulate(cost[::-1])[::-1]  # the best of all levels from this one up
-    at = [np.clip(np.searchsorted(grid, x), 0, len(grid) - 1) for grid, x in ((levels, white), (slopes, flicker))]
-    return np.asarray(cost[at[0], at[1]])
 
 
 def _tapered(x: Floats, period_s: float) -> tuple[Floats, Floats]:

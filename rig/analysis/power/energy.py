@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
-from rig.analysis.power.figures import INTEGRATED_METHOD
+from rig.analysis.power.figures import METHOD
 from rig.analysis.quantity import Quantity, linear, product
 
 
@@ -43,7 +43,7 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
         if method != TRIMMED:
             above = product(dynamic, time_s, "J", dynamic.method)
             out |= {FigureKey("dynamic_energy_per_inference_j", phase, rail, method): above}
-        if not method and dynamic.method == INTEGRATED_METHOD:
+        if not method and dynamic.method == METHOD:
             integral = product(active, time_s, "J", "integral outward into idle, with idle under it")
             out |= {FigureKey("energy_per_inference_integrated_j", phase, rail): integral}
     return out

@@ -8,40 +8,36 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
-from rig.analysis.power.budget import active_power, dynamic_power, idle_power
-from rig.analysis.power.coverage import missing_while_busy
-from rig.analysis.power.estimators import (
-    MIN_SHARE,
-    MOST_GAPS,
-    Estimate,
-    TooShort,
-    gaps_seen,
-    idle_moved_w,
-    integrated,
-    trimmed,
-    unseen_between,
-    with_idle_in_gaps,
-)
-from rig.analysis.power.gap_level import by_gaps
-from rig.analysis.power.loops_in_step import with_loops_in_step
-from rig.analysis.power.power_notes import instrument_notes, other_idle_notes, trace_notes
+from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_parts
+from rig.analysis.power.coverage import covered_share, missing_while_busy
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort, core, touched, whole
+from rig.analysis.power.power_notes import (
+    ends_note,
+    instrument_notes,
+    moved_note,
+    other_idle_notes,
+    trace_notes,
+)  # fmt: skip
 from rig.analysis.power.power_refusals import MAX_MISSING, beyond_range, readings_lost, too_short, without_idle
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.residuals import Margin, ends, moved, unseen
 from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.power.span_ends import cut_off_w, outlasts, smeared_w
-from rig.analysis.power.span_mean import literal_figures, span_mean
-from rig.analysis.power.unseen_spans import missing_w, with_unseen_spans
-from rig.analysis.quantity import Component, Quantity, linear
+from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
+from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.consistency import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.states import MOST_GAPS
 from rig.analysis.timing.timeline import Activity
 from rig.analysis.verdict import Check
+from rig.types import Floats
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
-INTEGRATED_METHOD = "integrated outward into idle"
-TRIMMED_METHOD = "mean of trimmed windows"
+METHOD = "whole spans, less the level beside them"
+CORE_METHOD = "mean of trimmed windows"
+NOTED = 1e-3
+"""Part of dynamic power from which a note tells of a margin."""
 
 
 @dataclass(frozen=True)
@@ -100,18 +96,14 @@ def rail_figures(
         return PowerFigures(Figures(), (refusal,), tuple(notes), () if numbers else (none,))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
-    model = with_idle_in_gaps(by_gaps(model, activity.busy_windows_s()))
-    differ = model.gaps.differs
-    notes += trace_notes(model, activity, model.gaps.level_w if differ else None)
+    notes += trace_notes(model, activity)
     figures = Figures()
     refusals: list[Refusal] = []
     for scope in scopes_of(activity, busy):
-        found = _scope_figures(model, scope, differ)
-        whole = with_unseen_spans(found.figures, model, scope.windows_s)
-        stepped, told = with_loops_in_step(whole, model, activity.phases, scope.phase)
-        figures |= stepped
+        found = _scope_figures(model, scope)
+        figures |= found.figures
         refusals += found.refusals
-        notes += [*found.notes, *told]
+        notes += found.notes
     notes += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
     if len(activity.phases) == 1:
         (only,) = activity.phases
@@ -126,102 +118,64 @@ def _contradicted(r: Readings, checks: tuple[Check, ...]) -> PowerFigures:
     return PowerFigures(Figures(), (refusal,), tuple(instrument_notes(r)), checks)
 
 
-def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures:
-    """Power of one rail over one scope; ``differ`` says that gaps between spans are not at idle."""
-    cut = trimmed(model, scope.windows_s)
-    whole = None if differ else integrated(model, scope.windows_s, scope.other_s)
-    if isinstance(cut, TooShort):
-        if whole is None or whole.share < MIN_SHARE or gaps_seen(model, scope.windows_s) < MOST_GAPS:
-            return PowerFigures(refusals=(too_short(model, scope, cut),))
+def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
+    """Power of one rail over one scope: of whole spans, or of their cores where no level beside them is known."""
+    idle = model.trace.idle_under(merged(scope.windows_s))
+    inner, of = core(model, scope.windows_s, idle), touched(model, scope.windows_s, scope.other_s, idle)
+    full = (
+        whole(model, of, idle, inner if isinstance(inner, Estimate) else None)
+        if of is not None and of.share >= MIN_SHARE
+        else None
+    )
+    if isinstance(inner, TooShort):
+        if full is None or not _gaps_are_seen(model, scope.windows_s):
+            return PowerFigures(refusals=(too_short(model, scope, inner),))
         note = (
-            f"Rail {model.rail.name}: a window of {scope.words} lasts {cut.window_s:.3g} s, too short for a whole "
-            "reading, so power is the area above idle alone. Nothing separates it from what is drawn within a reading "
-            "of a window"
+            f"Rail {model.rail.name}: a window of {scope.words} lasts {inner.window_s:.3g} s, too short for a whole "
+            "reading, so power is the area above the level beside it alone. Nothing separates it from what is drawn "
+            "within a reading of a window"
         )
-        dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
-        return _stated(model, scope, whole, dynamic, PowerFigures(notes=(note,)), differ)
-    if whole is not None and whole.share >= MIN_SHARE:
-        return _integrated_figures(model, scope, whole, cut, differ)
-    return _trimmed_figures(model, scope, cut, differ)
+        return _stated(model, scope, full, full, Margin(), (note,))
+    margin = moved(model, scope.windows_s)
+    notes = [moved_note(model, scope, margin)] if margin.bias_w else []
+    if of is not None and full is not None:
+        beside = ends(model, scope.windows_s, of, full, inner)
+        margin += beside
+        notes += [ends_note(model, scope, beside)] if beside.bias_w > NOTED * abs(full.value_w) else []
+    return _stated(model, scope, inner if full is None else full, inner, margin, tuple(notes))
 
 
-def _integrated_figures(model: RailModel, scope: Scope, whole: Estimate, cut: Estimate, differ: bool) -> PowerFigures:
-    """Power by integration, with that of trimmed windows beside it as a check."""
-    difference_w = abs(cut.value_w - whole.value_w)
-    bias_w = max(difference_w - model.noise_u_w(cut.dynamic - whole.dynamic), 0.0)
-    crossed = _biased(dynamic_power(model, cut, scope.busy, TRIMMED_METHOD), bias_w)
-    dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
-    notes: tuple[str, ...] = ()
-    if more := outlasts(model, whole, scope.windows_s):
-        notes = (
-            f"Rail {model.rail.name}: around each span of {scope.words}, {more:.2g} readings more are above idle "
-            "than it can touch. How far the integrated mean is above that of trimmed windows is stated as bias",
-        )
-    if more or model.readings.inferred or unseen_between(model, scope.windows_s):
-        # no reading can separate work between spans, such as the host's, from a burst at their ends, and a filter that
-        # nobody declared may be the device's own begins and ends
-        dynamic = _biased(dynamic, bias_w)
-    key = FigureKey("dynamic_power_w", scope.phase, model.rail.name, method=TRIMMED)
-    check = Figures({key: crossed, replace(key, quantity="active_power_w"): active_power(model, cut, crossed)})
-    return _stated(model, scope, whole, dynamic, PowerFigures(check, notes=notes), differ)
-
-
-def _trimmed_figures(model: RailModel, scope: Scope, cut: Estimate, differ: bool) -> PowerFigures:
-    """Power of trimmed windows, whose bias holds what the ends of spans and a slow filter hide from them."""
-    dynamic = dynamic_power(model, cut, scope.busy, TRIMMED_METHOD)
-    notes: tuple[str, ...] = ()
-    ends_w, placed_w = cut_off_w(model, scope.windows_s, cut)
-    if ends_w:
-        placed = Component("place of spans beside other levels", placed_w)
-        dynamic = _biased(replace(dynamic, components=(*dynamic.components, placed)), ends_w)
-        notes = (
-            f"Rail {model.rail.name}: trimmed windows leave out the ends of spans of {scope.words}, whose readings "
-            f"differ by {ends_w:.3g} W of mean power. This is stated as bias",
-        )
-    if smeared := smeared_w(model, scope.windows_s, cut):
-        dynamic = _biased(dynamic, smeared)
-        notes += (
-            f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
-            "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. Spans "
-            f"may draw {smeared:.3g} W of mean power more or less by this. This is stated as bias",
-        )
-    return _stated(model, scope, cut, dynamic, PowerFigures(notes=notes), differ)
-
-
-def _biased(q: Quantity, more: float) -> Quantity:
-    return replace(q, bias=q.bias + more)
+def _gaps_are_seen(model: RailModel, windows_s: Floats) -> bool:
+    """Return whether most gaps between windows hold a whole reading."""
+    spans = merged(windows_s)
+    number = np.searchsorted(spans[:, 0], model.middle_s[model.gap | model.idle]) - 1
+    among = number[(number >= 0) & (number < len(spans) - 1)]
+    return len(np.unique(among)) >= MOST_GAPS * (len(spans) - 1) > 0.0
 
 
 def _stated(
-    model: RailModel, scope: Scope, chosen: Estimate, dynamic: Quantity, beside: PowerFigures, differ: bool
+    model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: tuple[str, ...]
 ) -> PowerFigures:
-    """Idle, active and dynamic power by the chosen estimate, ``beside`` others, unless readings do not show it."""
+    """Idle, active and dynamic power by the chosen estimate, unless readings do not show it."""
     if (beyond := beyond_range(model, chosen)) is not None:
         return PowerFigures(refusals=(beyond,))
     lost = missing_while_busy(model.readings, scope.windows_s)
     if lost > MAX_MISSING:
         return PowerFigures(refusals=(readings_lost(model, scope, lost),))
-    lost_w = missing_w(model, scope.windows_s, dynamic.value, lost)
-    dynamic = _biased(dynamic, lost_w)
-    idle, moved_w = idle_power(model, chosen), idle_moved_w(model)
+    hidden = unseen(model, inner, scope.windows_s, lost)
+    busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))
+    method = CORE_METHOD if chosen is inner else METHOD
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
-    literal = span_mean(model, scope.windows_s, scope.other_s, differ)
-    by_text = Figures()
-    if literal is not None and literal.share >= MIN_SHARE:
-        least_w = dynamic.bias if dynamic.method == INTEGRATED_METHOD else lost_w
-        by_text = literal_figures(model, literal, scope.windows_s, scope.busy, key, least_w)
-        text = replace(key, method=LITERAL)
-        by_text |= Figures({text: _biased(by_text[text], moved_w)})
-    figures = (
-        beside.figures
-        | by_text
-        | {
-            replace(key, quantity="idle_power_w"): _biased(idle, moved_w),
-            replace(key, quantity="active_power_w"): active_power(model, chosen, dynamic),
-            key: _biased(dynamic, moved_w),
-        }
-    )
-    return replace(beside, figures=figures)
+    figures = {replace(key, quantity="idle_power_w"): idle_power(model, chosen)}
+    of_chosen, of_inner = noise_parts(model, chosen), noise_parts(model, inner)
+    for name, e, noise, words, beside in (
+        ("", chosen, of_chosen, method, margin + hidden),
+        (TRIMMED, inner, of_inner, CORE_METHOD, hidden),
+        (LITERAL, chosen, of_chosen, "mean over the spans", hidden),
+    ):
+        named, dynamic = replace(key, method=name), dynamic_power(model, e, busy, words, noise, beside)
+        figures |= {named: dynamic, replace(named, quantity="active_power_w"): active_power(model, e, dynamic, noise)}
+    return PowerFigures(Figures(figures), notes=notes)
 
 
 def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tuple[Figures, list[Refusal]]:

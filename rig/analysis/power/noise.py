@@ -10,18 +10,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.power.low_end import LOWEST, STANDS_OUT, Bins, contradicts, frequency_u_hz, low_end, peaks, tapered
+from rig.analysis.timing.states import spread
 from rig.types import Floats
 
 Lines = tuple[tuple[float, float, float], ...]
 
+Bins = tuple[Floats, Floats, Floats]
+
 MAX_LINES = 3
-RARE = 0.02
-"""How likely a random walk is, before the readings are seen, compared with flicker noise."""
+SHORTEST = 8
+"""The spectrum of a stretch with fewer readings than this is not used."""
+STANDS_OUT = 8.0
+"""How far above the noise, in its mean and beyond what chance gives, an ordinate must be to count as a line."""
+KNOWN = 4.0
+"""Standard deviations by which the frequency of a line may be off."""
+WANDER = 5e-4
+"""Part by which it may change during a run, as that of the mains does."""
 TIED = 1e-9
 """Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
 
@@ -30,10 +38,10 @@ TIED = 1e-9
 class Noise:
     """The spectrum of a rail's noise.
 
-    ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``flicker_w2`` is h
-    in h / f. ``lines`` are pairs of frequency in Hz and amplitude in W. ``period_s`` is the interval between readings.
-    ``dof`` are the degrees of freedom of the white level. ``walk_w2_per_s`` is the variance by which a random walk
-    grows in a second; its spectrum is walk_w2_per_s / (2 pi^2 f^2).
+    ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``lines`` are triples
+    of frequency in Hz, amplitude in W and uncertainty of the frequency. ``period_s`` is the interval between readings.
+    ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in h / f, and ``walk_w2_per_s`` the
+    variance by which a random walk grows in a second.
     """
 
     white_w: float
@@ -43,82 +51,38 @@ class Noise:
     period_s: float
     dof: float
     walk_w2_per_s: float = 0.0
-    peaks: Lines = ()
-    """What else stands out of the spectrum, such as pulses that come back; as ``lines``."""
-    between: tuple[float, float] | None = None
-    """Slow noise as the readings between spans show it, if the idle windows show another."""
-
-    def between_spans(self) -> Noise:
-        """Return the noise without what only the idle windows show of slow noise."""
-        if self.between is None:
-            return self
-        return replace(self, flicker_w2=self.between[0], walk_w2_per_s=self.between[1])
 
 
-def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats, slow: Floats | None = None,
-             slow_period_s: float = 0.0) -> Noise:  # fmt: skip
-    """Fit the spectrum to idle residuals, one array per unbroken idle stretch (missing readings as 0).
+def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats) -> Noise:
+    """Fit white noise and lines to idle residuals, one array per unbroken idle stretch (missing readings as 0).
 
     ``busy_differences`` are differences of neighbouring readings inside busy windows, in watts. Their median size gives
-    the noise while busy, because the steps of a burst do not change a median. ``slow`` is the residual of the whole run
-    after the levels are fitted, averaged over ``slow_period_s``, which is long compared with a span. It shows flicker
-    noise that is too slow for an idle window.
+    the noise while busy, because the steps of a burst do not change a median. Slow noise is left to the model of the
+    trace.
     """
-    spectra = [periodogram(r, period_s, 1) for r in residuals if len(r) >= 8]
+    spectra = [periodogram(r, period_s) for r in residuals if len(r) >= SHORTEST]
     if not spectra:
         pooled = np.concatenate([*residuals, np.zeros(0)])
         sigma = float(np.std(pooled)) if len(pooled) > 1 else 0.0
         return Noise(sigma, max(sigma, spread(busy_differences)), 0.0, (), period_s, max(len(pooled) - 1.0, 1.0))
     lines = lines_of(residuals, spectra, period_s)
-    known = [line[0] for line in lines]
-    stretches = [r for r in residuals if len(r) >= 8]
-    bins = [binned(spectra, known, period_s)]
-    ends = [low_end(binned([periodogram(tapered(r), period_s, 1) for r in stretches], known, period_s))]
-    if slow is not None and len(slow) >= 12:
-        bins.append(binned([periodogram(slow, slow_period_s, 1)], [], slow_period_s))
-        ends.append(low_end(binned([periodogram(tapered(slow), slow_period_s, 1)], [], slow_period_s)))
-    white, flicker, walk = _whittle(bins)
-    others: Lines = ()
-    between = None
-    if any(contradicts(end, flicker, walk) for end in ends):
-        flicker, walk = _at_low_end(ends, white)
-        if len(bins) > 1:
-            _, h, w = _whittle(bins[1:])
-            between = h, 2.0 * math.pi**2 * w
-        share = 1.0 / math.sqrt(len(stretches))
-        found = [p for r in stretches for p in peaks(r, period_s, known, (white, flicker, walk))]
-        others = tuple((f, share * amplitude, df) for f, amplitude, df in found)
+    white = _white(binned(spectra, [line[0] for line in lines], period_s))
     sigma = math.sqrt(white / (2.0 * period_s))
     at_idle_w = spread(np.concatenate([np.diff(r) for r in residuals]))
     excess = spread(busy_differences) ** 2 - at_idle_w**2
-    n = float(sum(len(r) for r in residuals))
     u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * at_idle_w**2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
-    walk_w2_per_s = 2.0 * math.pi**2 * walk
-    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between)
+    n = float(sum(len(r) for r in residuals))
+    return Noise(sigma, busy, 0.0, lines, period_s, max(n - 2.0, 1.0))
 
 
-def _at_low_end(ends: Sequence[Bins], white: float) -> tuple[float, float]:
-    """Return the expected (flicker, walk) densities by the low ends of tapered spectra alone.
-
-    What comes back a few times in a window shows there as well, but not at the very lowest frequencies.
-    """
-    _, flicker, walk = _whittle(ends, white)
-    if any(contradicts(end, flicker, walk) for end in ends):
-        _, flicker, walk = _whittle([low_end(end, LOWEST) for end in ends], white)
-    return flicker, walk
-
-
-def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
-    """Return the one-sided periodogram without its ``skip`` lowest bins.
-
-    Fitting the levels and the drift has removed the power in these bins.
-    """
+def periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
+    """Return the one-sided periodogram without its lowest bin, whose power the fit of the level has removed."""
     n = len(x)
     power = 2.0 * period_s / n * np.abs(np.fft.rfft(x)) ** 2
     f = np.arange(len(power)) / (n * period_s)
     last = len(power) - 1 if n % 2 == 0 else len(power)
-    return f[skip:last], power[skip:last]
+    return f[1:last], power[1:last]
 
 
 def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float) -> Lines:
@@ -143,6 +107,14 @@ def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats
         off_hz = frequency_u_hz(df, ratio[k], at_hz)
         found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
     return tuple(found)
+
+
+def frequency_u_hz(df_hz: float, ratio: float, at_hz: float) -> float:
+    """Return by how much the frequency of a line may be off that stands out by ``ratio`` at the resolution ``df_hz``.
+
+    Rife and Boorstyn (1974): the least variance of the frequency of a tone in white noise.
+    """
+    return max(KNOWN * 0.39 * df_hz / math.sqrt(ratio), WANDER * at_hz)
 
 
 def line_near(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
@@ -181,56 +153,20 @@ def binned(spectra: Sequence[tuple[Floats, Floats]], skip_hz: Sequence[float], p
     return centre, mean, count[full]
 
 
-def _whittle(bins: Sequence[Bins], white: float | None = None) -> tuple[float, float, float]:
-    """Return the expected (white, flicker, walk) densities over all levels of slow noise that the data allow.
+def _white(bins: Bins) -> float:
+    """Return the expected density of white noise beside slow noise, which is flicker noise or a random walk.
 
-    Slow noise is either flicker noise, h / f, or a random walk, w / f**2.
-
-    The likelihood is Whittle's, for averaged exponential ordinates. Each set of bins has its own white level, because
-    spans may add some; the slow noise is common to all. The prior of each kind of slow noise is: none with probability
-    one third, otherwise log-uniform over the eight decades below the level that explains everything; a random walk is
-    ``RARE``. The returned white level is that of the first set, which is ``white`` if this is given.
+    The likelihood is Whittle's, for averaged exponential ordinates; all levels of slow noise that the data allow count.
     """
-    if not np.any(bins[0][1] > 0):
-        return 0.0, 0.0, 0.0
-    levels, costs, whites = [], [], []
-    for power in (1, 2):
-        most = max(float(np.max(p * g**power)) for g, p, _ in bins)
-        levels.append(np.geomspace(1e-8 * most, most, 97))
-        fits = [_profile(g**power, p, c, levels[-1], None if k else white) for k, (g, p, c) in enumerate(bins)]
-        costs.append(np.sum([own for _, own in fits], axis=0))
-        whites.append(fits[0][0])
-    chance = np.exp(np.min(costs) - np.array(costs))
-    chance[:, 0] *= 0.5 * chance.shape[1]  # the lowest density means no slow noise
-    chance[1] *= RARE
-    chance /= chance.sum()
-    flicker, walk = (float(np.sum(c * level)) for c, level in zip(chance, levels, strict=True))
-    return float(np.sum(chance * np.array(whites))), flicker, walk
-
-
-def _profile(steep: Floats, power: Floats, count: Floats, slow: Floats, known: float | None) -> tuple[Floats, Floats]:
-    """Most likely white level, if not ``known``, and its cost for each density of slow noise; shapes of ``slow``.
-
-    The spectrum of slow noise is ``slow / steep``.
-    """
-    slope = slow[:, None] / steep[None, :]
-    mean = float(np.sum(count * power) / np.sum(count))
-    grid = mean * np.geomspace(1e-3, 3.0, 80) if known is None else np.array([known])
-    best: Floats = np.full(len(slow), np.inf)
-    white: Floats = np.zeros(len(slow))
-    model, terms = np.empty_like(slope), np.empty_like(slope)
-    for level in grid:
-        np.log(np.add(level, slope, out=model), out=terms)
-        terms += np.divide(power, model, out=model)
-        terms *= count
-        cost = terms.sum(axis=1)
-        white = np.where(cost < best, level, white)
-        best = np.minimum(best, cost)
-    return white, best
-
-
-def spread(differences: Floats) -> float:
-    """Return a robust standard deviation of readings, from the differences of neighbours."""
-    if not len(differences):
+    f, power, count = bins
+    if not np.any(power > 0):
         return 0.0
-    return float(np.median(np.abs(differences - np.median(differences)))) * 1.4826 / math.sqrt(2.0)
+    mean = float(np.sum(count * power) / np.sum(count))
+    white = mean * np.geomspace(1e-3, 3.0, 80)[:, None, None]
+    costs, levels = [], np.geomspace(1e-6, 1.0, 48)
+    for steep in (f, f**2):
+        slow = float(np.max(power * steep)) * levels[:, None] / steep
+        model = white + slow
+        costs.append(np.sum(count * (np.log(model) + power / model), axis=2))
+    chance = np.exp(np.min(costs) - np.array(costs))
+    return float(np.sum(chance * white[:, :, 0]) / np.sum(chance))

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from rig.analysis.power.noise import Lines, Noise
+from rig.analysis.power.noise import Noise
 from rig.analysis.timing.activity_signal import fast_length
 from rig.types import Bools, Floats
 
@@ -38,7 +38,6 @@ def variances(noise: Noise, weight: Floats, t_s: Floats, busy: Bools, many: Floa
         0.5 * a * a * _line_gain(t, w if of is None else w * _passed(f * noise.period_s, of), f, df)
         for f, a, df in noise.lines
     )
-    lines += _peak_variance(noise.peaks, *_gain(t, w, noise.period_s)) if noise.peaks else 0.0
     walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
     return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}
 
@@ -71,12 +70,6 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
     gain, step_hz = _gain(t_s, weight, period_s)
     level = float(weight.sum()) ** 2 * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     return float(np.sum(gain / np.arange(1, len(gain) + 1))) + level
-
-
-def _peak_variance(peaks: Lines, gain: Floats, step_hz: float) -> float:
-    """Variance of a sum over peaks of a spectrum, at the largest gain near each; ``gain`` is that of ``_gain``."""
-    near = [gain[max(int((f - df) / step_hz) - 1, 0) : int((f + df) / step_hz) + 1] for f, _, df in peaks]
-    return sum(0.5 * peak[1] ** 2 * float(g.max(initial=0.0)) for peak, g in zip(peaks, near, strict=True))
 
 
 def _gain(t_s: Floats, weight: Floats, period_s: float) -> tuple[Floats, float]:

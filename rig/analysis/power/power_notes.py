@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power.coverage import missing_notes, missing_while_busy, overload_note
-from rig.analysis.power.estimators import idle_moved_w, unseen_between
-from rig.analysis.power.load_noise import load_noise_notes
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
-from rig.analysis.power.unseen_spans import idle_notes
+from rig.analysis.power.residuals import Margin
+from rig.analysis.power.scope import Scope
 from rig.analysis.quantity import Quantity
 from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.states import ALLOWANCE, CONTRAST
 from rig.analysis.timing.timeline import Activity
 from rig.analysis.verdict import Check
 
@@ -52,45 +54,50 @@ def instrument_notes(readings: Readings) -> Iterator[str]:
         )
 
 
-def trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> Iterator[str]:
-    """Yield notes on what the trace covers; ``gap_w`` is the level between spans above idle if it differs from idle."""
+def trace_notes(model: RailModel, activity: Activity) -> Iterator[str]:
+    """Yield notes on what the trace covers, and on the level between spans."""
     name = model.rail.name
-    yield from idle_notes(model, activity)
+    for on_s, off_s in activity.idle_s.tolist():
+        if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
+            yield (
+                f"Rail {name}: the idle window at {on_s:.6g} to {off_s:.6g} s holds no reading, so a drift of idle is "
+                "not known"
+            )
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
     if (overload := overload_note(name, model)) is not None:
         yield overload
-    if model.gap is not None:
-        yield f"Rail {name}: idle wanders, so idle under the spans is taken from the gaps between them"
     if (floor := floor_note(model.readings)) is not None:
         yield floor
-    yield from load_noise_notes(model)
-    if gap_w is not None:
-        yield (
-            f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
-            "so trimmed windows are used instead of integration into the gaps"
-        )
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
         yield (
             f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What they would have "
             "shown is stated as bias"
         )
-    if moved_w := idle_moved_w(model):
-        yield (
-            f"Rail {name}: idle moved during the activity by {moved_w:.3g} W more than the idle windows show. This is "
-            "stated as bias of idle and dynamic power. Warm up longer, or keep idle windows closer to the spans"
-        )
-    if unseen_between(model, activity.busy_windows_s()):
-        yield (
-            f"Rail {name}: most gaps between spans are too short for a reading, so energy drawn there counts as that "
-            "of spans. The difference from trimmed windows is stated as bias. Leave more time between spans, or use a "
-            "faster meter"
-        )
+
+
+def ends_note(model: RailModel, scope: Scope, margin: Margin) -> str:
+    """Return a note on readings at the ends of spans that differ from those within."""
+    return (
+        f"Rail {model.rail.name}: readings at the ends of spans of {scope.words} differ from those within by "
+        f"{2.0 * margin.bias_w:.2g} W of mean power. Nothing tells whether this is drawn just inside or just outside "
+        "of the spans, so the figure is the middle of both, and half of the difference is stated as bias"
+    )
+
+
+def moved_note(model: RailModel, scope: Scope, margin: Margin) -> str:
+    """Return a note on energy that gaps have and spans lack."""
+    return (
+        f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
+        "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. Spans may "
+        f"draw {2.0 * margin.bias_w:.2g} W of mean power more or less by this; the figure is the middle of both, and "
+        "half of this is stated as bias"
+    )
 
 
 def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[str]:
     """Yield what dynamic power of a rail would be with the level between spans as idle, where that is another one."""
-    level_w = model.gaps.level_w
-    if dynamic is None or not model.gaps.differs or idle_moved_w(model):
+    level_w, u_w = model.trace.gaps_w
+    if dynamic is None or abs(level_w) < CONTRAST * u_w + ALLOWANCE * abs(dynamic.value):
         return
     why = (
         "The device sleeps between its spans, or it was not at rest in the idle windows"

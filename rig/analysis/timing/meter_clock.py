@@ -6,9 +6,8 @@ The map that states the least uncertainty against the device's clock is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from rig.analysis.timing.edge_fit import Excess
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
 from rig.analysis.timing.readings import Readings, volts_of
+from rig.analysis.timing.states import Baseline, baseline
 from rig.analysis.timing.supply import Volts
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
@@ -32,24 +32,6 @@ APART = 2.5
 """Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
 
 
-class Baseline(Protocol):
-    """The idle level of a rail over time, and the noise of a reading, as alignment needs them."""
-
-    def idle_level_w(self, at_s: float) -> float:
-        """Return idle power at a moment, in watts."""
-
-    def reading_u_w(self, busy: bool) -> float:
-        """Return the standard deviation of one reading from noise, in watts."""
-
-    @property
-    def gaps_known(self) -> bool:
-        """Return whether this is the level between spans too."""
-
-
-FindBaseline = Callable[[Readings, Activity, str, float], Baseline | None]
-"""A function of readings, activity, the meter's clock and its sigma; it returns None without readings at idle."""
-
-
 @dataclass(frozen=True)
 class MeterClock:
     """The clock of a meter by its brackets, and what it is aligned with; the recording ended at ``end_s``."""
@@ -58,7 +40,6 @@ class MeterClock:
     bracketed: Timebase
     activity: Activity
     device: Timebase
-    baseline: FindBaseline
     end_s: float
 
     @property
@@ -127,8 +108,8 @@ def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
     bracketed, activity = meter.against_device, meter.activity
     if meter.stamps_spans:
         return bracketed
-    clock, sigma_s = bracketed.clock.name, bracketed.sigma_s
-    found = [(r, b) for r in rails if (b := meter.baseline(r, activity, clock, sigma_s)) is not None]
+    sigma_s = bracketed.sigma_s
+    found = [(r, b) for r in rails if (b := baseline(r, activity, sigma_s)) is not None]
     if not found:
         return bracketed
     readings, level = max(found, key=lambda pair: _contrast(pair[0], pair[1], activity))
@@ -171,17 +152,17 @@ def _contrast(r: Readings, level: Baseline, activity: Activity) -> float:
     if not len(windows):
         return 0.0
     during = r.ok & (r.end_s > windows[0, 0]) & (r.start_s < windows[-1, 1])
-    return float(np.std(r.watts[during])) / max(level.reading_u_w(False), 1e-300) if np.any(during) else 0.0
+    return float(np.std(r.watts[during])) / max(level.idle_u_w, 1e-300) if np.any(during) else 0.0
 
 
 def _excess(r: Readings, bracketed: Readings, level: Baseline) -> Excess:
     """Readings above the idle line; ``bracketed`` are the same readings where the idle line was fitted."""
     first, last = float(r.start_s[0]), float(r.end_s[-1])
-    low, high = level.idle_level_w(first), level.idle_level_w(last)
+    low, high = level.level_w(first), level.level_w(last)
     middle = 0.5 * (bracketed.start_s + bracketed.end_s)
     line = low + (high - low) * (middle - first) / max(last - first, 1e-12)
     ok: Bools | slice = slice(None) if r.ok.all() else r.ok  # a mask would copy every array
-    start_s, end_s, above_w, noise_w = r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], level.reading_u_w(True)
+    start_s, end_s, above_w, noise_w = r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], level.busy_u_w
     return Excess(start_s, end_s, above_w, noise_w, r.period_s, r.tau_s, low, level.gaps_known)
 
 

@@ -12,7 +12,7 @@ from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered
 from rig.analysis.timing.consistency import after_end, doubtful
 from rig.analysis.timing.held_readings import as_measured
 from rig.analysis.timing.mended import Mended
-from rig.analysis.timing.meter_clock import FindBaseline, MeterClock
+from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placed_rails import AlignedRail, placed
 from rig.analysis.timing.pooling import Beside, cuts_of, moments_s, pooled, span_sigma_s
 from rig.analysis.timing.range_end import apparent_ends
@@ -33,7 +33,6 @@ def aligned_rails(
     run: Run,
     activity: Activity,
     device: Timebase,
-    baseline: FindBaseline,
     end_s: float = math.inf,
     at_once: int = AT_ONCE,
 ) -> list[AlignedRail]:
@@ -52,7 +51,7 @@ def aligned_rails(
         mended = [_mended(t, first, activity, end_s) for t in own]
         late_s = max(m.late_ticks for m in mended) / first.clock.tick_hz
         first, own = replace(first, sigma_s=math.hypot(first.sigma_s, late_s)), [m.trace for m in mended]
-        meter = MeterClock(run, first, activity, device, baseline, end_s)
+        meter = MeterClock(run, first, activity, device, end_s)
         long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
         found = _looked_into(meter, own, at_once) if long else _as_a_whole(meter, own)
         for p, m in zip(found, mended, strict=True):

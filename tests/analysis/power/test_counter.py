@@ -30,7 +30,7 @@ def shown(errors: list[np.ndarray], more: float = 0.0, busy: np.ndarray | None =
     rng = np.random.default_rng(9)
     idle = [np.diff(e) / PERIOD_S + more * rng.normal(size=len(e) - 1) for e in errors]
     drop = np.zeros(0) if busy is None else np.diff(busy, 2) / PERIOD_S
-    return Counted([x - x.mean() for x in idle], drop, PERIOD_S, ratio, 0.0, (np.zeros(0), 0.0))
+    return Counted([x - x.mean() for x in idle], drop, PERIOD_S, ratio, 0.0)
 
 
 @CALM
@@ -85,7 +85,7 @@ def test_a_counter_that_only_steps_has_its_step_and_no_jitter() -> None:
     truth = [np.cumsum(rng.uniform(5.0, 6.0, 601)) for _ in range(2)]
     rounded = [np.floor(t) - t for t in truth]
     counted = shown(rounded)
-    _, jitter = estimate(Counted(counted.idle, counted.busy, PERIOD_S, 1.0, 1.0, counted.slow))
+    _, jitter = estimate(Counted(counted.idle, counted.busy, PERIOD_S, 1.0, 1.0))
 
     assert jitter.step_j == pytest.approx(1.0 / np.sqrt(12.0))
     assert sum(j2 for _, j2 in jitter.ages) < 0.3 * jitter.step_j**2

@@ -71,7 +71,8 @@ def test_noise_that_touches_the_end_of_the_range_is_told_and_bounded(measure: Me
 def test_a_range_that_was_never_reached_is_not_spoken_of(measure: Measure) -> None:
     _, result = measure({"clip": 3.0})
     assert "range" not in told(result)
-    assert result.quantities["dynamic_power_w"].bias == 0.0
+    power = result.quantities["dynamic_power_w"]
+    assert power.bias < 1e-3 * power.value
 
 
 def _loading(plant: SimPlant, submit: Callable[..., None], samples: Any, budget: Any) -> None:
@@ -98,9 +99,8 @@ def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Pat
         true_w = plant.phase_w["inference"]["core"] - plant.idle_w["core"]
         off.append(abs(figure.value - true_w) / figure.half_width())
         biases.append(figure.bias)
-        assert ("most gaps between spans are too short for a reading" in told(result)) == (rate_hz == 20.0)
-    assert off[0] <= 1.0
-    assert off[1] <= 2.0  # nothing but noise is left, and one interval of 95 % in twenty does not hold
+        assert ("readings at the ends of spans" in told(result)) == (rate_hz == 20.0)
+    assert max(off) <= 2.0  # nothing but noise is left, and one interval of 95 % in twenty does not hold
     assert biases[0] > 5.0 * biases[1]  # what one reading at a begin cannot tell apart
 
 

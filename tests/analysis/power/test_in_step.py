@@ -77,12 +77,6 @@ def test_spans_that_start_on_a_tick_are_not_averaged_over(tmp_path: Path) -> Non
     assert part(time_s, "timer resolution") > 2.0 * 1e-3 / (6.0 * len(lab.spans_s)) ** 0.5
 
 
-def test_idle_that_wanders_is_taken_from_the_gaps_and_said(tmp_path: Path) -> None:
-    _, result = measured("offset_wanders", 1, tmp_path)
-
-    assert any("from the gaps between" in note for note in result.notes)
-
-
 @given(st.integers(2, 200), st.floats(1e-6, 1.0), st.integers(1, 50))
 def test_spans_one_whole_number_of_readings_apart_are_in_step(count: int, period_s: float, readings: int) -> None:
     assert in_step(period_s * readings * np.arange(count), period_s) == pytest.approx(1.0, rel=1e-6)

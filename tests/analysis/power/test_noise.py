@@ -71,13 +71,9 @@ def test_white_noise_is_recovered(sigma: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize("corner_hz", [3.0, 20.0, 100.0])
-def test_slow_noise_is_recovered_within_a_factor_of_three(corner_hz: float) -> None:
-    """Where it equals white noise; below, a short recording cannot tell flicker noise from a random walk."""
-    density = corner_hz * 2.0 * PERIOD_S
-    for seed in range(12):
-        found = estimate(idle(seed, white(1.0), flicker(density)), PERIOD_S, NO_DIFFERENCES)
-        slow = found.flicker_w2 / corner_hz + found.walk_w2_per_s / (2.0 * math.pi**2 * corner_hz**2)
-        assert density / 3.0 < slow * corner_hz < density * 3.0
+def test_white_noise_is_told_from_slow_noise(corner_hz: float) -> None:
+    for seed in range(6):
+        found = estimate(idle(seed, white(1.0), flicker(corner_hz * 2.0 * PERIOD_S)), PERIOD_S, NO_DIFFERENCES)
         assert found.white_w == pytest.approx(1.0, rel=0.3)
 
 
@@ -90,30 +86,6 @@ def test_a_random_walk_moves_a_sum_as_much_as_stated(weight: Floats) -> None:
     noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, walk_w2_per_s=0.25)
     sums = [float(weight @ walk(0.5)(np.random.default_rng(seed), len(weight))) for seed in range(400)]
     assert math.sqrt(stated(noise, weight)["walk"]) == pytest.approx(float(np.std(sums)), rel=0.1)
-
-
-def test_a_random_walk_is_hardly_taken_for_less_than_it_is() -> None:
-    """What it gained from end to end leaks into its spectrum, so it may be taken for more."""
-    for seed in range(12):
-        found = estimate(idle(seed, white(1.0), walk(3.0)), PERIOD_S, NO_DIFFERENCES)
-        assert 3.0 < found.walk_w2_per_s < 60.0
-        assert found.white_w == pytest.approx(1.0, rel=0.3)
-
-
-def test_flicker_that_is_not_there_is_hardly_claimed() -> None:
-    claimed = [estimate(idle(seed, white(1.0)), PERIOD_S, NO_DIFFERENCES).flicker_w2 for seed in range(20)]
-    corners_hz = np.array(claimed) / (2.0 * PERIOD_S)
-    assert np.median(corners_hz) < 0.1
-    assert corners_hz.max() < 2.0
-
-
-def test_flicker_too_slow_for_idle_shows_in_the_run() -> None:
-    density, cycle_s = 2e-3, 0.1
-    rng = np.random.default_rng(3)
-    whole = (flicker(density)(rng, 60_000) + white(1.0)(rng, 60_000)).reshape(-1, 100).mean(axis=1)
-    short = idle(4, white(1.0), flicker(density), n=300)
-    found = estimate(short, PERIOD_S, NO_DIFFERENCES, whole - whole.mean(), cycle_s)
-    assert density / 3.0 < found.flicker_w2 < density * 3.0
 
 
 @pytest.mark.parametrize("hz", [50.0, 59.97, 120.3])
@@ -186,16 +158,6 @@ def test_hum_moves_a_mean_as_much_as_stated(length: int) -> None:
     assert math.sqrt(stated(noise, weight)["lines"]) == pytest.approx(spread_of(weight, hum(1.0, 50.3)), rel=0.3)
 
 
-@pytest.mark.parametrize("weight", [mean_of(400), busy_against_idle(1500)], ids=["level", "difference"])
-def test_what_is_estimated_in_idle_predicts_the_scatter_of_recordings(weight: Floats) -> None:
-    sources = (white(1.0), flicker(0.02), hum(0.5))
-    predicted = []
-    for seed in range(15):
-        noise = estimate(idle(seed, *sources), PERIOD_S, NO_DIFFERENCES)
-        predicted.append(math.sqrt(sum(stated(noise, weight).values())))
-    assert np.median(predicted) == pytest.approx(spread_of(weight, *sources), rel=0.3)
-
-
 def test_a_busy_device_may_be_noisier_than_idle() -> None:
     rng = np.random.default_rng(1)
     quiet = idle(2, white(1.0))
@@ -217,60 +179,3 @@ def test_a_handful_of_readings_still_gives_a_level() -> None:
     found = estimate([np.array([1.0, -1.0, 1.0, -1.0])], PERIOD_S, NO_DIFFERENCES)
     assert (found.white_w, found.flicker_w2, found.lines, found.dof) == (1.0, 0.0, (), 3.0)
     assert estimate([], PERIOD_S, NO_DIFFERENCES).white_w == 0.0
-
-
-def pulses(period_s: float, duty: float = 0.1) -> Make:
-    """Pulses of one watt that come back all the time, at a phase that differs from recording to recording."""
-
-    def make(rng: np.random.Generator, n: int) -> Floats:
-        at = (PERIOD_S * np.arange(n) / period_s + rng.random()) % 1.0
-        return np.asarray(at < duty, dtype=np.float64)
-
-    return make
-
-
-IN_STEP = np.where(np.arange(3000) % 83 < 20, 1.0 / 740.0, -1.0 / 2260.0)
-"""Spans that come back with pulses of 83 readings, against the gaps."""
-
-
-@pytest.mark.parametrize(
-    ("weight", "most"),
-    [(busy_against_idle(3000), 8.0), (mean_of(1000) - 1e-3, 8.0), (IN_STEP, 2.5)],
-    ids=["difference", "nothing", "in step"],
-)
-def test_pulses_that_come_back_are_not_taken_for_slow_noise(weight: Floats, most: float) -> None:
-    """They move a sum as their frequencies do; spans in step with them feel all of it."""
-    make = pulses(83.0 * PERIOD_S)
-    moved = spread_of(weight, white(0.01), make, repeats=200)
-    for seed in range(6):
-        found = stated(estimate(idle(seed, white(0.01), make), PERIOD_S, NO_DIFFERENCES), weight)
-        assert moved <= math.sqrt(sum(found.values())) * 1.3
-        assert math.sqrt(sum(found.values())) <= most * moved
-
-
-def test_strong_hum_does_not_leak_into_slow_noise() -> None:
-    weight = busy_against_idle(9000)
-    for seed in range(6):
-        found = stated(estimate(idle(seed, white(0.01), hum(3.0, 50.3), n=1000), PERIOD_S, NO_DIFFERENCES), weight)
-        assert found["flicker"] + found["walk"] < 20.0 * found["white"]
-
-
-def test_work_in_an_idle_window_is_no_walk_of_the_run() -> None:
-    """The whole run shows that power does not walk from span to span; idle windows still may be off by it."""
-    rng = np.random.default_rng(5)
-    settling = np.exp(-np.arange(1000) / 100.0)
-    windows = [x + rng.normal(0.0, 0.01, 1000) for x in (settling, np.zeros(1000))]
-    level = rng.normal(0.0, 1e-3, 40)
-    found = estimate([x - x.mean() for x in windows], PERIOD_S, NO_DIFFERENCES, level - level.mean(), 0.1)
-    between, run = found.between_spans(), busy_against_idle(3000)
-    calm = stated(between, run)
-    assert calm["flicker"] + calm["walk"] < 1e-5
-    assert sum(stated(found, run).values()) > 1e-4
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_pulses_that_come_back_a_few_times_in_a_window_are_no_slow_noise(seed: int) -> None:
-    weight = mean_of(3000)
-    noise = estimate(idle(seed, pulses(0.35, 0.06), white(0.01)), PERIOD_S, NO_DIFFERENCES)
-    found = stated(noise, weight)
-    assert math.sqrt(found["flicker"] + found["walk"]) < 3.0 * spread_of(weight, pulses(0.35, 0.06))

@@ -16,7 +16,6 @@ from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
 from fixtures.worlds.random_draw import blank, steps, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.power.estimators import alignment_baseline
 from rig.analysis.result import Result
 from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timeline import activity_of, timebase_of
@@ -51,7 +50,7 @@ class Measured:
     def offset(self) -> tuple[float, float, str]:
         """How far the meter's map is from the device's stamps in the middle, its sigma, and by which method."""
         device = timebase_of(self.run, "device")
-        placed = aligned_rails(self.run, activity_of(self.run, device), device, alignment_baseline)[0].timebase
+        placed = aligned_rails(self.run, activity_of(self.run, device), device)[0].timebase
         spans = [on for name, on, _ in self.plant.activity if name == "inference"]
         at = np.array([(spans[len(spans) // 2] - ORIGIN_NS) * 1e-9])
         here = placed.seconds(self.meter._clock.ticks_at(at)) - device.seconds(self.device._clock.ticks_at(at) - 0.5)

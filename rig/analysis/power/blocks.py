@@ -1,0 +1,91 @@
+"""A trace in a few blocks: stretches of idle, gaps between spans, and spans, of which each is one mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.types import Bools, Floats, Indices
+
+IDLE, GAP, SPAN = range(3)
+MOST = (18, 14, 14)
+"""Blocks of idle, gaps and spans; neighbours share one where there are more."""
+LEAST = 4
+"""Readings in a part of a stretch that makes several blocks."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Means of readings, shapes (b,): their state, their time, their level and how many single readings they hold.
+
+    ``of`` is the block of each reading, or -1, and ``share`` the part of each reading in the mean of its block, shapes
+    (n,).
+    """
+
+    state: Indices
+    start_s: Floats
+    end_s: Floats
+    watts: Floats
+    many: Floats
+    of: Indices
+    share: Floats
+
+    def weights(self, each: Floats) -> Floats:
+        """Return the weights of readings, shape (n,), that make the sum of blocks weighted by ``each``, shape (b,)."""
+        return np.where(self.of >= 0, each[self.of] * self.share, 0.0)
+
+
+def blocks_of(
+    t_s: tuple[Floats, Floats], watts: Floats, weight: Floats, many: Floats, stretches: tuple[Indices, Indices, Indices]
+) -> Blocks:
+    """Return the blocks of readings from and until ``t_s``, which count by ``weight`` in a mean, shapes (n,).
+
+    ``stretches`` has, for each state, the number of the idle window, gap or span that holds a reading, or -1. Many
+    stretches share blocks; a long one of few makes several.
+    """
+    of, states = np.full(len(watts), -1), list[int]()
+    for state, number in enumerate(stretches):
+        at = np.flatnonzero((number >= 0) & (of < 0))
+        if not len(at):
+            continue
+        _, rank, count = np.unique(number[at], return_inverse=True, return_counts=True)
+        parts = np.clip(np.minimum(MOST[state] // len(count), count // LEAST), 1, None)
+        if state == SPAN and len(count) > 2:  # spans differ, so parts of one are alike
+            parts = np.ones_like(parts)
+        place = np.arange(len(at)) - (np.cumsum(count) - count)[rank]
+        block = (np.cumsum(parts) - parts)[rank] + place * parts[rank] // count[rank]
+        total = int(parts.sum())
+        of[at] = len(states) + block * min(total, MOST[state]) // total
+        states += [state] * min(total, MOST[state])
+    used, n = np.flatnonzero(of >= 0), len(states)
+    b = of[used]
+    share = np.zeros(len(watts))
+    share[used] = weight[used] / np.bincount(b, weight[used], n)[b]
+    first, last = np.full(n, np.inf), np.full(n, -np.inf)
+    np.minimum.at(first, b, t_s[0][used])
+    np.maximum.at(last, b, t_s[1][used])
+    level, held = (np.bincount(b, x[used], n).astype(np.float64) for x in (share * watts, many))
+    return Blocks(np.array(states), first, last, level, held, of, share)
+
+
+def look_errors(blocks: Blocks, length_s: Floats, look_w2s2: Floats, beside: Bools) -> Floats:
+    """Return the covariance of blocks of a counter, shape (b, b), from errors of its looks.
+
+    ``look_w2s2`` is the variance of each look in J**2, shape (n + 1,), and ``beside`` says between which readings one
+    look lies, shape (n - 1,). The error at a border enters both blocks, with opposite signs.
+    """
+    n = len(blocks.state)
+    total = np.bincount(blocks.of[blocks.of >= 0], length_s[blocks.of >= 0], n)
+    each = np.append(1.0 / np.maximum(total, 1e-300), 0.0)  # the last is of no block
+    found = np.zeros((n + 1, n + 1))
+    before, after = np.append(-1, blocks.of), np.append(blocks.of, -1)
+    joined = np.concatenate([[True], beside, [True]])
+    border = np.flatnonzero((before != after) | ~joined)
+    a, b, v = before[border], after[border], look_w2s2[border]
+    np.add.at(found, (a, a), v * each[a] ** 2)
+    np.add.at(found, (b, b), v * each[b] ** 2)
+    cross = -v * each[a] * each[b] * joined[border]
+    np.add.at(found, (a, b), cross)
+    np.add.at(found, (b, a), cross)
+    return found[:n, :n]

@@ -1,0 +1,342 @@
+"""What the levels of a trace leave of its readings, folded by span and by place, and what this does to dynamic power.
+
+Folded by place, it shows what lies at the ends of spans: a burst or a late begin, work that goes on, energy that a
+filter or a capacitor moves into the gaps. Folded by span, it shows how far spans differ, and so how far those parts may
+be off that no reading shows. A margin that varies from span to span is a component; one that does not is a bias.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.analysis.power.coverage import UNSEEN, covered
+from rig.analysis.power.estimators import Estimate, Touched
+from rig.analysis.power.rail_model import RailModel, Single
+from rig.analysis.quantity import Component
+from rig.analysis.timing.activity_signal import in_step, inside, merged
+from rig.types import Bools, Floats
+
+LEAST = 6
+"""Spans, or groups of neighbouring ones, whose scatter is looked at."""
+MANY, SURE = 32, 6.0
+"""Differences of readings, and standard errors, by which noise at work is told from that at idle."""
+SHOWN = 2.0
+"""Standard errors from which a margin by place is taken to be real."""
+PLACES = 64
+"""Places of a span or a gap that are told apart."""
+ALIKE = 1e6
+"""Condition from which on all ends fill their readings alike."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """A shift of dynamic power, a bound for its error, and components, in watts."""
+
+    shift_w: float = 0.0
+    bias_w: float = 0.0
+    components: tuple[Component, ...] = ()
+
+    def __add__(self, other: Margin) -> Margin:
+        return Margin(
+            self.shift_w + other.shift_w, self.bias_w + other.bias_w, (*self.components, *other.components)
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Power drawn outside of spans and its standard error, as mean power over spans, in watts."""
+
+    value: float
+    u: float
+
+
+# ---- by place -----------------------------------------------------------------------------
+
+
+def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
+    """Return what readings at the ends of spans hold besides their core and the level beside, and what counts of it.
+
+    Drawn all along, it grows with the part of a reading that the span fills; drawn outside, with the other part. A
+    burst within a reading of the end shows as both alike, and nothing tells whether spans draw it. Where ends fill
+    readings too evenly to tell, that is taken to be so.
+    """
+    apart_w = full.value_w - inner.value_w
+    noise_w = model.noise_u_w(full.level - inner.level)
+    more_w2 = max(apart_w**2 - noise_w**2, 0.0)
+    found = _inside_and_outside(model, windows_s, of, inner)
+    low_w, high_w = sorted((0.0, apart_w))
+    seen_w = min(max(found.value, low_w), high_w)
+    # what is neither inside nor outside is a filter or a clock that lags, of which the ends tell nothing
+    share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
+    outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
+    either_w = min(abs(outside_w), abs(apart_w - outside_w))
+    length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
+    step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
+    return Margin(
+        -outside_w,
+        either_w,
+        (
+            Component("ends of spans", share * found.u),
+            Component("place of spans beside other levels", model.sigma_s * step_w / length_s),
+        ),
+    )
+
+
+def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> Outside:
+    """Mean power over spans that readings at their ends show to be drawn outside, and its standard error, in watts."""
+    r, spans = model.readings, merged(windows_s)
+    at = of.at[inner.level[of.at] == 0.0]
+    use = inner.level[of.at] == 0.0
+    span = np.clip(np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[at]), 0, len(spans) - 1)
+    held = np.flatnonzero(inner.level)
+    owner = np.clip(np.searchsorted(spans[:, 0], model.middle_s[held]) - 1, 0, len(spans) - 1)
+    weight = np.bincount(owner, model.weight[held], len(spans))
+    core_w = np.bincount(owner, model.weight[held] * r.watts[held], len(spans)) / np.where(weight > 0.0, weight, 1.0)
+    core_w = np.where(weight > 0.0, core_w, float(inner.level @ r.watts))[span]
+    f = of.fill[at]
+    left = r.watts[at] - f * core_w - (1.0 - f) * of.beside_w[of.side[use]]
+    design, z = np.column_stack([f, 1.0 - f]), of.z[at]
+    gram = design.T @ (z[:, None] * design)
+    if len(at) < LEAST or np.linalg.cond(gram) > ALIKE:
+        return Outside(0.0, 1e6 * abs(float(inner.level @ r.watts)))
+    inverse = np.linalg.inv(gram)
+    found = inverse @ (design.T @ (z * left))
+    scatter = z * (left - design @ found)
+    u = math.sqrt(float((inverse @ (design.T @ (scatter[:, None] ** 2 * design)) @ inverse)[1, 1]))
+    part = float(np.sum(z * (1.0 - f))) / of.busy
+    return Outside(float(found[1]) * part, u * part)
+
+
+def moved(model: RailModel, windows_s: Floats) -> Margin:
+    """Return what gaps begin with and spans begin without, or the reverse: one energy that a filter may have moved.
+
+    Whatever is linear and keeps energy, a filter or a capacitor, answers to a fall as it answers to a rise. The device
+    may also do the same by itself, so the middle of both is the figure.
+    """
+    r, spans = model.readings, merged(windows_s)
+    if r.counter or len(spans) < 2 or not np.any(model.gap):
+        return Margin()
+    busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
+    rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.gap)
+    if rise is None or fall is None or _are_two(model, rise, fall):
+        return Margin()
+    noise_w = model.reading_u_w(True)
+    if not (
+        rise.rests(noise_w) or fall.rests(noise_w)
+    ):  # neither shows a level: all that gaps hold above idle may be of spans
+        half_w = 0.5 * float(fall.level_w.mean()) * float(np.mean(spans[1:, 0] - spans[:-1, 1])) / busy_s
+        return Margin(half_w, abs(half_w))
+    (lacks_j, u_j), (more_j, v_j) = (_beyond_rest_j(model, x) for x in (rise, fall))
+    if lacks_j * more_j >= 0.0 or abs(lacks_j) < SHOWN * u_j or abs(more_j) < SHOWN * v_j:
+        return Margin()
+    less_j, most_j = sorted((abs(lacks_j), abs(more_j)))
+    half_w = 0.5 * min(most_j, 2.0 * less_j) / busy_s
+    return Margin(math.copysign(half_w, more_j), half_w)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean power of stretches by place, ``step_s`` apart, from ``begin_s`` after their begins, and its readings."""
+
+    level_w: Floats
+    count: Floats
+    begin_s: float
+    step_s: float
+
+    def rests(self, noise_w: float) -> bool:
+        """Return whether it hardly changes towards its end; ``noise_w`` is that of a reading."""
+        quarter = max(len(self.level_w) // 4, 1)
+        moves_w = abs(float(self.level_w[-quarter:].mean() - self.level_w[-2 * quarter : -quarter].mean()))
+        return moves_w < 0.2 * float(np.ptp(self.level_w)) or moves_w < 2.0 * SHOWN * noise_w / math.sqrt(
+            float(self.count[-2 * quarter :].sum()) / 2.0
+        )
+
+
+def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Curve | None:
+    """Mean power of the readings in use by their place in stretches; None where they show fewer than four."""
+    r, at = model.readings, np.flatnonzero(use)
+    of = np.searchsorted(since_s, model.middle_s[at]) - 1
+    within = (of >= 0) & (model.middle_s[at] < until_s[np.maximum(of, 0)])
+    at, of = at[within], of[within]
+    lasts_s = float(np.median(until_s - since_s))
+    places = min(int(lasts_s / r.period_s), PLACES)
+    if not len(at) or places < 4:
+        return None
+    step_s = lasts_s / places
+    place = np.minimum(((model.middle_s[at] - since_s[of]) / step_s).astype(np.int64), places)
+    count = np.bincount(place, r.many[at], places + 1)[:places].astype(np.float64)
+    level_w = np.bincount(place, r.many[at] * model.above_w[at], places + 1)[:places] / np.maximum(count, 1e-9)
+    seen = np.flatnonzero(count[: places - 1] > 0.25 * count.max())  # of the last, the end of some is a part
+    return Curve(level_w[seen], count[seen], float(seen[0]) * step_s, step_s) if len(seen) > 3 else None
+
+
+def _are_two(model: RailModel, rise: Curve, fall: Curve) -> bool:
+    """Whether spans rise by another curve than gaps fall by, where both come to rest."""
+    n = min(len(rise.level_w), len(fall.level_w))
+    if abs(rise.step_s - fall.step_s) > 0.5 * rise.step_s or n < 2 * LEAST:
+        return False
+    quarter = n // 4
+    lacks_w, more_w = (
+        sign * (curve.level_w[:n] - curve.level_w[n - quarter : n].mean())
+        for sign, curve in ((-1.0, rise), (1.0, fall))
+    )
+    most_w = max(float(np.abs(lacks_w).max()), float(np.abs(more_w).max()))
+    still_w = max(abs(float(x[n - 2 * quarter : n - quarter].mean())) for x in (lacks_w, more_w))
+    noise_w = SHOWN * model.reading_u_w(True) * np.sqrt(1.0 / rise.count[:n] + 1.0 / fall.count[:n])
+    # where clocks are off by some places, one of both curves is behind
+    reach = min(1 + math.ceil(2.0 * model.sigma_s / rise.step_s), n // 2)
+    apart_w = min(
+        float(
+            np.maximum(np.abs(lacks_w[max(k, 0) : n + k] - more_w[max(-k, 0) : n - k]) - noise_w[abs(k) :], 0.0).sum()
+        )
+        for k in range(-reach, reach + 1)
+    )
+    area_w = max(float(np.abs(lacks_w).sum()), float(np.abs(more_w).sum()))
+    return still_w < 0.05 * most_w and apart_w > 0.3 * area_w
+
+
+def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
+    """Return the mean energy of stretches above the level at which they rest, and its standard error, in joules.
+
+    That level follows from three thirds of the mean stretch as from an exponential (Aitken, 1926), where they approach
+    it. Readings beside the ends are not whole, and hold what the stretch begins with.
+    """
+    n, thirds = len(of.level_w), [float(x.mean()) for x in np.array_split(of.level_w, 3)]
+    rest_w, (early_w, late_w) = thirds[2], np.diff(thirds)
+    if early_w * late_w > 0.0 and abs(late_w) < 0.8 * abs(early_w):
+        rest_w += float(late_w * late_w / (early_w - late_w))
+    found_j = float((of.level_w - rest_w).sum()) * of.step_s + float(of.level_w[0] - rest_w) * of.begin_s
+    noise_w = model.reading_u_w(True) / math.sqrt(float(np.median(of.count)))
+    return found_j, noise_w * of.step_s * (math.sqrt(n) + n / math.sqrt(max(n // 3, 1)))
+
+
+# ---- by span ------------------------------------------------------------------------------
+
+
+def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float) -> Margin:
+    """Return what parts of spans may draw that no reading shows.
+
+    ``missing`` is the share of readings that is missing while the device works, and not elsewhere.
+    """
+    spans, r = merged(windows_s), model.readings
+    length = spans[:, 1] - spans[:, 0]
+    watts, seen = _span_watts(model, spans)
+    if not seen.any():
+        return Margin()
+    mean_w = float(np.average(watts[seen], weights=length[seen]))
+    spread_w = float(np.std(watts[seen], ddof=1)) if np.count_nonzero(seen) > 1 else abs(mean_w)
+    parts, bias_w = [], 0.0
+    outside = ~covered(r, spans)
+    if outside.any():
+        part = float(length[outside].sum() / length.sum())
+        few = max(int(np.count_nonzero(seen)) // 3, 1)
+        sides = [watts[seen][:few]] * bool(outside[0]) + [watts[seen][-few:]] * bool(outside[-1])
+        bias_w += UNSEEN * part * max([abs(float(np.mean(side)) - mean_w) for side in sides], default=0.0)
+        u_w = part * spread_w * math.sqrt(1.0 / np.count_nonzero(seen) + 1.0 / np.count_nonzero(outside))
+        parts.append(Component("spans outside the trace", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
+    if missing:
+        none = float(length[~seen & ~outside].sum() / length.sum())
+        whole = min(none, missing)
+        farthest_w = float(np.max(np.abs(watts[seen] - mean_w)))
+        bias_w += UNSEEN * (missing - whole) * abs(inner.value_w) + whole * max(abs(inner.value_w), farthest_w)
+    parts += _between_apertures(model, inner, spans[seen], watts[seen])
+    return Margin(0.0, bias_w, tuple(parts))
+
+
+def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
+    """Return the mean power above idle of the readings in the middle of each span, and which spans have any."""
+    r = model.readings
+    at = np.flatnonzero(r.ok & (model.weight > 0.0) & model.busy)
+    of = inside(spans, model.middle_s[at], model.middle_s[at])
+    at, of = at[of >= 0], of[of >= 0]
+    weight = model.weight[at]
+    total = np.bincount(of, weight, len(spans))
+    return np.bincount(of, weight * model.above_w[at], len(spans)) / np.where(total > 0.0, total, 1.0), total > 0.0
+
+
+def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: Floats) -> list[Component]:
+    """What a meter misses that looks at part of the time, and noise that readings have in common while at work.
+
+    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings, and
+    sqrt(2) times as much if a step back always follows after the same time. Steps that come at the same place of all
+    spans err alike, as far as the spans begin at the same place between two readings. If power pulses in step with the
+    readings, each misses the same part of a pulse, and spans scatter by what is missed.
+    """
+    r, one, noise = model.readings, model.single, model.noise
+    used = (inner.level != 0.0) & model.held
+    n = r.count(used)
+    if r.counter or n < 3 or r.period_s <= 0.0:  # a counter misses nothing between two reads
+        return []
+    seen = one.held & one.readings.ok
+    pair = seen[1:] & seen[:-1] & one.beside
+    blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
+    alike = in_step(model.spans_s[:, 0], r.period_s)
+    square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
+    steps = max(square - 2.0 * noise.busy_w**2, 0.0)
+    common = _at_the_same_place(model, pair) * max(alike * len(model.spans_s) - 1.0, 0.0)
+    pace = np.diff(r.start_s) / r.period_s
+    taken = float(len(pace)) if r.pool is None else float(r.pool.of[:-1].sum())
+    lost = max(1.0 - taken / max(float(np.sum(np.round(pace))), 1.0), 0.0)
+    scatter = max(float(np.var(one.readings.watts[seen])) - noise.busy_w**2, 0.0) if np.any(seen) else 0.0
+    u_w = math.sqrt(((steps + common) * blind**2 / 6.0 + scatter * lost) / n)
+    found = [Component("unseen between apertures", u_w)]
+    of_spans, dof = scatter_of_mean(watts, spans, noise.busy_w**2 * len(spans) / n)
+    if steps > noise.busy_w**2:
+        found.append(Component("spans that differ, seen in part", blind * of_spans * math.sqrt(1.0 - alike), dof))
+    elif _noisier(one):
+        found.append(Component("noise under load", of_spans, dof))
+    return found
+
+
+def _noisier(one: Single) -> bool:
+    """Whether neighbouring readings differ more inside spans than at idle, most of them alike."""
+    within, at_idle = (
+        np.abs(np.diff(one.readings.watts)[use[1:] & use[:-1] & one.beside])
+        for use in (one.held & one.readings.ok, one.idle)
+    )
+    if min(len(within), len(at_idle)) < MANY:
+        return False
+    size, least = float(np.median(within)), float(np.median(at_idle))
+    sure = 1.0 + SURE * math.hypot(len(within) ** -0.5, len(at_idle) ** -0.5)
+    return size > sure * least and float(np.quantile(within, 0.9)) < 3.2 * size
+
+
+def _at_the_same_place(model: RailModel, pair: Bools) -> float:
+    """Mean square of the steps between neighbouring readings that come at the same place of all spans."""
+    r, first = model.single.readings, np.flatnonzero(pair)
+    if not len(first):
+        return 0.0
+    middle_s = 0.5 * (r.start_s[first] + r.end_s[first])
+    on_s = model.spans_s[np.searchsorted(model.spans_s[:, 0], middle_s) - 1, 0]
+    place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
+    step_w = r.watts[first + 1] - r.watts[first]
+    count = np.bincount(place)
+    mean_w = np.bincount(place, weights=step_w) / np.maximum(count, 1)
+    several = count > 1
+    # the mean of n steps keeps the n-th part of the variance of those that do not come at the same place
+    square = np.bincount(place, weights=step_w**2)[several] / count[several]
+    alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
+    return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
+
+
+def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
+    """Return the standard uncertainty of the mean over spans as they scatter, in watts, and its degrees of freedom.
+
+    ``known_w2`` is the part of the variance of one span that counts elsewhere. It is the largest one of groups of 1, 2,
+    4, ... neighbours, because neighbours may err alike.
+    """
+    length = spans[:, 1] - spans[:, 0]
+    off = (watts - np.average(watts, weights=length)) * length / length.mean()
+    best, dof, group = 0.0, math.inf, 1
+    while len(off) // group >= LEAST:
+        n = len(off) // group
+        means = off[: n * group].reshape(n, group).mean(axis=1)
+        u2 = max(float(np.mean(means**2)) * n / (n - 1.0) - known_w2 / group, 0.0) / n
+        if u2 > best:
+            best, dof = u2, n - 1.0
+        group *= 2
+    return math.sqrt(best), dof

@@ -1,0 +1,473 @@
+"""One model of a trace: levels of idle, gaps and spans, slow noise, what states scatter, and a level that changes.
+
+    y = I + G [gap] + S [span] + J c + u + e
+
+I and S are free. G is normal, of a size that is not known. J is normal too: ``c`` is a step at one of the borders of
+blocks or a decay from the begin of the trace, and most traces have none. ``u`` is a random walk and flicker noise, by
+their generalised covariances. ``e`` is white noise, and what the blocks of a state scatter besides. Nothing of this is
+chosen: each configuration counts by its restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from rig.analysis.distributions import normal_quantile
+from rig.analysis.power.blocks import GAP, IDLE, SPAN, Blocks
+from rig.types import Bools, Floats, Indices
+
+SETTLES = tuple(0.01 * 2.0**k for k in range(7))
+"""The same of levels that settle after a step."""
+RARE = 0.1
+"""How likely a level changes during a recording, before it is seen."""
+DECAYS = (0.05, 0.15, 0.5, 2.0)
+"""Time constants of levels that settle, in lengths of the trace."""
+SLOW = 3
+"""Kinds of noise that blocks have in common: a walk, flicker noise, and what lasts for some blocks of idle."""
+LASTS = 3.0
+"""Blocks after which that is another."""
+SIZES = 9
+"""Sizes of the level of gaps that are considered."""
+DRAWS = 48
+"""Variances that are considered in a round, after twice as many in the first."""
+FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
+"""Powers of likelihood by which rounds close in, how much wider they are drawn, and the part drawn more densely."""
+COMPOUND = 8
+"""Changes with a begin and an end that are looked at more closely, for each of three sets of variances."""
+KEPT = 32
+"""Configurations that predictions average over."""
+WINDOWS = 100
+"""Spans that idle is predicted for; more are thinned."""
+RANGE = (1e-3, 30.0)
+"""Variances that are possible, in those of white noise and of all that levels leave."""
+LEAST_W2 = 1e-60
+"""Variance below which none is told from none."""
+TINY = 1e-12
+"""Relative size of what rounding adds to a covariance."""
+
+
+def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
+    """Mean of a function of distance over pairs of stretches, by its second antiderivative; shape (len(a), len(b))."""
+    (s, e), (c, d) = (x[:, None] for x in a), b
+    return np.asarray((twice(e - c) + twice(s - d) - twice(s - c) - twice(e - d)) / ((e - s) * (d - c)))
+
+
+def _cube(x: Floats) -> Floats:
+    return np.asarray(np.abs(x) ** 3 / 6.0)
+
+
+def _log(x: Floats) -> Floats:
+    x = np.abs(x)
+    return np.asarray(0.5 * x * x * (np.log(np.maximum(x, 1e-300)) - 1.5))
+
+
+def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
+    """Covariances of a walk that grows by 1 in a trace, and of flicker noise of density 1, shape (2, len(a), len(b)).
+
+    Stretches are given by begins and ends in lengths of the trace. A constant is added to both, as the level is free.
+    """
+    return np.array([1.0 - 0.5 * _between(_cube, a, b), 10.0 - _between(_log, a, b)])
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Ways in which a level may change, in lengths of the trace; ``shapes`` has a row for each, shape (c, 3).
+
+    A shape begins at a moment, ends at one, and dies away with a time constant: a step, a while at another level, a
+    level that settles. A part of an idle window may also be at a level of its own, from its begin or until its end: a
+    board that boots, or stays awake for a while. It is not idle, and tells nothing of spans. ``parts`` marks the blocks
+    of such, shape (b, p).
+    """
+
+    shapes: Floats
+    parts: Floats
+
+    def over(self, start: Floats, end: Floats) -> Floats:
+        """Return the mean of each over stretches that are no blocks of idle, shape (stretches, c + p)."""
+        return np.hstack([_means(self.shapes, start, end), np.zeros((len(start), self.parts.shape[1]))])
+
+    def of_blocks(self, start: Floats, end: Floats) -> Floats:
+        """Return the mean of each over all blocks, shape (b, c + p)."""
+        return np.hstack([_means(self.shapes, start, end), self.parts])
+
+
+def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
+    """Mean of each shape over stretches, shape (stretches, c)."""
+    since, until, tau = shapes.T
+    a, b = np.maximum(start[:, None], since), np.minimum(end[:, None], until)
+    fast = np.isfinite(tau)
+    slow = np.where(fast, tau, 1.0)
+    fading = slow * (np.exp(-(a - since) / slow) - np.exp(-(np.maximum(b, a) - since) / slow))
+    return np.asarray(np.where(fast, fading, np.maximum(b - a, 0.0)) / (end - start)[:, None])
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One of the ways that explain a trace: its share, log variances, and what else is in the design, and how large."""
+
+    share: float
+    theta: Floats
+    columns: tuple[int, ...]
+    sizes_w2: Floats
+
+
+@dataclass(frozen=True)
+class TraceModel:
+    """The model of one trace, fitted; ``flicker_w2`` and ``walk_w2_per_s`` are expected densities of slow noise."""
+
+    blocks: Blocks
+    from_s: float
+    lasts_s: float
+    design: Design
+    ways: tuple[Configuration, ...]
+    flicker_w2: float
+    walk_w2_per_s: float
+
+    def idle_under(self, windows_s: Floats) -> tuple[Floats, float]:
+        """Return the weights of readings, shape (n,), that make the mean of idle under windows, shape (k, 2).
+
+        The number is the standard uncertainty of this mean beside noise: how levels change, how blocks scatter, and how
+        far the ways of explaining the trace differ.
+        """
+        w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
+        start = (w[:, 0] - self.from_s) / self.lasts_s
+        end = np.maximum((w[:, 1] - self.from_s) / self.lasts_s, start + 1e-9)
+        length = (end - start) / np.sum(end - start)
+        d = self.design
+        to_blocks = np.einsum("i,kij->kj", length, kernels((start, end), d.times))
+        z = np.append(0.0, length @ d.changes.over(start, end))
+        x = np.zeros(d.free.shape[1])
+        x[0] = 1.0
+        mean, square, rest, weight = 0.0, 0.0, 0.0, np.zeros(len(d.y))
+        for way in self.ways:
+            each = d.weights(way, to_blocks, z, x)
+            v, at = np.exp(way.theta), float(each @ d.y)
+            cols = list(way.columns)
+            left = d.columns[:, cols].T @ each - z[cols]
+            mean += way.share * at
+            square += way.share * at * at
+            lasting = v[SLOW - 1] * float(each @ d.kernel[-1] @ each)
+            rest += way.share * (lasting + float(way.sizes_w2 @ left**2 + (v[SLOW:] @ d.scatter) @ each**2))
+            weight += way.share * each
+        rest += max(square - mean * mean, 0.0)
+        return self.blocks.weights(weight), math.sqrt(rest)
+
+    @cached_property
+    def gaps_w(self) -> tuple[float, float]:
+        """Return the level of gaps above idle and its standard uncertainty, in watts; zeros without gaps."""
+        d, mean, square = self.design, 0.0, 0.0
+        if not np.any(self.blocks.state == GAP):
+            return 0.0, 0.0
+        z = np.append(1.0, np.zeros(d.columns.shape[1] - 1))
+        for way in self.ways:
+            each = d.weights(way, np.zeros((2, len(d.y))), z, np.zeros(d.free.shape[1]))
+            at, own = float(each @ d.y), float(way.sizes_w2[0] * (1.0 - each @ d.columns[:, 0]))
+            mean += way.share * at
+            square += way.share * (at * at + max(own, 0.0))
+        return mean, math.sqrt(max(square - mean * mean, 0.0))
+
+    def idle_at(self, t_s: Floats) -> Floats:
+        """Return the level of idle at moments in watts, a broken line through its prediction for stretches."""
+        cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
+        start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
+        d, level = self.design, np.zeros(len(start))
+        to_blocks, z = kernels((start, end), d.times), d.changes.over(start, end)
+        x = np.zeros(d.free.shape[1])
+        x[0] = 1.0
+        for way in self.ways[:4]:
+            level += way.share * np.array([
+                d.weights(way, to_blocks[:, i], np.append(0.0, z[i]), x) @ d.y for i in range(len(start))
+            ])  # fmt: skip
+        level /= sum(w.share for w in self.ways[:4])
+        return np.asarray(np.interp(t_s, 0.5 * (cuts[1:] + cuts[:-1]), level))
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all ways of explaining blocks share; b blocks.
+
+    ``white`` is the covariance of white noise, (b, b), and ``kernel`` those of slow noise, (3, b, b). ``scatter`` marks
+    the blocks of each state that may scatter, (s, b). ``free`` are the levels, (b, f), and ``columns`` the gaps and
+    ``changes``, (b, 1 + c), of which ``gap_sizes_w2`` and ``change_w2`` are the sizes; ``prior`` is the log of how
+    likely each change is, (c,). ``activity`` is when the first gap or span begins and the last ends.
+    """
+
+    y: Floats
+    state: Indices
+    times: tuple[Floats, Floats]
+    white: Floats
+    kernel: Floats
+    scatter: Floats
+    free: Floats
+    columns: Floats
+    changes: Changes
+    prior: Floats
+    gap_sizes_w2: Floats
+    change_w2: float
+    activity: tuple[float, float]
+
+    def covariance(self, theta: Floats) -> Floats:
+        """Return the covariance of blocks for log variances, shapes (m, p) to (m, b, b)."""
+        v = np.exp(theta)
+        found = np.einsum("mk,kij->mij", v[:, :SLOW], self.kernel) + self.white
+        diagonal = np.arange(len(self.y))
+        found[:, diagonal, diagonal] += v[:, SLOW:] @ self.scatter
+        return np.asarray(found)
+
+    def weights(self, way: Configuration, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
+        """Return the weights of blocks that best predict without bias what has these covariances and levels."""
+        at = self.__dict__.setdefault("_solved", {})
+        if id(way) not in at:
+            cols = list(way.columns)
+            part = self.columns[:, cols]
+            inverse = np.linalg.inv(self.covariance(way.theta[None])[0] + (part * way.sizes_w2) @ part.T)
+            free = inverse @ self.free
+            at[id(way)] = inverse, free, np.linalg.inv(self.free.T @ free), part * way.sizes_w2, cols
+        inverse, free, gram, part, cols = at[id(way)]
+        each = inverse @ (np.exp(way.theta[:2]) @ to_blocks + part @ z[cols])
+        return np.asarray(each + free @ (gram @ (x - self.free.T @ each)))
+
+
+def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
+    """Return the model of blocks, of which at least one is idle; ``white_w2`` is their covariance by noise, (b, b)."""
+    d, from_s, lasts_s, box = _designed(blocks, white_w2)
+    d, theta, log, parts = _explored(d, box)
+    share = np.exp(log - log.max())
+    joint = (share / share.sum())[:, None, None] * parts
+    flat = joint.ravel()
+    most = np.argpartition(flat, -KEPT)[-KEPT:] if len(flat) > KEPT else np.arange(len(flat))
+    order = most[np.argsort(flat[most])[::-1]]
+    order = order[flat[order] > 1e-4 * flat.max()]
+    kept = flat[order] / flat[order].sum()
+    ways = []
+    for k, p in zip(order.tolist(), kept.tolist(), strict=True):
+        i, g, c = np.unravel_index(k, joint.shape)
+        size = d.gap_sizes_w2[g]
+        cols = ([0] if size > 0.0 else []) + ([int(c)] if c else [])
+        sizes = ([size] if size > 0.0 else []) + ([d.change_w2] if c else [])
+        ways.append(Configuration(p, theta[i], tuple(cols), np.array(sizes)))
+    marginal, v = joint.sum(axis=(1, 2)), np.exp(theta)
+    flicker_w2, walk_w2 = float(marginal @ v[:, 1]), float(marginal @ v[:, 0])
+    return TraceModel(blocks, from_s, lasts_s, d, tuple(ways), flicker_w2, walk_w2 / lasts_s)
+
+
+def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, Box]:
+    y, state = blocks.watts, blocks.state
+    from_s = float(blocks.start_s.min())
+    lasts_s = max(float(blocks.end_s.max()) - from_s, 1e-300)
+    start = (blocks.start_s - from_s) / lasts_s
+    times = start, np.maximum((blocks.end_s - from_s) / lasts_s, start + 1e-9)
+    states = [k for k in (IDLE, GAP, SPAN) if np.any(state == k)]
+    is_gap, is_span = (state == GAP) * 1.0, (state == SPAN) * 1.0
+    free = np.column_stack([np.ones(len(y)), is_span] if SPAN in states else [np.ones(len(y))])
+    full = np.column_stack([free, is_gap]) if GAP in states else free
+    left = y - full @ np.linalg.lstsq(full, y, rcond=None)[0]
+    own = np.diag(white_w2)
+    floor = max(float(np.median(own)), TINY * float(np.max(np.abs(y))) ** 2, LEAST_W2)
+    slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
+    size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
+    white = white_w2 + RANGE[0] * floor * np.eye(len(y))
+    borders = np.unique(start)[1:]
+    simple = np.array([(at, np.inf, np.inf) for at in borders] + [(0.0, np.inf, tau) for tau in DECAYS])
+    changes = Changes(simple[_shown(_means(simple, *times), state)], _parts(state, start))
+    sizes = np.zeros(1)
+    if GAP in states:
+        own = np.diag(white)
+        least = max(1.0 / np.sum(1.0 / own[state == GAP]) + 1.0 / np.sum(1.0 / own[state == IDLE]), 1e-10 * size2)
+        sizes = np.geomspace(least, max(size2, 10.0 * least), SIZES)
+    several = [k for k in states if np.count_nonzero(state == k) > 2]
+    scatter = np.array([(state == k) * 1.0 for k in several]).reshape(-1, len(y))
+    at_idle = max(float(np.mean(left[state == IDLE] ** 2)), floor)
+    most = np.array([slow, slow, at_idle, *(max(float(np.mean(left[state == k] ** 2)), floor) for k in several)])
+    columns = np.column_stack([is_gap, changes.of_blocks(*times)])
+    prior = np.full(columns.shape[1] - 1, math.log(0.5 * RARE / (columns.shape[1] - 1)))
+    d = Design(
+        y,
+        state,
+        times,
+        white,
+        np.append(kernels(times, times), _lasting(state, start)[None], axis=0),
+        scatter,
+        free,
+        columns,
+        changes,
+        prior,
+        sizes,
+        size2,
+        (float(times[0][state != IDLE].min(initial=np.inf)), float(times[1][state != IDLE].max(initial=-np.inf))),
+    )
+    return d, from_s, lasts_s, Box(math.log(RANGE[0] * floor), np.log(RANGE[1] * most))
+
+
+def _shown(columns: Floats, state: Indices) -> Bools:
+    """Which changes, (b, c), idle windows or gaps show by themselves; what spans alone show is how spans differ."""
+    shown = np.zeros(columns.shape[1], bool)
+    for some in (columns[state == k] for k in (IDLE, GAP)):
+        if len(some):
+            shown |= np.ptp(some, axis=0) > 0.5
+    return shown
+
+
+def _lasting(state: Indices, start: Floats) -> Floats:
+    """Correlation of what idle windows have for some blocks, such as a fan that runs for a while, (b, b)."""
+    order = np.argsort(start)
+    window = np.zeros(len(state))
+    window[order] = np.cumsum(np.diff(state[order] == IDLE, prepend=False))
+    place = np.argsort(order) + 0.0
+    same = (window[:, None] == window) & (state == IDLE)[:, None] & (state == IDLE)
+    return np.asarray(np.where(same, np.exp(-np.abs(place[:, None] - place) / LASTS), 0.0))
+
+
+def _parts(state: Indices, start: Floats) -> Floats:
+    """The blocks of idle from the begin of each window, or until its end, that leave two or more of it, (b, p).
+
+    After activity, the begins of all windows may be so.
+    """
+    order = np.argsort(start)
+    idle = np.flatnonzero(state[order] == IDLE)
+    found = []
+    windows = np.split(idle, np.flatnonzero(np.diff(idle) > 1) + 1)
+    for window in windows:
+        for k in range(1, len(window) - 1):
+            found += [order[window[:k]], order[window[-k:]]]
+    after = [window for window in windows if window[0] > 0]
+    for k in range(1, min(map(len, after), default=0) - 1 if len(after) > 1 else 0):
+        found.append(order[np.concatenate([window[:k] for window in after])])
+    marks = np.zeros((len(state), len(found)))
+    for column, blocks in enumerate(found):
+        marks[blocks, column] = 1.0
+    return marks
+
+
+@dataclass(frozen=True)
+class Box:
+    """Log variances that are possible, alike likely: from one number up to one for each, shape (p,)."""
+
+    low: float
+    high: Floats
+
+    @property
+    def cut(self) -> Floats:
+        """Return where the upper part begins, in which half of the points are drawn at first."""
+        return np.asarray(np.maximum(self.high - UPPER, 0.5 * (self.low + self.high)))
+
+    def drawn(self) -> Floats:
+        """Return points all over the box, shape (m, p)."""
+        x, cut = 2.0 * _even(2 * DRAWS, len(self.high)), self.cut
+        return np.where(x < 1.0, self.low + x * (cut - self.low), cut + (x - 1.0) * (self.high - cut))
+
+    def near(self, centre: Floats, root: Floats, skip: int) -> Floats:
+        """Return points about a centre, shape (m, p), mirrored at the ends of the box."""
+        found = centre + np.vectorize(normal_quantile)(_even(DRAWS, len(centre), skip)) @ root.T
+        found = np.where(found < self.low, 2.0 * self.low - found, found)
+        return np.clip(np.where(found > self.high, 2.0 * self.high - found, found), self.low, self.high)
+
+    def importance(self, log: Floats, theta: Floats, peaks: list[tuple[Floats, Floats]]) -> Floats:
+        """Return log evidence less the log of the density from which points were drawn."""
+        cut, rounds, dim = self.cut, 2.0 + len(peaks), theta.shape[1]
+        each = np.where(theta < cut, 0.5 / (cut - self.low), 0.5 / (self.high - cut))
+        density = 2.0 / rounds * np.prod(each, axis=1)
+        for centre, root in peaks:
+            off = np.linalg.solve(root, (theta - centre).T)
+            at_centre = (2.0 * math.pi) ** (-0.5 * dim) / np.prod(np.diag(root))
+            density += at_centre / rounds * np.exp(-0.5 * np.sum(off**2, axis=0))
+        return np.asarray(log - np.log(density))
+
+
+def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
+    """The design, log variances, their log importance, and the shares of sizes and changes in each, (m, sizes, 1 + c).
+
+    Points are drawn from all that is possible, and then from where it is likely. Of changes with a begin and an end, of
+    which there are many, the design takes those in that gain most at the best points of the first round.
+    """
+    theta, peaks = box.drawn(), list[tuple[Floats, Floats]]()
+    best = theta[np.argmax(_evidence(d, theta[:DRAWS])[0])]
+    calm = np.array([best, np.minimum(best, 0.5 * (best + box.low)), np.full(len(best), box.low)])
+    d = _with_compound(d, calm)
+    log, parts = _evidence(d, theta)
+    for keep in FLATTER:
+        weight = box.importance(log, theta, peaks) * keep
+        share = np.exp(weight - weight.max())
+        share /= share.sum()
+        centre = share @ theta
+        off = theta - centre
+        peaks.append((centre, np.linalg.cholesky(WIDER * (share[:, None] * off).T @ off + 0.06 * np.eye(len(centre)))))
+        drawn = box.near(*peaks[-1], 1000 * len(peaks))
+        found = _evidence(d, drawn)
+        theta, log, parts = (np.concatenate(x) for x in ((theta, drawn), (log, found[0]), (parts, found[1])))
+    return d, theta, box.importance(log, theta, peaks), parts
+
+
+def _with_compound(d: Design, thetas: Floats) -> Design:
+    """The design with the compound changes that gain most at some log variances."""
+    borders = np.unique(d.times[0])[1:]
+    # what lasts as long as all activity is the level of gaps and spans themselves
+    first, last = d.activity
+    pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
+    settling = [(a, np.inf, tau) for a in borders for tau in SETTLES]
+    every = np.array(pairs + settling).reshape(-1, 3)
+    column, chosen = _means(every, *d.times), set[int]()
+    use = _shown(column, d.state)
+    every, column = every[use], column[:, use]
+    if not len(every):
+        return d
+    free = np.column_stack([d.free, d.columns[:, :1]]) if d.gap_sizes_w2[0] > 0.0 else d.free
+    for inverse in np.linalg.inv(d.covariance(thetas)):
+        left = inverse @ column
+        known = inverse @ free
+        left -= known @ np.linalg.solve(free.T @ known, free.T @ left)
+        s2, s1 = np.sum(column * left, axis=0), d.y @ left
+        gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
+        chosen |= set(np.argsort(gain)[-COMPOUND:].tolist())
+    take = sorted(chosen)
+    simple = len(d.changes.shapes)
+    changes = replace(d.changes, shapes=np.vstack([d.changes.shapes, every[take]]))
+    columns = np.insert(d.columns, [1 + simple] * len(take), column[:, take], axis=1)
+    prior = np.insert(d.prior, [simple] * len(take), math.log(0.5 * RARE / len(every)))
+    return replace(d, changes=changes, columns=columns, prior=prior)
+
+
+def _even(n: int, dim: int, skip: int = 0) -> Floats:
+    """Points that fill a cube evenly, shape (n, dim): the additive recurrence of Roberts (2018)."""
+    g = 2.0
+    for _ in range(30):
+        g = (1.0 + g) ** (1.0 / (dim + 1.0))
+    return np.asarray(np.mod(0.5 + np.outer(np.arange(1, n + 1) + skip, g ** -np.arange(1.0, dim + 1.0)), 1.0))
+
+
+def _evidence(d: Design, theta: Floats) -> tuple[Floats, Floats]:
+    """Log restricted likelihood of log variances over sizes and changes, and shares of these, (m, sizes, 1 + c)."""
+    found = [_of_some(d, part) for part in np.array_split(theta, max(1, len(theta) // 32))]
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+def _of_some(d: Design, theta: Floats) -> tuple[Floats, Floats]:
+    inverse = np.linalg.inv(v := d.covariance(theta))
+    free = inverse @ d.free
+    gram = d.free.T @ free
+    seen = np.column_stack([d.y, d.columns])
+    left = inverse @ seen
+    cross = seen.T @ left - np.swapaxes(free.swapaxes(1, 2) @ seen, 1, 2) @ np.linalg.solve(
+        gram, free.swapaxes(1, 2) @ seen
+    )
+    base = -0.5 * (np.linalg.slogdet(v)[1] + np.linalg.slogdet(gram)[1] + cross[:, 0, 0])
+    own = np.diagonal(cross, axis1=1, axis2=2)
+    zz, zy = own[:, 1, None], cross[:, 0, 1, None]
+    ss, sy, sz = own[:, 2:], cross[:, 0, 2:], cross[:, 1, 2:]
+    size = d.gap_sizes_w2
+    f = size / (1.0 + size * zz)
+    none = base[:, None] - 0.5 * np.log1p(size * zz) + 0.5 * f * zy**2
+    s2 = np.maximum(ss[:, None] - f[:, :, None] * sz[:, None] ** 2, 0.0)
+    s1 = sy[:, None] - f[:, :, None] * (sz * zy)[:, None]
+    gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
+    changed = none[:, :, None] + gain + d.prior
+    every = np.concatenate([none[:, :, None] + math.log(1.0 - RARE), changed], axis=2)
+    top = every.max(axis=(1, 2), keepdims=True)
+    part = np.exp(every - top)
+    total = part.sum(axis=(1, 2))
+    return top[:, 0, 0] + np.log(total), part / total[:, None, None]
