@@ -1,7 +1,7 @@
 """Do stated intervals hold the truth on benches of every kind that labs have?
 
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
-``meter_kinds`` and ``edge_kinds`` in ``fixtures.worlds``.
+``meter_kinds``, ``edge_kinds``, ``device_kinds`` and ``reading_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -23,12 +23,14 @@ import numpy as np
 from scipy.stats import beta
 
 from fixtures.worlds.bench_kinds import KINDS as BENCH_KINDS
+from fixtures.worlds.device_kinds import KINDS as DEVICE_KINDS
 from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
 from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
@@ -37,7 +39,8 @@ from rig.recording.reader import open_run
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 THIRD_KINDS = BENCH_KINDS | METER_KINDS | EDGE_KINDS
-KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS | THIRD_KINDS
+FOURTH_KINDS = DEVICE_KINDS | READING_KINDS
+KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS | THIRD_KINDS | FOURTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
