@@ -26,7 +26,7 @@ from rig.analysis.figure_key import FigureKey
 from rig.analysis.power.power_notes import ON_FIGURE
 from rig.analysis.refusal import Refusal
 from rig.analysis.result import Result
-from rig.recording.atomic_write import inside, not_stored, write_whole
+from rig.recording.files import Folder
 from rig.recording.reader import Run
 from rig.terminal import clean
 
@@ -98,18 +98,21 @@ def render(
     return encoded | {f"figures/{name}.svg": svg for name, svg in figures.items()} | tables
 
 
-def write(result: Result, out: Path, run: Run | None = None, beside: Mapping[str, Any] | None = None) -> list[Path]:
-    """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files."""
-    files = render(run, result, out, beside=beside)
-    for name in (*files, STREAM_TABLE):
-        inside(out, out / name)
+def write(
+    result: Result, out: Path | Folder, run: Run | None = None, beside: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files.
+
+    No link below ``out`` is followed.
+    """
+    folder = Folder.at(out, make=True)
+    files = render(run, result, folder.path, beside=beside)
     for name, content in files.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out / name, content, refuse=not_stored)
+        folder.write(name, content)
     for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):
         if name not in files:  # a file of an earlier rendering must not outlive its data
-            (out / name).unlink(missing_ok=True)
-    return [out / name for name in files]
+            folder.remove(name)
+    return [folder.path / name for name in files]
 
 
 def context(run: Run | None, result: Result, out: Path | None = None) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from reports.format import si
-from rig.analysis.streaming.run import batches_at
 from rig.errors import RigError
 from rig.recording.bounded import START_BYTES
 from rig.recording.conversion import to_watts
@@ -118,7 +117,7 @@ class Growing:
         watts = {}
         for file in sorted((self.path / "traces").glob("*.arrows")):
             last = None
-            for at, batch in batches_at(file, self._at.get(file, 0), mapped=True):
+            for at, batch in batches_at(file, self._at.get(file, 0)):
                 self._at[file], last = at, batch
             if last is not None and (power := _latest_w(last)) is not None:
                 watts[power[0]] = power[1]
@@ -133,6 +132,23 @@ class Growing:
             stop is not None,
             _error(stop),
         )
+
+
+def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
+
+    A file that is still written, or that a crash cut off, ends with its last whole batch. It is mapped, and what is not
+    looked at is not read.
+    """
+    try:
+        with pa.memory_map(str(path)) as source:
+            schema = pa.ipc.read_schema(source)
+            source.seek(offset or source.tell())
+            while True:
+                at = source.tell()
+                yield at, pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+    except (pa.ArrowException, EOFError, OSError):
+        return
 
 
 def answered(replies: Path) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rig.recording.files import Folder
 from rig.recording.layout import EVENTS, GENESIS, SEAL, recorded_files, sha256_of
 from rig.recording.session import FILE
 from rig.recording.session import SEAL as SESSION_SEAL
@@ -48,7 +49,7 @@ def hash_again(run: Path, lines: Sequence[Any] | None = None) -> None:
     for seq, given in enumerate(found):
         line = given
         if isinstance(line, dict) and line.get("type") == "stop" and isinstance(line.get("files"), dict):
-            listed = {p.relative_to(run).as_posix(): sha256_of(p) for p in recorded_files(run)}
+            listed = {name: sha256_of(run / name) for name in recorded_files(Folder.at(run))}
             line = line | {"files": listed | {k: v for k, v in line["files"].items() if k not in listed}}
         head = b'{"seq":%d,"prev":"%s",' % (seq, previous.encode())
         rest = {k: v for k, v in line.items() if k not in ("seq", "prev")} if isinstance(line, dict) else line

@@ -32,9 +32,12 @@ from rig.analysis.streaming import windows as trace_windows
 from rig.bench import bench_file, calibration
 from rig.factories import split_options
 from rig.plugins import load
-from rig.recording import reader, traces
+from rig.recording import traces
 from rig.recording.decoding import decode
+from rig.recording.files import Folder, Opened
 from rig.recording.session import open_session
+from rig.recording.stored import batches_of
+from rig.recording.table_files import read_table
 from rig.recording.tables import TABLES
 from rig.sweep import reading
 
@@ -79,7 +82,7 @@ def parsers(golden: Path) -> Iterator[Parser]:
     yield Parser("windows of an import", (table,), importer_windows.read_windows, "windows.csv")
     yield Parser("windows of a trace", (table,), trace_windows.read_windows, "windows.csv")
     yield Parser("trace", tuple(f.read_bytes() for f in sorted((run / "traces").iterdir())),
-                 lambda f: traces.read_trace(f, [], {"meter": 1e6}, traces.AT_ONCE))  # fmt: skip
+                 _trace)  # fmt: skip
     for name in TABLES:
         if (file := run / f"{name}.arrows").is_file():
             yield Parser(f"table {name}", (file.read_bytes(),), partial(_table, name))
@@ -107,7 +110,12 @@ def _decoded(line: bytes) -> object:
 
 
 def _table(name: str, file: Path) -> object:
-    return reader._table(file, name, [])
+    return read_table(Opened(Folder.at(file.parent), file.name), name, [])
+
+
+def _trace(file: Path) -> object:
+    batches = batches_of(Opened(Folder.at(file.parent), file.name), [])
+    return None if batches is None else traces.read_trace(batches, {"meter": 1e6}, traces.AT_ONCE)
 
 
 def spoilt(data: bytes, seed: Sequence[int]) -> bytes:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import best_match
 
 import rig.types
@@ -134,9 +134,12 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _validator(name: str, part: str) -> Draft202012Validator:
+def _validator(name: str, part: str) -> Any:
     whole = _schema(name)
-    return Draft202012Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{part}"} if part else whole)
+    # the rig's reader takes no 1E12 for a whole number
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    strict = validators.extend(Draft202012Validator, type_checker=types)
+    return strict({"$defs": whole["$defs"], "$ref": f"#/$defs/{part}"} if part else whole)
 
 
 @functools.cache

@@ -67,7 +67,7 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
 
 def _long(rails: Sequence[RailSeries], run: Run | None) -> dict[str, LongTrace]:
     """Traces by rail that have more readings than the series, on the time axis of the series."""
-    if run is None or not (run.path / "traces").is_dir():
+    if run is None or not run.trace_files:
         return {}
     files, found = rail_files(run), dict[str, LongTrace]()
     for rail in rails:

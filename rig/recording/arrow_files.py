@@ -7,12 +7,12 @@ import io
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from rig.errors import StoreError
+from rig.recording.files import Folder
 
 MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
 
@@ -36,8 +36,8 @@ class Hashed(Whole):
     Arrow hands a batch over in many pieces of a few bytes, and each write to a file lets other threads run.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "wb")
+    def __init__(self, folder: Folder, name: str) -> None:
+        super().__init__(name, "wb", opener=folder.open)
         self.sha256, self.hashed, self._waiting = hashlib.sha256(), 0, bytearray()
 
     def write(self, data: Any) -> int:
@@ -62,8 +62,8 @@ class Hashed(Whole):
 class ArrowFiles:
     """The streams of one run. Two threads may append at the same time, but not to the same file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
         self._streams: dict[str, tuple[Hashed, pa.ipc.RecordBatchStreamWriter]] = {}
         self._digests: dict[str, str] = {}
         self.full: set[str] = set()
@@ -91,7 +91,7 @@ class ArrowFiles:
 
     def check_there(self) -> None:
         """Raise ``StoreError`` for a file that another program removed while it was written."""
-        gone = [name for name in self._streams if not (self._path / name).exists()]
+        gone = [name for name in self._streams if self._folder.stat(name) is None]
         if gone:
             remedy = "Measure again, and leave the directory alone meanwhile"
             raise StoreError(f"{gone[0]} was removed while it was recorded", field="out", value=gone[0], remedy=remedy)
@@ -119,7 +119,7 @@ class ArrowFiles:
 
     def _stream(self, name: str, schema: pa.Schema) -> tuple[Hashed, pa.ipc.RecordBatchStreamWriter]:
         if name not in self._streams:
-            file = Hashed(self._path / name)
+            file = Hashed(self._folder, name)
             self._streams[name] = (file, pa.ipc.new_stream(file, schema))
             file.put()
         return self._streams[name]

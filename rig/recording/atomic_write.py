@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from rig.errors import RigError, StoreError, UsageError
+from rig.recording.files import FILE_MODE, Folder, made
 
-_MODE = 0o644
 BROKEN = "broken"
 Refuse = Callable[[Path, str, str], RigError]
 
@@ -76,26 +75,12 @@ def replacing(path: Path, *, sync: bool = False, refuse: Refuse = bad_out) -> It
     the error that ``refuse`` makes for a path that is no regular file or cannot be written.
     """
     place = regular(path, refuse)
-    temporary: Path | None = None
     try:
-        mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else _MODE
-        handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
+        mode = stat.S_IMODE(place.stat().st_mode) & FILE_MODE if place.exists() else FILE_MODE
+        with Folder.at(place.parent).replacing(place.name, sync=sync, mode=mode) as file:
             yield file
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.chmod(mode)
-        temporary.replace(place)
-        if sync:
-            sync_to_disk(place.parent)
-    except BaseException as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise refuse(path, unwritten(error), "") from error
-        raise
+    except OSError as error:
+        raise refuse(path, unwritten(error), "") from error
 
 
 def write_whole(path: Path, content: bytes, *, sync: bool = False, refuse: Refuse = bad_out) -> Path:
@@ -117,7 +102,7 @@ def sync_to_disk(path: Path) -> None:
 def folder_inside(root: Path, path: Path) -> Path:
     """Make the directory ``path`` if it is ``inside`` the directory ``root``, and return it. Raises ``StoreError``."""
     try:
-        inside(root, path).mkdir(parents=True, exist_ok=True)
+        made(inside(root, path))
     except OSError as error:
         raise not_stored(path, unwritten(error)) from error
     return path
@@ -126,15 +111,15 @@ def folder_inside(root: Path, path: Path) -> Path:
 def set_aside(folder: Path, path: Path, key: str) -> Path:
     """Move a file or recording that does not count to ``broken``, under the first free number, and return its path.
 
-    Raises ``StoreError``, also where ``broken`` or the directory of ``path`` leads out of ``folder``.
+    Raises ``StoreError``, also where ``broken`` or the directory of ``path`` is a link.
     """
-    inside(folder, path.parent)
-    aside = folder_inside(folder, folder / BROKEN)
-    suffix = path.suffix if path.is_file() else ""
-    target = next(t for n in count(1) if not os.path.lexists(t := aside / f"{key}.{n}{suffix}"))
     try:
-        path.rename(target)
-        sync_to_disk(aside)
+        root = Folder.at(folder)
+        aside, source = root.sub(BROKEN, make=True), root.sub(path.parent.relative_to(folder).as_posix())
+        suffix = path.suffix if path.is_file() else ""
+        target = next(t for n in count(1) if aside.stat(t := f"{key}.{n}{suffix}") is None)
+        source.rename(path.name, aside, target)
+        aside.sync()
     except OSError as error:
-        raise not_stored(target, unwritten(error)) from error
-    return target
+        raise not_stored(path, unwritten(error)) from error
+    return folder / BROKEN / target

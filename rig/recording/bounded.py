@@ -50,7 +50,7 @@ def open_bounded(path: Path, most_bytes: int) -> BinaryIO:
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if found.st_size > most_bytes:
         file.close()
-        raise _too_large(path, most_bytes)
+        raise too_large(path, most_bytes)
     return file
 
 
@@ -60,11 +60,12 @@ def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
         size = os.fstat(file.fileno()).st_size
         content = file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
     if len(content) > most_bytes:
-        raise _too_large(path, most_bytes)
+        raise too_large(path, most_bytes)
     return content
 
 
-def _too_large(path: Path, most_bytes: int) -> OSError:
+def too_large(path: Path, most_bytes: int) -> OSError:
+    """Return the error for a file that is larger than it may be."""
     return OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
 
 
@@ -104,9 +105,8 @@ def check_texts(document: Any, where: str = "the start line") -> None:
             raise _beyond(where, f"has a text of more than {TEXT_CHARACTERS} characters", len(value))
 
 
-def check_dense(file: Path, name: str) -> None:
+def check_dense(found: os.stat_result, name: str) -> None:
     """Refuse a file that is nearly all hole, which would take hours to read. Raises ``StoreError``."""
-    found = file.stat()
     held = getattr(found, "st_blocks", found.st_size) * 512
     if found.st_size > SPARSE_BYTES and held < DENSITY * found.st_size:
         raise _beyond(name, f"has {found.st_size} bytes, of which {held} are on the disk", found.st_size)

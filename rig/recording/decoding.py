@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -43,7 +44,7 @@ def decode(line: bytes, type_: str, number: int) -> Line | None:
         return None
     try:
         if type_ == "start":
-            return start_of(json.loads(line))
+            return start_of(strict(line))
         found = from_json(line, struct)
     except (ValueError, RecursionError) as error:
         raise _refused(line, type_, number, error) from error
@@ -60,8 +61,28 @@ def from_json(line: bytes, type_: type[T]) -> T:
         return msgspec.json.decode(line, type=type_)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:  # what Python's json takes for JSON: NaN, half of a surrogate pair
-        return msgspec.convert(json.loads(line), type_)
+    except msgspec.DecodeError:  # half of a surrogate pair, which Python's json takes
+        return msgspec.convert(strict(line), type_)
+
+
+def strict(text: bytes | str) -> Any:
+    """Return plain JSON. Raises ``ValueError`` for a key that stands twice in an object, for NaN and for infinity."""
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    return value if math.isfinite(value := float(text)) else _no_number(text)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is no plain number")
 
 
 def start_of(document: Mapping[str, Any]) -> Start:
@@ -144,9 +165,9 @@ def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> S
     kind = DataError if type_ == "peer" else StoreError
     at = f"the {type_} line" + ("" if number is None else f" (line {number + 1} of events.jsonl)")
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return kind(f"{at} is not JSON", field=type_, value=number, remedy=REMEDY)
+        document = strict(line)
+    except (ValueError, RecursionError) as wrong:
+        return kind(f"{at} is not JSON: {wrong}", field=type_, value=number, remedy=REMEDY)
     required = [f.name for f in msgspec.structs.fields(LINES[type_]) if f.required]
     if missing := [name for name in required if name not in document]:
         return kind(f"{at} lacks {', '.join(missing)}", field=type_, value=missing, remedy=REMEDY)

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from rig.errors import StoreError
+from rig.recording.files import Folder
 
 GENESIS = "0" * 64
 EVENTS = "events.jsonl"
 SEAL = "events.jsonl.sha256"
 DERIVED = "derived"
+TRACES, PAYLOADS = "traces", "artifacts/payloads"
 
 
 def trace_path(rail: str) -> str:
     """Return the path of a rail's readings, relative to the run directory."""
-    return f"traces/{_safe(rail)}.arrows"
+    return f"{TRACES}/{_safe(rail)}.arrows"
 
 
 def payload_path(sample_id: str) -> str:
     """Return the path of a stored payload, relative to the run directory."""
-    return f"artifacts/payloads/{_safe(sample_id)}.npy"
+    return f"{PAYLOADS}/{_safe(sample_id)}.npy"
 
 
 def _safe(name: str) -> str:
@@ -36,41 +37,39 @@ def is_recorded(path: Path, name: str) -> bool:
     Raises ``StoreError`` for a link, a pipe, a device or a directory in its place, or a link in the place of a
     directory that holds it.
     """
-    steps = list(itertools.accumulate(Path(name).parts, lambda folder, step: folder / step, initial=path))[1:]
-    for step in steps:
-        try:
-            kind = step.lstat().st_mode
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a null byte
-            return False
-        if not (stat.S_ISREG if step == steps[-1] else stat.S_ISDIR)(kind):
-            what = "a link" if stat.S_ISLNK(kind) else "no regular file" if step == steps[-1] else "no directory"
-            remedy = "Restore the original recording; it holds plain files and no links"
-            raise StoreError(f"{step} is {what}", field="run", value=str(path), remedy=remedy)
-    return True
+    try:
+        return Folder.at(path).has(name)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a null byte
+        return False
 
 
-def check_run(path: Path) -> None:
-    """Raise ``StoreError`` for what is no run directory."""
-    if not is_recorded(path, EVENTS):
-        lacks = f"is not a run directory: it has no {EVENTS}" if path.exists() else "does not exist"
+def run_folder(path: Path | Folder) -> Folder:
+    """Open a run directory. Raises ``StoreError`` for what is none, and ``OSError``."""
+    found = path if isinstance(path, Folder) else None
+    with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        found = Folder.at(path)
+    if found is None or not found.has(EVENTS):
+        lacks = "does not exist" if found is None else f"is not a run directory: it has no {EVENTS}"
+        where = path.path if isinstance(path, Folder) else path
         remedy = "Name the directory that `rig measure --out` wrote, or a run inside a session"
-        raise StoreError(f"{path} {lacks}", field="run", value=str(path), remedy=remedy)
+        raise StoreError(f"{where} {lacks}", field="run", value=str(where), remedy=remedy)
+    return found
 
 
-def read_files(path: Path, tables: Iterable[str]) -> list[Path]:
-    """Return the tables, traces and payloads of a run directory. Raises ``StoreError`` as ``is_recorded`` does."""
-    found = [path / f"{table}.arrows" for table in tables]
-    found += [
-        file for pattern in ("traces/*.arrows", "artifacts/payloads/*.npy") for file in sorted(path.glob(pattern))
-    ]
-    return [file for file in found if is_recorded(path, file.relative_to(path).as_posix())]
+def read_files(folder: Folder, tables: Iterable[str]) -> list[str]:
+    """Return the tables, traces and payloads of a run directory.
+
+    Raises ``StoreError`` for a link, a pipe, a device or a directory in the place of one of them.
+    """
+    found = [f"{table}.arrows" for table in tables]
+    for place, end in ((TRACES, ".arrows"), (PAYLOADS, ".npy")):
+        found += [f"{place}/{name}" for name in folder.names(place) if name.endswith(end)]
+    return [name for name in found if folder.has(name)]
 
 
-def recorded_files(path: Path) -> list[Path]:
+def recorded_files(folder: Folder) -> list[str]:
     """Return every file of a run that the stop line must list, sorted."""
-    own = {path / EVENTS, path / SEAL}
-    derived = path / DERIVED
-    return sorted(p for p in path.rglob("*") if p.is_file() and p not in own and derived not in p.parents)
+    return sorted(n for n in folder.walk() if n not in (EVENTS, SEAL) and not n.startswith(f"{DERIVED}/"))
 
 
 def sha256_of(path: Path) -> str:

@@ -7,17 +7,17 @@ import hashlib
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
 from rig.recording.anonymise import without_identity
 from rig.recording.arrow_files import MAKE_ROOM, Whole, unwritable
-from rig.recording.atomic_write import not_stored, write_whole
+from rig.recording.atomic_write import not_stored, unwritten
 from rig.recording.bounded import EVENTS_BYTES, check_line
 from rig.recording.decoding import decode
 from rig.recording.events import Line, Note, Start, Stop, plain
-from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
+from rig.recording.files import Folder, Opened
+from rig.recording.layout import EVENTS, GENESIS, SEAL
 
 ROOM = ".room"
 """A file that keeps room for the stop line and the seal, until they are written."""
@@ -29,9 +29,9 @@ LINE_BYTES = 256
 class Chain:
     """The lines of one run directory. They name no home directories and hosts, unless ``keep_identity`` is set."""
 
-    def __init__(self, path: Path, keep_identity: bool) -> None:
-        self._path, self._keep_identity = path, keep_identity
-        self._file = Whole(path / EVENTS, "ab")
+    def __init__(self, folder: Folder, keep_identity: bool) -> None:
+        self._folder, self._keep_identity = folder, keep_identity
+        self._file = Whole(EVENTS, "ab", opener=folder.open)
         self._seq, self._prev, self._room = 0, GENESIS, 0
 
     def append(self, event: Line) -> None:
@@ -48,7 +48,7 @@ class Chain:
         except OSError as error:
             with suppress(OSError):  # a torn line would break the chain of the stop line
                 self._file.truncate(end)
-            raise unwritable(str(self._path / EVENTS), error, MAKE_ROOM) from error
+            raise unwritable(str(self._folder.path / EVENTS), error, MAKE_ROOM) from error
         self._prev = hashlib.sha256(line).hexdigest()
         self._seq += 1
 
@@ -57,22 +57,25 @@ class Chain:
         needed = ROOM_BYTES + LINE_BYTES * files
         if needed > self._room:
             needed += ROOM_BYTES
-            with Whole(self._path / ROOM, "ab") as file:
+            with Whole(ROOM, "ab", opener=self._folder.open) as file:
                 file.write(bytes(needed - self._room))
                 os.fsync(file.fileno())
             self._room = needed
 
     def free_room(self) -> None:
         """Give the room to the stop line and the seal."""
-        (self._path / ROOM).unlink(missing_ok=True)
+        self._folder.remove(ROOM)
 
     def seal(self, stop: Stop) -> None:
         """Write the last line, and then the seal. Raises ``OSError`` or ``StoreError``."""
         self.append(stop)
         os.fsync(self._file.fileno())
         self._file.close()
-        digest = sha256_of(self._path / EVENTS)
-        write_whole(self._path / SEAL, f"{digest}  {EVENTS}\n".encode(), sync=True, refuse=not_stored)
+        digest = Opened(self._folder, EVENTS).sha256()
+        try:
+            self._folder.write(SEAL, f"{digest}  {EVENTS}\n".encode(), sync=True)
+        except OSError as error:
+            raise not_stored(self._folder.path / SEAL, unwritten(error)) from error
 
     def close(self) -> None:
         """Close the file without a last line."""

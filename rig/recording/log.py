@@ -13,11 +13,15 @@ import msgspec
 import pyarrow as pa
 
 from rig.errors import DataError, IntegrityError, StoreError
-from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, check_dense, check_line, read_bounded
-from rig.recording.decoding import decode, from_json
+from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, START_BYTES, check_line
+from rig.recording.decoding import decode, from_json, strict
 from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SampleNetwork, SessionLink, Start, Stop
-from rig.recording.layout import EVENTS, GENESIS, SEAL, check_run, is_recorded, sha256_of
+from rig.recording.files import IN_MEMORY, Folder, Opened
+from rig.recording.layout import EVENTS, GENESIS, SEAL, run_folder
 from rig.recording.validation import went_back
+
+TABLE_BYTES = 1 << 32
+"""A table is read as a whole, up to this size."""
 
 
 class _Head(msgspec.Struct):
@@ -38,16 +42,16 @@ class Log:
     digest: str
 
 
-def read_log(path: Path) -> Log:
+def read_log(run: Path | Folder) -> Log:
     """Read ``events.jsonl``: verify chain and seal first, then decode each line by its type.
 
     Raises what ``open_run`` raises.
     """
-    check_run(path)
-    data = read_bounded(path / EVENTS, EVENTS_BYTES)
+    folder = run_folder(run)
+    path, data = folder.path, folder.read(EVENTS, EVENTS_BYTES)
     heads, lines = _chained(path, data)
     digest = hashlib.sha256(data).hexdigest()
-    sealed = _seal(path, digest)
+    sealed = _seal(folder, digest)
     if heads[0].type != "start":
         raise altered(path, f"{EVENTS} does not begin with a start line")
     schema = _schema(lines[0])
@@ -76,17 +80,16 @@ class _First(msgspec.Struct):
     session: SessionLink | None = None
 
 
-def first_line(path: Path) -> tuple[str, SessionLink | None]:
-    """Return the purpose and the place in its session that a run states.
+def first_line(path: Path, events: bytes) -> tuple[str, SessionLink | None]:
+    """Return the purpose and the place in its session that the run at ``path`` states.
 
-    Raises ``StoreError`` if its first line cannot be read.
+    Raises ``StoreError`` if the first line of its ``events`` cannot be read.
     """
     try:
-        with (path / EVENTS).open("rb") as file:
-            line = file.readline(LINE_BYTES + 1)
+        line = events[: LINE_BYTES + 1].partition(b"\n")[0]
         check_line(line, 0)
         found = from_json(line, _First)
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(
             f"the first line of {path / EVENTS} cannot be read: {error}", field="start", value=str(path), remedy=REMEDY
         ) from error
@@ -133,13 +136,13 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
     for number, line in enumerate(lines):
         check_line(line, number)
         try:
-            head = from_json(line, _Head)
+            head = msgspec.convert(strict(line), _Head)
         except msgspec.ValidationError as error:
             raise altered(path, f"{EVENTS} line {number + 1} is not an event") from error
         except (ValueError, RecursionError) as error:
             if number == len(lines) - 1:
                 break  # the end of the log, or a line that a crash cut off
-            raise altered(path, f"{EVENTS} line {number + 1} is not JSON") from error
+            raise altered(path, f"{EVENTS} line {number + 1} is not JSON: {error}") from error
         if head.seq != number or head.prev != prev:
             raise altered(path, f"{EVENTS} line {number + 1} does not follow from the line before")
         prev = hashlib.sha256(line).hexdigest()
@@ -152,34 +155,39 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
     return heads, lines[: len(heads)]
 
 
-def _seal(path: Path, digest: str) -> bool:
-    if not is_recorded(path, SEAL):
+def _seal(folder: Folder, digest: str) -> bool:
+    if not folder.has(SEAL):
         return False
-    if (path / SEAL).read_bytes() != f"{digest}  {EVENTS}\n".encode():
-        raise altered(path, f"{EVENTS} differs from its seal")
+    if folder.read(SEAL, START_BYTES) != f"{digest}  {EVENTS}\n".encode():
+        raise altered(folder.path, f"{EVENTS} differs from its seal")
     return True
 
 
-def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
-    """Verify the hash of every file that the stop line lists.
+def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> dict[str, Opened]:
+    """Verify the hash of every file that the stop line lists, and return those Arrow files that are ``present``.
 
-    Raises ``IntegrityError``, also for a file that is not listed.
+    They are used by the descriptor by which they were hashed. Raises ``IntegrityError``, also for a file that is
+    present and not listed.
     """
-    if stop is None:
-        return
-    for name in stop.files:
-        if not is_recorded(path, name):
-            raise altered(path, f"{name} is missing")
-        check_dense(path / name, name)
+    listed = {} if stop is None else stop.files
+    for name in listed:
+        if not folder.has(name):
+            raise altered(folder.path, f"{name} is missing")
+
+    def opened(name: str) -> Opened | None:
+        table = name.endswith(".arrows") and "/" not in name
+        file = Opened(folder, name, TABLE_BYTES if table else IN_MEMORY)
+        if name in listed and file.sha256() != listed[name]:
+            raise altered(folder.path, f"{name} differs from what was recorded")
+        return file if name.endswith(".arrows") and name in present else None
+
+    names = [*dict.fromkeys((*listed, *present))]
     with ThreadPoolExecutor() as pool:  # the traces of several rails are hashed at the same time
-        found = pool.map(sha256_of, (path / name for name in stop.files))
-        for (name, expected), digest in zip(stop.files.items(), found, strict=True):
-            if digest != expected:
-                raise altered(path, f"{name} differs from what was recorded")
-    for file in present:
-        name = file.relative_to(path).as_posix()
-        if name not in stop.files:
-            raise altered(path, f"the stop line does not list {name}")
+        found = dict(zip(names, pool.map(opened, names), strict=True))
+    for name in present if stop is not None else ():
+        if name not in listed:
+            raise altered(folder.path, f"the stop line does not list {name}")
+    return {name: file for name, file in found.items() if file is not None}
 
 
 def altered(path: Path, what: str) -> IntegrityError:

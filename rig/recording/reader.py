@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,18 +27,22 @@ from rig.recording.events import (
     Start,
     Stop,
 )
-from rig.recording.layout import payload_path, read_files
-from rig.recording.log import check_files, check_networks, read_log
+from rig.recording.files import Folder
+from rig.recording.layout import payload_path, read_files, run_folder
+from rig.recording.log import altered, check_networks, read_log, verified
 from rig.recording.records import ErrorRecord
+from rig.recording.stored import Batches, batches_of
+from rig.recording.table_files import read_table
 from rig.recording.tables import TABLES
-from rig.recording.traces import AT_ONCE, Trace, by_rail, read_stream, read_trace
-from rig.recording.unpacked import check_unpacked
+from rig.recording.traces import AT_ONCE, Trace, by_rail, read_trace
 from rig.types import Bracket, ClockInfo
 
 if TYPE_CHECKING:
     import pandas as pd
 
 L = TypeVar("L", bound=Line)
+PAYLOAD_BYTES = 1 << 30
+"""The largest payload that is read."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,12 @@ class Run:
     traces: Mapping[str, Trace]
     digest: str
     truncated: tuple[str, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...]
     """What the files hold and no reader can use: a span or a reading, and what is wrong with it."""
+    folder: Folder
+    """The directory, opened; what is written below it goes through this."""
+    trace_files: tuple[Batches, ...]
+    """The files of the traces, each opened once."""
 
     @property
     def error(self) -> ErrorRecord | None:
@@ -98,15 +108,19 @@ class Run:
 
     def payload(self, sample_id: str) -> NDArray[Any] | None:
         """Return the stored payload of a sample, or None if it was not kept. Raises ``DataError`` for a damaged one."""
-        file = self.path / payload_path(sample_id)
-        if not file.is_file():
+        name = payload_path(sample_id)
+        if not self.folder.has(name):
             return None
         try:
-            stored: NDArray[Any] = np.load(file, allow_pickle=False)
-        except (OSError, ValueError) as error:
+            content = self.folder.read(name, PAYLOAD_BYTES)
+            if self.stop is not None and hashlib.sha256(content).hexdigest() != self.stop.files.get(name):
+                raise altered(self.path, f"{name} differs from what was recorded")
+            stored: NDArray[Any] = np.load(BytesIO(content), allow_pickle=False)
+        except (OSError, ValueError, EOFError, MemoryError) as error:
             raise DataError(
-                f"{file} cannot be read: {error}", field="payload", value=sample_id, remedy="Restore the recording"
-            ) from error
+                f"{self.path / name} cannot be read: {error}", field="payload", value=sample_id,
+                remedy="Restore the recording",
+            ) from error  # fmt: skip
         return stored
 
     def idle_windows_ns(self) -> NDArray[np.int64]:
@@ -128,7 +142,7 @@ class Run:
         return frames
 
 
-def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -> Run:
+def open_run(path: Path | str | Folder, *, traces: bool = True, at_once: int = AT_ONCE) -> Run:
     """Read and verify a run directory.
 
     Without ``traces``, the trace files are verified, but their readings are not read into memory. A trace of more
@@ -145,43 +159,33 @@ def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -
         run = rig.open_run("runs/first")
         print(run.digest, sorted(run.traces))
     """
-    path = Path(path)
     try:
-        return _opened(path, traces, at_once)
+        return _opened(run_folder(path if isinstance(path, Folder) else Path(path)), traces, at_once)
     except OSError as error:
         what = f"cannot read {path}: {error}"
         raise StoreError(what, field="run", value=str(path), remedy="Check its files and their permissions") from error
 
 
-def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
-    log = read_log(path)
-    tables = {name: path / f"{name}.arrows" for name in TABLES}
-    files = read_files(path, TABLES)
-    check_files(path, log.stop, files)
-    for file in files:
-        if file.suffix == ".arrows":
-            check_unpacked(file)
-    traces = [file for file in files if file.parent.name == "traces"]
+def _opened(folder: Folder, with_traces: bool, at_once: int) -> Run:
+    log = read_log(folder)
+    present = read_files(folder, TABLES)
+    files = verified(folder, log.stop, present)
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
-    read = {name: _table(file, name, truncated) for name, file in tables.items()}
+    read = {name: read_table(files.pop(f"{name}.arrows", None), name, truncated) for name in TABLES}
     check_networks(log, read["samples"]["id"])
     read["replies"], left_out = validation.without_bad_spans(read["replies"])
-    found = [read_trace(p, truncated, hz, at_once) for p in traces if with_traces]
-    by_name = by_rail(path, [trace for trace, _ in found])
+    trace_files = [batches for file in files.values() if (batches := batches_of(file, truncated)) is not None]
+    found = [read_trace(batches, hz, at_once) for batches in trace_files if with_traces]
+    by_name = by_rail(folder.path, [trace for trace, _ in found])
     check_descriptions(log.start, {name: trace.rail for name, trace in by_name.items()})
     return Run(
-        path=path,
+        path=folder.path,
         **vars(log),
         **read,
         traces=by_name,
         truncated=tuple(truncated),
         left_out=(*left_out, *(what for _, lost in found for what in lost)),
-    )
-
-
-def _table(file: Path, name: str, truncated: list[str]) -> pa.Table:
-    table = read_stream(file, truncated)
-    return (
-        pa.Table.from_batches([], TABLES[name]) if table is None else validation.fitted_table(table, name, TABLES[name])
+        folder=folder,
+        trace_files=tuple(trace_files),
     )

@@ -17,10 +17,12 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.atomic_write import inside, not_stored, write_whole
-from rig.recording.bounded import read_bounded
+from rig.recording.atomic_write import not_stored, unwritten
+from rig.recording.bounded import EVENTS_BYTES, TEXT_BYTES
+from rig.recording.decoding import strict
 from rig.recording.events import SessionLink
-from rig.recording.layout import EVENTS, GENESIS, check_run, is_recorded, sha256_of
+from rig.recording.files import Folder
+from rig.recording.layout import EVENTS, GENESIS, is_recorded, run_folder, sha256_of
 from rig.recording.log import first_line
 
 SCHEMA = "neurorig-session/1"
@@ -76,6 +78,10 @@ class Session:
     """Runs that were broken off and recorded again; their first recordings are kept in ``broken/``."""
     digest: str
     sealed: bool
+    folder: Folder
+    """The directory, opened; what is written below it goes through this."""
+    digests: tuple[str, ...]
+    """SHA-256 of the ``events.jsonl`` of each run."""
 
 
 def bind(
@@ -86,6 +92,7 @@ def bind(
 
     It is written as a whole or not at all, and then its seal. A session that goes on has no seal.
     """
+    within = Folder.at(folder)
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -94,11 +101,13 @@ def bind(
     document |= {"repeated": list(repeated)} if repeated else {}
     content = json.dumps(document, indent=1).encode() + b"\n"
     digest = hashlib.sha256(content).hexdigest()
-    target = inside(folder, folder / FILE)
-    (folder / SEAL).unlink(missing_ok=True)
-    write_whole(target, content, sync=True, refuse=not_stored)
-    if seal:
-        write_whole(folder / SEAL, f"{digest}  {FILE}\n".encode(), sync=True, refuse=not_stored)
+    try:
+        within.remove(SEAL)
+        within.write(FILE, content, sync=True)
+        if seal:
+            within.write(SEAL, f"{digest}  {FILE}\n".encode(), sync=True)
+    except OSError as error:
+        raise not_stored(folder / FILE, unwritten(error)) from error
     return digest
 
 
@@ -114,8 +123,10 @@ def open_session(path: Path) -> Session:
     not what was recorded.
     """
     try:
-        content = read_bounded(path / FILE)
-        seal = read_bounded(path / SEAL) if is_recorded(path, SEAL) else None
+        folder = Folder.at(path)
+        content = folder.read(FILE, TEXT_BYTES)
+        seal = folder.read(SEAL, TEXT_BYTES) if folder.has(SEAL) else None
+        strict(content)
         schema = msgspec.json.decode(content, type=_Named).schema
         document = None if schema != SCHEMA else msgspec.json.decode(content, type=_Document)
     except (OSError, ValueError, RecursionError) as error:
@@ -130,7 +141,7 @@ def open_session(path: Path) -> Session:
     names = [run.path for run in document.runs]
     if double := {name for name in names if names.count(name) > 1}:
         _altered(path, f"{path / FILE} binds {min(double)} twice")
-    links = [_link(path, run) for run in document.runs]
+    links = [_link(folder, run) for run in document.runs]
     _check_chain(path, document.runs, links)
     return Session(
         path,
@@ -139,6 +150,8 @@ def open_session(path: Path) -> Session:
         tuple(document.repeated),
         digest,
         seal is not None,
+        folder,
+        tuple(run.events_sha256 for run in document.runs),
     )
 
 
@@ -149,20 +162,24 @@ def runs_in(path: Path) -> list[tuple[Path, str]]:
     """
     if is_session(path):
         return list(open_session(path).runs)
-    check_run(path)
+    run_folder(path)
     return [(path, "")]
 
 
-def _link(path: Path, run: BoundRun) -> SessionLink | None:
+def _link(session: Folder, run: BoundRun) -> SessionLink | None:
     """The place in the session that a run's own start line states, its hash and purpose verified."""
-    folder = path / run.path
-    if folder.is_symlink():
-        _altered(path, f"{folder} is a link, and not a run of this session")
-    if not is_recorded(folder, EVENTS) or sha256_of(folder / EVENTS) != run.events_sha256:
-        _altered(path, f"{folder} is not the run whose hash is in {path / FILE}")
-    purpose, link = first_line(folder)
+    path, where = session.path, session.path / run.path
+    try:
+        events = session.read(f"{run.path}/{EVENTS}", EVENTS_BYTES)
+    except FileNotFoundError:
+        events = b""
+    except StoreError as error:
+        _altered(path, error.message)
+    if hashlib.sha256(events).hexdigest() != run.events_sha256:
+        _altered(path, f"{where} is not the run whose hash is in {path / FILE}")
+    purpose, link = first_line(where, events)
     if purpose != run.purpose:
-        _altered(path, f"{folder} was recorded for {purpose!r}, and {path / FILE} says {run.purpose!r}")
+        _altered(path, f"{where} was recorded for {purpose!r}, and {path / FILE} says {run.purpose!r}")
     return link
 
 

@@ -6,24 +6,32 @@ long traces needs: ``len``, slices, arrays of indices, and ``np.asarray``, which
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from io import RawIOBase
+from pathlib import PurePath
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import StoreError
-from rig.recording.columns import array_of
+from rig.recording.arrow_layout import BATCH, Buffer, Damaged, Message, messages, parts_of
 from rig.recording.events import REMEDY
+from rig.recording.files import PIECE, Opened
 from rig.types import Bools, Floats, Indices
 
+NAMES = ("value", "start_tick", "end_tick", "flags")
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 Key = slice | int | NDArray[Any]
 MOST_COLUMNS = 1000
 """Columns in a file; those that the format does not name are ignored."""
+MOST_UNPACKED, IN_MEMORY = 1 << 30, 4 << 20
+"""Bytes to which one column of one batch may unpack, and those of them that are held in memory, not on the disk."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +55,101 @@ class GridTicks:
         return np.asarray(self[:], dtype=dtype)
 
 
+class _Packed(RawIOBase):
+    """The bytes of a packed buffer, read from their file piece by piece."""
+
+    def __init__(self, file: Opened, buffer: Buffer) -> None:
+        self._file, self._at, self._end = file, buffer.at, buffer.at + buffer.held
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        part = self._file.read(self._at, min(len(into), self._end - self._at))
+        into[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+
+class _Spool(SpooledTemporaryFile[bytes]):
+    """It is closed when it is forgotten."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+Kept = dict[Buffer, IO[bytes]]
+
+
+class Column(NamedTuple):
+    """One column of one batch: how many of its numbers are absent, where they are said to be, and the numbers."""
+
+    absent: int
+    zstd: int
+    valid: Buffer
+    numbers: Buffer
+
+
 @dataclass(frozen=True)
 class Batches:
     """Where the batches of a file stand: ``row[k]`` is the first row of batch k, and the last the number of rows."""
 
-    path: Path
+    file: Opened
     schema: pa.Schema
     row: Indices
-    at: Indices
-    """Where the message of each batch begins in the file, in bytes."""
-    plain: dict[str, Indices]
-    """For columns whose numbers stand in the file as they are: where those of each batch begin, in bytes."""
+    columns: Mapping[str, Indices]
+    """Of the columns of numbers by name a row for each batch, with what ``Column`` holds."""
+    becomes: int
+    """Bytes of all batches, unpacked."""
 
-    def read(self, number: int, name: str) -> NDArray[Any]:
-        """Return a column of one batch, however it is stored; null is NaN."""
-        with pa.OSFile(str(self.path)) as source:
-            source.seek(int(self.at[number]))
-            batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), self.schema)
-            return array_of(batch.column(name))
+    def part(self, number: int, name: str, first: int, last: int, kept: Kept) -> NDArray[Any]:
+        """Return the rows ``first`` to ``last`` of a column of one batch, null is NaN.
+
+        What had to be unpacked for it takes the place of what was in ``kept``. Raises ``StoreError`` for what cannot
+        be unpacked.
+        """
+        absent, zstd, *places = self.columns[name][number].tolist()
+        column, kind = Column(absent, zstd, Buffer(*places[:4]), Buffer(*places[4:])), self.dtype(name)
+        if kind == np.bool_:
+            values = self._bits(column, column.numbers, first, last, kept)
+        else:
+            at, end = first * kind.itemsize, last * kind.itemsize
+            values = np.frombuffer(self._bytes(column, column.numbers, at, end, kept), kind)
+        if not column.absent:
+            return values
+        return np.where(self._bits(column, column.valid, first, last, kept), values, np.nan)
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return the type of the numbers of a column."""
+        kind: np.dtype[Any] = np.dtype(self.schema.field(name).type.to_pandas_dtype())
+        return kind
+
+    def _bits(self, column: Column, buffer: Buffer, first: int, last: int, kept: Kept) -> NDArray[np.bool_]:
+        raw = self._bytes(column, buffer, first // 8, -(-last // 8), kept)
+        bits = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
+        return bits[first % 8 : first % 8 + last - first].astype(bool)
+
+    def _bytes(self, column: Column, buffer: Buffer, first: int, last: int, kept: Kept) -> memoryview:
+        if not buffer.packed:
+            return self.file.read(buffer.at + first, last - first)
+        if buffer not in kept:
+            kept.clear()
+            kept[buffer] = self._unpacked(buffer, "zstd" if column.zstd else "lz4")
+        kept[buffer].seek(first)
+        return memoryview(kept[buffer].read(last - first))
+
+    def _unpacked(self, buffer: Buffer, codec: str) -> IO[bytes]:
+        """A buffer unpacked piece by piece, in memory, or on the disk where it is large."""
+        found: IO[bytes] = _Spool(IN_MEMORY)
+        try:
+            with pa.CompressedInputStream(_Packed(self.file, buffer), codec) as packed:
+                while found.tell() <= buffer.becomes and (piece := packed.read(PIECE)):
+                    found.write(piece)
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(self.file.name, f"cannot be unpacked: {error}") from error
+        if found.tell() != buffer.becomes:
+            raise _damaged(self.file.name, f"unpacks to other than the {buffer.becomes} bytes that it states")
+        return found
 
 
 @dataclass(frozen=True)
@@ -74,16 +159,27 @@ class Stored:
     batches: Batches
     name: str
     marks: bool = False
-    _last: dict[int, NDArray[Any]] = field(default_factory=dict, compare=False, repr=False)
-    """The batch that was decoded last, where batches are compressed."""
+    _kept: Kept = field(default_factory=dict, compare=False, repr=False)
+    """What was unpacked last, where batches are compressed."""
 
     def __len__(self) -> int:
         return int(self.batches.row[-1])
 
+    @property
+    def type(self) -> pa.DataType:
+        """Return the type of the column in its file."""
+        return self.batches.schema.field(self.name).type
+
+    @cached_property
+    def absent(self) -> int:
+        """Return how many of the numbers are null."""
+        return int(self.batches.columns[self.name][:, 0].sum())
+
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """Return the type of the numbers."""
-        return np.dtype(bool) if self.marks else np.dtype(self.batches.schema.field(self.name).type.to_pandas_dtype())
+        kind: np.dtype[Any] = np.dtype(bool) if self.marks else self.batches.dtype(self.name)
+        return kind
 
     def __getitem__(self, key: Key) -> Any:
         if not isinstance(key, slice):
@@ -96,6 +192,11 @@ class Stored:
         parts = [self._part(k, max(first - int(row[k]), 0), min(last, int(row[k + 1])) - int(row[k])) for k in numbers]
         found = np.concatenate(parts) if len(parts) != 1 else parts[0]
         return found if step == 1 else found[::step]
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the column in order, at most so many rows at a time."""
+        for first in range(0, len(self), rows):
+            yield self[first : first + rows]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
@@ -112,23 +213,7 @@ class Stored:
         return found.reshape(index.shape)[()]
 
     def _part(self, k: int, first: int, last: int) -> NDArray[Any]:
-        if self.name not in self.batches.plain:
-            if k not in self._last:
-                self._last.clear()
-                self._last[k] = self.batches.read(k, self.name)
-            found = self._last[k][first:last]
-        else:
-            kind = np.dtype(self.batches.schema.field(self.name).type.to_pandas_dtype())
-            found = np.empty(max(last - first, 0), kind)
-            at = int(self.batches.plain[self.name][k]) + first * kind.itemsize
-            raw, held = memoryview(found.view(np.uint8).data), 0
-            with self.batches.path.open("rb", buffering=0) as file:
-                file.seek(at)
-                while held < len(raw):
-                    count = file.readinto(raw[held:])
-                    if not count:
-                        raise OSError("the file became shorter while it was read")
-                    held += count
+        found = self.batches.part(k, self.name, first, last, self._kept)
         return found != 0 if self.marks else found
 
 
@@ -171,58 +256,88 @@ class Sifted:
         return np.asarray(self[:], dtype=dtype)
 
 
-def check_columns(file: Path, schema: pa.Schema) -> None:
-    """Raise ``StoreError`` for columns of which a name is no text or stands twice, or that are too many."""
+def check_columns(name: str, schema: pa.Schema) -> None:
+    """Raise ``StoreError`` for columns of which a name is no text or stands twice, or that are too many.
+
+    ``name`` is that of the file.
+    """
     try:
         names = schema.names  # decoded only now
     except UnicodeDecodeError as error:
-        what = f"{file.name} names a column in no UTF-8: {error}"
-        raise StoreError(what, field="columns", value=file.name, remedy=REMEDY) from error
+        what = f"{name} names a column in no UTF-8: {error}"
+        raise StoreError(what, field="columns", value=name, remedy=REMEDY) from error
     if len({*names}) < len(names) or len(names) > MOST_COLUMNS:
-        what = f"{file.name} has {len(names)} columns with {len({*names})} names, where at most {MOST_COLUMNS} may be"
+        what = f"{name} has {len(names)} columns with {len({*names})} names, where at most {MOST_COLUMNS} may be"
         raise StoreError(what, field="columns", value=len(names), remedy=REMEDY)
 
 
-def batches_of(path: Path, truncated: list[str]) -> Batches | None:
+def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
     """Return where the batches of a file stand, or None without a schema that can be read.
 
-    An incomplete batch is left out and named in ``truncated``. Raises ``StoreError`` as ``check_columns`` does.
+    What follows an incomplete batch is left out, and the file is named in ``truncated``. Raises ``StoreError`` as
+    ``check_columns`` does, and for numbers of a batch that are larger than ``MOST_UNPACKED`` when they are unpacked.
     """
-    rows, at, schema = [0], list[int](), None
-    places: dict[str, list[int]] = {}
+    rows, becomes, places = [0], 0, dict[str, tuple[int, int, int]]()
+    columns: dict[str, array[int]] = {}
+    found: list[pa.Schema] = []
     try:
-        with pa.memory_map(str(path)) as source:
-            base = source.read_buffer().address
-            source.seek(0)
-            messages = pa.ipc.MessageReader.open_stream(source)
-            schema = pa.ipc.read_schema(messages.read_next_message())
-            check_columns(path, schema)
-            places = {name: [] for name in schema.names}
-            while True:
-                begin = source.tell()
-                try:
-                    batch = pa.ipc.read_record_batch(messages.read_next_message(), schema)
-                except StopIteration:
-                    break
-                if batch.num_rows > 8 * path.stat().st_size:
-                    raise pa.ArrowInvalid(f"{batch.num_rows} rows in {path.stat().st_size} bytes")
-                for name, column in zip(schema.names, batch.columns, strict=True):
-                    column.validate(full=True)
-                    buffer = next(iter(column.buffers()[1:]), None)
-                    inside = 0 if buffer is None else buffer.address - base
-                    whole = 0 <= inside <= path.stat().st_size and not column.null_count and not column.offset
-                    if whole and name in places:
-                        places[name].append(inside)
-                    else:
-                        places.pop(name, None)
-                rows.append(rows[-1] + batch.num_rows)
-                at.append(begin)
-    except (pa.ArrowException, EOFError, OSError, MemoryError):
-        truncated.append(path.name)
-    if schema is None:
+        for message in messages(file, found):
+            if not places:
+                places = _places(file.name, found[0])
+                columns = {name: array("q") for name in places}
+            if message.kind != BATCH or not message.rows:
+                continue
+            batch = {name: _column(message, *place) for name, place in places.items()}
+            _check_packed(file.name, batch.values())
+            for name, column in batch.items():
+                columns[name].extend((column.absent, column.zstd, *column.valid, *column.numbers))
+            rows.append(rows[-1] + message.rows)
+            becomes += message.becomes
+    except Damaged:
+        truncated.append(PurePath(file.name).name)
+    if not found:
         return None
-    plain = {name: np.array(where, dtype=np.int64) for name, where in places.items()}
-    return Batches(path, schema, np.array(rows, dtype=np.int64), np.array(at, dtype=np.int64), plain)
+    columns = columns or {name: array("q") for name in _places(file.name, found[0])}
+    table = {name: np.array(each, dtype=np.int64).reshape(-1, 10) for name, each in columns.items()}
+    return Batches(file, found[0], np.array(rows, dtype=np.int64), table, becomes)
+
+
+def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
+    """The first node and buffer of each column of numbers, and the bits of a number. Raises as ``check_columns``."""
+    check_columns(name, schema)
+    found, node, buffer = {}, 0, 0
+    for column in schema:
+        type_ = column.type
+        if column.name in NAMES and any(is_(type_) for is_ in _NUMBERS):
+            found[column.name] = (node, buffer, type_.bit_width)
+        try:
+            nodes, buffers = parts_of(type_)
+        except Damaged as error:
+            raise StoreError(f"{name} has {error}", field="columns", value=column.name, remedy=REMEDY) from error
+        node, buffer = node + nodes, buffer + buffers
+    return found
+
+
+def _column(message: Message, node: int, buffer: int, bits: int) -> Column:
+    """One column of a batch. Raises ``Damaged`` for one that its bytes do not hold."""
+    if node >= len(message.nulls) or buffer + 1 >= len(message.buffers):
+        raise Damaged("a batch lacks a column")
+    absent, valid, numbers = message.nulls[node], message.buffers[buffer], message.buffers[buffer + 1]
+    if 8 * numbers.becomes < bits * message.rows or (absent and 8 * valid.becomes < message.rows):
+        raise Damaged("a column is longer than its bytes")
+    return Column(absent, message.codec == "zstd", valid, numbers)
+
+
+def _check_packed(name: str, columns: Iterable[Column]) -> None:
+    for buffer in (buffer for column in columns for buffer in (column.numbers, column.valid)):
+        if buffer.packed and (unpacked := buffer.becomes) > MOST_UNPACKED:
+            what = f"{name} holds a batch of which one column unpacks to {unpacked} bytes"
+            remedy = f"Write it in batches of at most {MOST_UNPACKED} bytes a column, or without compression"
+            raise StoreError(what, field="bounds", value=unpacked, remedy=remedy)
+
+
+def _damaged(name: str, what: str) -> StoreError:
+    return StoreError(f"{name} {what}", field="bounds", value=name, remedy=REMEDY)
 
 
 def _positive(key: Any, count: int) -> Any:

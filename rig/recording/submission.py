@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
 from rig.recording.bounded import check_dense, check_json, read_bounded
+from rig.recording.decoding import strict
 from rig.recording.layout import DERIVED, is_recorded, sha256_of
 
 FILE = "submission.json"
@@ -162,6 +163,7 @@ def open_submission(path: Path) -> Opened:
                 _altered(path, f"{name} is not in the manifest")
         content = read_bounded(path / FILE)
         check_json(content, FILE)
+        strict(content)
         document = msgspec.json.decode(content, type=Submission)
     except (OSError, ValueError, RecursionError) as error:
         what, remedy = f"the submission {path} cannot be read: {error}", "Ask the submitter for the whole folder"
@@ -184,7 +186,7 @@ def _listed(path: Path, text: str) -> dict[str, str]:
 def _verify(path: Path, name: str, expected: str) -> None:
     if not is_recorded(path, name):
         _altered(path, f"{name} is missing")
-    check_dense(path / name, name)
+    check_dense((path / name).stat(), name)
     if sha256_of(path / name) != expected:
         _altered(path, f"{name} differs from the manifest")
 

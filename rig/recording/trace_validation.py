@@ -5,7 +5,6 @@ The engine applies them before readings are written, and the reader before they 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
 from rig.recording.bounded import check_texts
-from rig.recording.columns import array_of
 from rig.recording.conversion import PLAUSIBLE
+from rig.recording.decoding import strict
 from rig.recording.events import LIMIT, REMEDY
+from rig.recording.stored import Stored
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
@@ -83,17 +83,25 @@ def _ends(ticks: NDArray[Any]) -> tuple[int, int]:
     return int(ticks.min()), int(ticks.max())
 
 
-def integers(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.int64]:
+def integers(column: Stored, file: str, name: str) -> NDArray[np.int64]:
     """Return a column of ticks, shape (n,).
 
     Raises ``StoreError`` for nulls, fractions, and values that are out of bounds.
     """
-    if not pa.types.is_integer(column.type) or column.null_count:
-        raise _bad(file, f"has a column {name} that is not integers throughout", name)
-    values = array_of(column)
+    check_numbers(column, file, name)
+    values = np.asarray(column)
     if len(values) and values.max() > np.iinfo(np.int64).max:
         raise _bad(file, f"has a column {name} that does not fit 64 bits", name)
     return np.asarray(values, dtype=np.int64)
+
+
+def check_numbers(column: Stored, file: str, name: str) -> None:
+    """Refuse a column ``value`` that is not numbers, and another that is not integers. Raises ``StoreError``."""
+    whole = pa.types.is_integer(column.type)
+    if name == "value" and not (whole or pa.types.is_floating(column.type)):
+        raise _bad(file, f"has a column {name} of {column.type}", name)
+    if name != "value" and (not whole or column.absent):
+        raise _bad(file, f"has a column {name} that is not integers throughout", name)
 
 
 def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Floats) -> Bools | None:
@@ -160,14 +168,13 @@ def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArr
             raise DataError(f"the edges of rail {rail.name} {what}", field=field, value=rail.name, remedy=remedy)
 
 
-def reals(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.float64]:
+def reals(column: Stored, file: str, name: str) -> NDArray[np.float64]:
     """Return a column of numbers, shape (n,), with null as NaN.
 
     Raises ``StoreError`` for anything else.
     """
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise _bad(file, f"has a column {name} of {column.type}", name)
-    return np.asarray(array_of(column), dtype=np.float64)
+    check_numbers(column, file, name)
+    return np.asarray(column, dtype=np.float64)
 
 
 def rail_from_json(data: Mapping[str, Any]) -> Rail:
@@ -199,7 +206,7 @@ def described_rail(meta: Mapping[str, str], name: str) -> Rail:
     fit.
     """
     check_texts(meta, name)
-    return rail_from_json(json.loads(meta["rail"]))
+    return rail_from_json(strict(meta["rail"]))
 
 
 def grid_of(meta: Mapping[str, str]) -> Grid:
@@ -207,7 +214,7 @@ def grid_of(meta: Mapping[str, str]) -> Grid:
 
     Raises ``ValueError`` or ``KeyError``.
     """
-    grid = msgspec.json.decode(meta["grid"], type=Grid)
+    grid = msgspec.convert(strict(meta["grid"]), Grid)
     ahead = 0 <= grid.period_tick < LIMIT and 0 <= grid.aperture_tick < LIMIT  # false for NaN, too
     if not (ahead and abs(grid.t0_tick) < LIMIT):
         raise ValueError(f"grid is {meta['grid']}")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
 from rig.recording import trace_validation
+from rig.recording.arrow_layout import check_becomes
 from rig.recording.events import REMEDY
-from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked, batches_of, check_columns
+from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked
 from rig.types import Bools, Floats, Rail
 
 AT_ONCE = 1 << 20
@@ -72,59 +73,36 @@ def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:
     return found
 
 
-def read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
-    """Return the whole batches of an Arrow stream, or None without a schema; a torn file's name joins ``truncated``.
+def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple[Trace, tuple[str, ...]]:
+    """Return the trace of one file, and what was left out of it.
 
-    Raises ``StoreError`` as ``check_columns`` does.
+    ``hz`` are the rates of the clocks by name. Raises ``StoreError`` for a file without a valid description and
+    ``DataError`` for ticks that run backwards.
     """
-    if not file.is_file():
-        return None
-    batches: list[pa.RecordBatch] = []
-    schema = None
-    try:
-        with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as reader:
-            schema = reader.schema
-            check_columns(file, schema)
-            most = 8 * file.stat().st_size  # a row takes a bit at least
-            for batch in reader:
-                if batch.num_rows > most:
-                    raise pa.ArrowInvalid(f"{batch.num_rows} rows in {most // 8} bytes")
-                batch.validate(full=True)
-                batches.append(batch)
-    except (pa.ArrowException, EOFError, OSError, MemoryError):
-        truncated.append(file.name)
-    return None if schema is None else pa.Table.from_batches(batches, schema)
-
-
-def read_trace(
-    file: Path, truncated: list[str], hz: Mapping[str, float], at_once: int
-) -> tuple[Trace | None, tuple[str, ...]]:
-    """Return the trace of one file, or None if nothing of it was written, and what was left out of it.
-
-    ``hz`` are the rates of the clocks by name. A torn file's name joins ``truncated``. Raises ``StoreError`` for a file
-    without a valid description and ``DataError`` for ticks that run backwards.
-    """
-    torn: list[str] = []
-    batches = batches_of(file, torn) if file.stat().st_size > at_once else None
-    if batches is not None and int(batches.row[-1]) <= at_once:
-        batches = None
-    table = None if batches is not None else read_stream(file, truncated)
-    schema = batches.schema if batches is not None else None if table is None else table.schema
-    if schema is None:
-        return None, ()
-    name = f"traces/{file.name}"
+    rows, name, schema = int(batches.row[-1]), batches.file.name, batches.schema
     uniform = "start_tick" not in schema.names and "end_tick" not in schema.names
     none = np.zeros(0)
-    try:
+    with described(name):
         meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
         rail, clock = trace_validation.described_rail(meta, name), meta["clock"]
         empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
-        if batches is not None and rail.kind != "edges":
-            truncated += torn
-            return _stored(batches, name, empty, meta, hz.get(clock)), ()
-        table = read_stream(file, truncated) if table is None else table
-        columns = {column: table[column] for column in schema.names} if table is not None else {}
-        return _in_memory(columns, name, empty, meta, hz.get(clock))
+        for column in ("value", *(() if uniform else ("start_tick", "end_tick")), "flags"):
+            if column in schema.names:
+                trace_validation.check_numbers(Stored(batches, column), name, column)
+            elif column != "flags":
+                raise KeyError(column)
+        if rows > at_once and rail.kind != "edges":
+            return _stored(batches, empty, meta, hz.get(clock)), ()
+        if rows > at_once:
+            check_becomes(name, batches.becomes, batches.file.size)
+        return _in_memory(batches, empty, meta, hz.get(clock))
+
+
+@contextmanager
+def described(name: str) -> Iterator[None]:
+    """Raise ``StoreError`` for whatever is wrong with the description of the trace ``name`` inside the block."""
+    try:
+        yield
     except RigError:
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:
@@ -133,20 +111,20 @@ def read_trace(
 
 
 def _in_memory(
-    columns: Mapping[str, pa.ChunkedArray], name: str, trace: Trace, meta: Mapping[str, str], tick_hz: float | None
+    batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None
 ) -> tuple[Trace, tuple[str, ...]]:
     """The trace with its columns as arrays, and what was left out of them."""
-    rail = trace.rail
-    value = trace_validation.reals(columns["value"], name, "value")
-    flags = (
-        trace_validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
-    )
+    rail, name = trace.rail, batches.file.name
+    value = trace_validation.reals(Stored(batches, "value"), name, "value")
+    flags = np.zeros(len(value), int)
+    if "flags" in batches.columns:
+        flags = trace_validation.integers(Stored(batches, "flags"), name, "flags")
     if trace.uniform:
         grid = trace_validation.grid_of(meta)
         start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
         end: NDArray[Any] = start + grid.aperture_tick
     else:
-        start, end = (trace_validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+        start, end = (trace_validation.integers(Stored(batches, c), name, c) for c in ("start_tick", "end_tick"))
     lost: tuple[str, ...] = ()
     keep = None if rail.kind == "edges" else trace_validation.good_readings(rail, start, end, value)
     if keep is not None:
@@ -162,21 +140,15 @@ def _in_memory(
     return replace(trace, start_tick=start, end_tick=end, value=value, overload=flags != 0), lost
 
 
-def _stored(batches: Batches, name: str, trace: Trace, meta: Mapping[str, str], tick_hz: float | None) -> Trace:
+def _stored(batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None) -> Trace:
     """The trace with columns that stay in its file."""
-    rows, kinds = int(batches.row[-1]), {field.name: field.type for field in batches.schema}
-    if missing := [c for c in ("value", *(() if trace.uniform else ("start_tick", "end_tick"))) if c not in kinds]:
-        raise KeyError(missing[0])
-    for column in ("value", "flags", "start_tick", "end_tick"):
-        if column in kinds:
-            none = pa.chunked_array([], type=kinds[column])
-            (trace_validation.reals if column == "value" else trace_validation.integers)(none, name, column)
+    rows = int(batches.row[-1])
     start: Any = Stored(batches, "start_tick")
     end: Any = Stored(batches, "end_tick")
     if trace.uniform:
         grid = trace_validation.grid_of(meta)
         start, end = (GridTicks(grid.t0_tick, grid.period_tick, rows, w) for w in (None, grid.aperture_tick))
-    flags = Stored(batches, "flags", marks=True) if "flags" in kinds else Unmarked(rows)
+    flags = Stored(batches, "flags", marks=True) if "flags" in batches.columns else Unmarked(rows)
     value = cast(Any, Stored(batches, "value"))
     found = replace(trace, start_tick=start, end_tick=end, value=value, overload=cast(Any, flags))
     few = found.part(0, LOOKED_AT)

@@ -52,6 +52,8 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
         raise _bad(name, f"lacks the columns {', '.join(missing)}", missing)
     columns = {}
     for field in schema:
+        if _may_grow(table[field.name].type):
+            raise _bad(name, f"has a column {field.name} of {table[field.name].type}", field.name)
         try:
             columns[field.name] = table[field.name].cast(field.type)
         except (pa.ArrowException, KeyError) as error:
@@ -60,6 +62,20 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
     if name == "replies":
         _check_replies(columns)
     return pa.table(columns, schema=schema)
+
+
+def _may_grow(type_: pa.DataType) -> bool:
+    """Whether a column may be larger in another type than in its file, other than by texts that stand there once."""
+    coded = pa.types.is_dictionary(type_) and not has_text(type_.value_type)
+    return coded or pa.types.is_run_end_encoded(type_) or "view" in str(type_)
+
+
+def has_text(type_: pa.DataType) -> bool:
+    """Return whether the values of a column are texts or bytes."""
+    return any(is_(type_) for is_ in _TEXTS)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
 
 
 def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:

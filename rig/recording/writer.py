@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -25,7 +25,8 @@ from rig.recording.atomic_write import sync_to_disk
 from rig.recording.columns import table_batch
 from rig.recording.descriptions import check_descriptions, described
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
-from rig.recording.layout import payload_path, recorded_files, sha256_of, trace_path
+from rig.recording.files import Folder, Opened
+from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
 from rig.recording.lines import Chain
 from rig.recording.readings import Check, Readings
 from rig.recording.records import error_record
@@ -49,14 +50,14 @@ class Recorder:
             raise StoreError(f"{path} is not an empty directory", field="out", value=str(path), remedy=remedy)
         self._files, self._keep_identity = 8, keep_identity
         try:
-            (path / "traces").mkdir(parents=True)
-            self.path = path
-            self._chain = Chain(path, keep_identity)
+            self.path, self._folder = path, Folder.at(path, make=True)
+            self._folder.sub(TRACES, make=True)
+            self._chain = Chain(self._folder, keep_identity)
             self._chain.keep_room(self._files)
         except OSError as error:
             what = f"cannot create {path}: {error.strerror}"
             raise StoreError(what, field="out", value=str(path), remedy="Choose another --out") from error
-        self._arrows = ArrowFiles(path)
+        self._arrows = ArrowFiles(self._folder)
         self._readings = Readings(self._arrows, background)
         self.replies = ReplyRows()
         self.device = "without a name"
@@ -173,8 +174,7 @@ class Recorder:
             failed.append(DeviceError(what, field="spans", value=sample_id, remedy="Correct the spans of its driver"))
 
     def _keep(self, sample: Sample) -> None:
-        target = self.path / payload_path(sample.id)
-        with self._stored(target) as file:
+        with self._stored(payload_path(sample.id)) as file:
             np.save(file, sample.payload, allow_pickle=False)
 
     def activity(self, issue: int, reply: Reply) -> None:
@@ -239,22 +239,22 @@ class Recorder:
 
     def artifact(self, name: str, content: bytes) -> None:
         """Store a file with the recording (model, bench.toml, calibration)."""
-        with self._stored(self.path / "artifacts" / name) as file:
+        with self._stored(f"artifacts/{name}") as file:
             file.write(content)
 
     @contextmanager
-    def _stored(self, target: Path) -> Iterator[BinaryIO]:
+    def _stored(self, name: str) -> Iterator[BinaryIO]:
         """Yield a new file of the recording, which is removed if it cannot be written. Raises ``StoreError``."""
         try:
             self._files += 1
             self._chain.keep_room(self._files)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as file:
+            self._folder.sub(str(PurePosixPath(name).parent), make=True)
+            with open(name, "wb", opener=self._folder.open) as file:
                 yield file
         except OSError as error:
             with suppress(OSError):
-                target.unlink()
-            raise unwritable(str(target), error, MAKE_ROOM) from error
+                self._folder.remove(name)
+            raise unwritable(str(self.path / name), error, MAKE_ROOM) from error
 
     def flush(self) -> None:
         """Write every waiting row as one batch per file, and announce the readings that are written.
@@ -312,11 +312,11 @@ class Recorder:
         """
         self._readings.end()
         digests = self._arrows.finished()
-        found = recorded_files(self.path)
-        for place in [*{p.parent for p in found}, self.path, self.path.parent]:
-            sync_to_disk(place)
-        names = [p.relative_to(self.path).as_posix() for p in found]
-        files = {name: digests.get(name) or sha256_of(p) for name, p in zip(names, found, strict=True)}
+        names = recorded_files(self._folder)
+        for place in {str(PurePosixPath(name).parent) for name in (EVENTS, *names)}:
+            self._folder.sub(place).sync()
+        sync_to_disk(self.path.parent)
+        files = {name: digests.get(name) or Opened(self._folder, name).sha256() for name in names}
         ended = None if error is None else error_record(error)
         self._chain.seal(Stop(files=files, error=ended, issues=issues, replies=replies))
 

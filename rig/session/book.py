@@ -17,11 +17,12 @@ import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.plugins import check_trusted, code_in
-from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten, write_whole
+from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
+from rig.recording.files import Folder, made
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
-from rig.recording.log import first_line, read_log
+from rig.recording.log import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
 from rig.session.locks import holder_of, locked
 from rig.session.searches import PlannedRun
@@ -105,13 +106,16 @@ def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
 def _begin(held: ExitStack, book: Book, request: Request) -> None:
     """Make the directory of a new session, and write down what was asked."""
     try:
-        book.folder.mkdir(parents=True, exist_ok=True)
+        made(book.folder)
     except OSError as error:
         raise not_stored(book.folder, unwritten(error)) from error
     held.enter_context(_held(book.folder))
     unused(book.folder)
     content = msgspec.json.format(msgspec.json.encode(request, enc_hook=str), indent=1)
-    write_whole(book.folder / REQUEST, content, sync=True, refuse=not_stored)
+    try:
+        Folder.at(book.folder).write(REQUEST, content, sync=True)
+    except OSError as error:
+        raise not_stored(book.folder / REQUEST, unwritten(error)) from error
     book.bind(seal=False)
 
 
@@ -183,7 +187,7 @@ def _reopened(folder: Path) -> Book:
     found = open_session(folder)
     runs = [(path.name, purpose) for path, purpose in found.runs]
     keep = list(takewhile(lambda run: _good(folder / run[0], *run), runs))
-    link = first_line(folder / keep[0][0])[1] if keep else None
+    link = read_log(folder / keep[0][0]).start.session if keep else None
     book = Book(folder, secrets.token_hex(16) if link is None else link.id, keep, kept=len(keep))
     book.repeated += found.repeated
     book.bind(seal=False)

@@ -13,9 +13,12 @@ from rig.analysis.session_part import Part
 from rig.analysis.summary import summarise
 from rig.errors import DataError, StoreError
 from rig.plugins import load
-from rig.recording.atomic_write import BROKEN, inside
+from rig.recording.atomic_write import BROKEN
+from rig.recording.files import Folder
 from rig.recording.layout import DERIVED, EVENTS
+from rig.recording.log import altered
 from rig.recording.reader import Run, open_run
+from rig.recording.session import FILE as SESSION
 from rig.recording.session import REQUEST, Session, is_session, open_session
 
 
@@ -87,17 +90,15 @@ def report(path: Path | str, out: Path | str | None = None, beside: Mapping[str,
     parts, runs = list[Part](), list[Report]()
     for part in parts_of(path, session):
         parts.append(part)
-        folder = part.run.path
-        target = inside(path, folder / DERIVED) if out is None else out / folder.name if session else out
-        runs.append(_written(folder, part.result, target, part.run, beside=None if session else beside))
+        own = None if out is None else out / part.run.path.name if session else out
+        runs.append(_written(part.run.folder, part.result, own, part.run, beside=None if session else beside))
     if session is None:
         return runs[0]
-    target = inside(path, path / DERIVED) if out is None else out
     whole = session_result(session, parts)
     if whole is None:
-        return Report(path, None, target, (), tuple(runs))
+        return Report(path, None, out or path / DERIVED, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
-    return _written(path, whole, target, run, tuple(runs), beside)
+    return _written(session.folder, whole, out, run, tuple(runs), beside)
 
 
 def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
@@ -105,8 +106,14 @@ def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
 
     Raises a ``RigError`` for a recording that cannot be read or does not match its hashes.
     """
-    for folder, purpose in session.runs if session is not None else ((path, ""),):
-        run = open_run(folder)
+    if session is None:
+        run = open_run(path)
+        yield Part(path.name, "", run, evaluate(run))
+        return
+    for (folder, purpose), digest in zip(session.runs, session.digests, strict=True):
+        run = open_run(session.folder.sub(folder.name))
+        if run.digest != digest:
+            raise altered(folder, f"{EVENTS} is not the one whose hash is in {SESSION}")
         yield Part(folder.name, purpose, run, evaluate(run))
 
 
@@ -176,17 +183,18 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
 
 
 def _written(
-    path: Path,
+    own: Folder,
     result: Result,
-    target: Path,
+    out: Path | None,
     run: Run,
     runs: tuple[Report, ...] | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> Report:
+    target = out or own.path / DERIVED
     try:
-        files: Sequence[Path] = load("reports", "files")(result, target, run, beside)
+        folder = own.sub(DERIVED, make=True) if out is None else Folder.at(out, make=True)
+        files: Sequence[Path] = load("reports", "files")(result, folder, run, beside)
     except OSError as error:
-        raise StoreError(
-            f"cannot write {target}: {error.strerror}", field="out", value=str(target), remedy="Choose another --out"
-        ) from error
-    return Report(path, result, target, tuple(str(file) for file in files), runs)
+        what = f"cannot write {target}: {error.strerror}"
+        raise StoreError(what, field="out", value=str(target), remedy="Choose another --out") from error
+    return Report(own.path, result, target, tuple(str(file) for file in files), runs)

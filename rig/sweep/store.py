@@ -23,8 +23,9 @@ from rig.errors import IntegrityError, RigError, StoreError
 from rig.recording import session
 from rig.recording.atomic_write import folder_inside, inside, not_stored, sync_to_disk, write_whole
 from rig.recording.bounded import read_bounded
+from rig.recording.files import Folder
 from rig.recording.layout import EVENTS, SEAL
-from rig.recording.log import check_files, read_log
+from rig.recording.log import read_log, verified
 from rig.sweep.grid import Cell, Grid, check_whole_grid, digest
 
 SCHEMA = "neurorig-sweep/1"
@@ -174,7 +175,7 @@ def _torn_run(run: Path, cell: Cell) -> str:
         return f"{run} is the recording of another cell"
     if log.stop is None or log.stop.error is not None:
         return f"{run} ended with an error"
-    check_files(run, log.stop, [])
+    verified(Folder.at(run), log.stop)
     return ""
 
 

@@ -20,7 +20,7 @@ from rig.engine.record import record
 from rig.errors import DiskTooSlowError, MeterError, SetupError, StoreError
 from rig.recording import arrow_files
 from rig.recording.events import ChunkArrived
-from rig.recording.layout import sha256_of
+from rig.recording.files import Folder, Opened
 from rig.recording.reader import open_run
 from rig.recording.readings import BATCH
 from rig.recording.writer import Recorder
@@ -247,14 +247,14 @@ def test_files_are_hashed_as_they_are_written_and_not_read_again(
 ) -> None:
     read: list[str] = []
 
-    def counted(path: Path) -> str:
-        read.append(path.name)
-        return sha256_of(path)
+    def counted(folder: Folder, name: str) -> Opened:
+        read.append(name)
+        return Opened(folder, name)
 
-    monkeypatch.setattr("rig.recording.writer.sha256_of", counted)
+    monkeypatch.setattr("rig.recording.writer.Opened", counted)
     recorder.chunk(readings(0, 1000), 1)
     recorder.stop()
-    assert "core.arrows" not in read
+    assert "traces/core.arrows" not in read
     trace = recorder.path / "traces" / "core.arrows"
     stop = open_run(recorder.path).stop
     assert stop is not None

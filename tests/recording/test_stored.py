@@ -11,13 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.recording.stored import GridTicks, Sifted, Stored, batches_of
+from rig.recording.files import Folder, Opened
+from rig.recording.stored import Batches, GridTicks, Sifted, Stored, batches_of
 
 N = 500
 
 
 def falls(value: np.ndarray) -> np.ndarray:
     return np.concatenate([[False], value[1:] < value[:-1]])
+
+
+def stored(path: Path, torn: list[str]) -> Batches | None:
+    return batches_of(Opened(Folder.at(path.parent), path.name, 0), torn)
 
 
 def written(
@@ -40,7 +45,7 @@ def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: P
     table = pa.table({"note": pa.nulls(3, pa.null()), "value": [1.0, 2.0, 3.0]})
     with pa.ipc.new_stream(str(tmp_path / "a.arrows"), table.schema) as stream:
         stream.write_table(table)
-    batches = batches_of(tmp_path / "a.arrows", [])
+    batches = stored(tmp_path / "a.arrows", [])
     assert batches is not None
     assert Stored(batches, "value")[:].tolist() == [1.0, 2.0, 3.0]
 
@@ -63,7 +68,7 @@ def test_slices_and_places_are_those_of_the_array(
 ) -> None:
     path = tmp_path_factory.mktemp("stored") / "core.arrows"
     value, flagged = written(path, cuts, compression, absent)
-    batches = batches_of(path, [])
+    batches = stored(path, [])
     assert batches is not None
     for column, array in ((Stored(batches, "value"), value), (Stored(batches, "flags", marks=True), flagged)):
         assert len(column) == N
@@ -81,7 +86,7 @@ def test_what_a_crash_tore_is_left_out_and_named(tmp_path: Path) -> None:
     value, _ = written(path := tmp_path / "core.arrows", [200], None)
     path.write_bytes(path.read_bytes()[:-200])
     torn: list[str] = []
-    batches = batches_of(path, torn)
+    batches = stored(path, torn)
     assert batches is not None
     np.testing.assert_array_equal(Stored(batches, "value")[:], value[:200])
     assert torn == ["core.arrows"]

@@ -334,7 +334,7 @@ def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, nam
     (out / name).rename(other) if (out / name).exists() else other.mkdir()
     before = sorted(other.rglob("*"))
     (out / name).symlink_to(other)
-    with pytest.raises(StoreError, match="leads out of"):
+    with pytest.raises(StoreError, match=r"(leads out of|is a link)"):
         go_on(out, "--retry-failed")
     assert sorted(other.rglob("*")) == before
 
@@ -345,7 +345,7 @@ def test_a_link_to_nowhere_is_said_to_be_one(copy: Path, tmp_path: Path, name: s
     if (copy / name).exists():
         shutil.rmtree(copy / name)
     (copy / name).symlink_to(copy / "nowhere")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match=r"(cannot be written|is a link)"):
         go_on(copy)
 
 

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.analysis.streaming.run import RailFile, batches_at, extent_s
+from rig.analysis.streaming.run import RailFile, at_the_end, extent_s
 from rig.analysis.streaming.trace_index import Index, Told, index_of, power_of, shown
 from rig.analysis.timing.timebase import Timebase
-from rig.recording.columns import array_of
 from rig.recording.pyramid import FINEST
 from rig.recording.reader import Run
 from rig.types import ClockInfo, Floats, Indices
@@ -76,18 +74,13 @@ class LongTrace:
 
         ``windows_s`` has shape (k, 2). Readings that the instrument flagged count too. This reads the whole trace.
         """
-        counts, row, top = np.zeros(len(windows_s), np.int64), 0, self.file.rail.range_max
-        for batch in self.file.batches():
-            over = np.zeros(batch.num_rows, bool) if top is None else array_of(batch.column("value")) >= top
-            if "flags" in batch.schema.names:
-                over |= array_of(batch.column("flags")) != 0
-            elif top is None:
-                break
-            if len(at := np.flatnonzero(over)):
-                stamps = array_of(batch.column("start_tick"))[at] if self.file.grid is None else None
-                begin = self._seconds(row + at) if stamps is None else self.clock.seconds(stamps)
+        counts, row = np.zeros(len(windows_s), np.int64), 0
+        start = None if self.file.grid is not None else self.file.columns["start_tick"]
+        for over in at_the_end(self.file):
+            if len(at := row + np.flatnonzero(over)):
+                begin = self._seconds(at) if start is None else self.clock.seconds(start[at])
                 counts += np.diff(np.searchsorted(begin, windows_s), axis=1)[:, 0]
-            row += batch.num_rows
+            row += len(over)
         return counts
 
     def _from_readings(self, first: int, last: int, between_s: tuple[float, float], columns: int) -> Look:
@@ -128,20 +121,8 @@ class LongTrace:
 
     def _read(self, first: int, last: int) -> tuple[NDArray[Any], Indices | None]:
         """The raw readings of a stretch, and their ticks if they have their own."""
-        parts = list[pa.RecordBatch]()
-        if first < last:
-            bucket = first // FINEST
-            row = int(self.index.rows[bucket])
-            for _, batch in batches_at(self.file.path, int(self.index.offsets[bucket])):
-                skip = max(first - row, 0)
-                parts.append(batch.slice(skip, max(last - row - skip, 0)))
-                row += batch.num_rows
-                if row >= last:
-                    break
-        values = [array_of(part.column("value")) for part in parts]
-        stamps = [array_of(part.column("start_tick")) for part in parts if self.file.grid is None]
-        ticks = None if self.file.grid is not None else np.concatenate([np.zeros(0, np.int64), *stamps])
-        return np.concatenate([np.zeros(0), *values]), ticks
+        ticks = None if self.file.grid is not None else self.file.columns["start_tick"][first:last]
+        return self.file.columns["value"][first:last], ticks
 
 
 def long_trace(run: Run, file: RailFile, clock: Timebase, told: Told | None = None) -> LongTrace:
@@ -154,10 +135,7 @@ def placed(file: RailFile, begin_s: float, end_s: float) -> Timebase:
     if file.grid is not None:
         first, last = file.grid.t0_tick, file.grid.t0_tick + file.readings * file.grid.period_tick
     else:
-        ticks = [
-            (b.column("start_tick")[0].as_py(), b.column("end_tick")[-1].as_py()) for b in file.batches() if len(b)
-        ]
-        (first, _), (_, last) = ticks[0], ticks[-1]
+        first, last = (int(file.columns[name][k]) for name, k in (("start_tick", 0), ("end_tick", -1)))
     rate = (end_s - begin_s) / max(last - first, 1)
     return Timebase(ClockInfo("picture", 1.0), round(first), begin_s, rate, 0.0, 0.0, "its ends")
 

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from rig.analysis.streaming.energies import bad, cut, heard, in_order
+from rig.analysis.streaming.energies import bad, heard, in_order
 from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, parts_of, stamped_sums
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.analysis.timing.timeline import activity_of, timebase_of
-from rig.errors import DataError, RigError, StoreError, UsageError
+from rig.errors import DataError, UsageError
 from rig.recording import trace_validation
-from rig.recording.columns import array_of
 from rig.recording.reader import Run
-from rig.recording.stored import check_columns
-from rig.types import Floats, Rail
+from rig.recording.stored import Batches, Stored
+from rig.recording.traces import described
+from rig.types import Bools, Floats, Rail
 
 Told = Callable[[int, int], None]
 ROWS = 1 << 16
-"""How many readings with stamps of their own are processed together."""
+"""How many readings are processed together; a second-level cache holds them, and their watts."""
 
 
 @dataclass(frozen=True)
@@ -36,40 +35,30 @@ class RailFile:
     ``grid`` is None if each reading has its own ticks.
     """
 
-    path: Path
+    batches: Batches
     rail: Rail
     clock: str
     grid: trace_validation.Grid | None
-    readings: int
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return whole batches, which are mapped and not read into memory.
+    @property
+    def name(self) -> str:
+        """Return the path of the file in its recording."""
+        return self.batches.file.name
 
-        An incomplete batch at the end, as after a crash, is left out.
-        """
-        return (batch for _, batch in batches_at(self.path, mapped=True))
+    @property
+    def readings(self) -> int:
+        """Return how many readings the file holds."""
+        return int(self.batches.row[-1])
 
-
-def batches_at(path: Path, offset: int = 0, *, mapped: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
-
-    A file that is still written, or that a crash cut off, ends with its last whole batch. With ``mapped``, what is not
-    looked at is not read; the pages that are count as memory of the process.
-    """
-    try:
-        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
-            schema = pa.ipc.read_schema(source)
-            source.seek(offset or source.tell())
-            while True:
-                at = source.tell()
-                yield at, pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-    except (pa.ArrowException, EOFError, OSError):
-        return
+    @cached_property
+    def columns(self) -> dict[str, Stored]:
+        """Return its columns of numbers, which are read when they are sliced."""
+        return {name: Stored(self.batches, name) for name in self.batches.columns}
 
 
 def rail_files(run: Run) -> dict[str, RailFile]:
     """Return every rail of a run by name. Raises ``StoreError`` for a trace without a valid description."""
-    return {f.rail.name: f for f in map(_described, sorted((run.path / "traces").glob("*.arrows")))}
+    return {f.rail.name: f for f in map(_described, run.trace_files)}
 
 
 def rail_file(run: Run, name: str | None) -> RailFile:
@@ -92,28 +81,15 @@ def rail_file(run: Run, name: str | None) -> RailFile:
     return found[name]
 
 
-def _described(path: Path) -> RailFile:
-    try:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            schema = reader.schema
-        check_columns(path, schema)
-        meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
-        rail, clock = trace_validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
-        grid = None if "start_tick" in schema.names else trace_validation.grid_of(meta)
-    except RigError:
-        raise
-    except (pa.ArrowException, EOFError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise StoreError(
-            f"traces/{path.name} has no valid description: {error}",
-            field=path.name,
-            value=str(error),
-            remedy="See docs/reference/run-directory.md",
-        ) from error
-    value = schema.field("value").type if "value" in schema.names else None
-    if not (pa.types.is_floating(value) or pa.types.is_integer(value)):
-        raise bad(path, f"has a column value of {value}", str(value))
-    file = RailFile(path, rail, clock, grid, 0)
-    return RailFile(path, rail, clock, grid, sum(batch.num_rows for batch in file.batches()))
+def _described(batches: Batches) -> RailFile:
+    name = batches.file.name
+    with described(name):
+        meta = {k.decode(): v.decode() for k, v in (batches.schema.metadata or {}).items()}
+        rail, clock = trace_validation.described_rail(meta, name), meta["clock"]
+        grid = None if "start_tick" in batches.schema.names else trace_validation.grid_of(meta)
+        for column in ("value",) if grid else ("value", "start_tick", "end_tick"):
+            trace_validation.check_numbers(Stored(batches, column), name, column)
+    return RailFile(batches, rail, clock, grid)
 
 
 def watts_of(rail: Rail) -> Watts:
@@ -188,10 +164,10 @@ def extent_s(file: RailFile, tb: Timebase) -> tuple[float, float]:
     if file.grid is not None:
         first, period_s = _grid(file, tb)
         return first, first + file.readings * period_s
-    ticks = [(b.column("start_tick")[0].as_py(), b.column("end_tick")[-1].as_py()) for b in file.batches() if len(b)]
-    if not ticks:
+    if not file.readings:
         return 0.0, 0.0
-    begin, end = tb.seconds(np.array([ticks[0][0], ticks[-1][1]], dtype=np.int64)).tolist()
+    ticks = [file.columns["start_tick"][0], file.columns["end_tick"][-1]]
+    begin, end = tb.seconds(np.array(ticks, dtype=np.int64)).tolist()
     return begin, end
 
 
@@ -205,10 +181,9 @@ def run_sums(file: RailFile, tb: Timebase, windows_s: Floats, told: Told | None 
         first, period_s = _grid(file, tb)
         low, high = ((windows_s - first) / period_s).T
         check_inside(low, high, file.readings, extent_s(file, tb))
-        values = (array_of(batch.column("value")) for batch in file.batches())
-        blocks = heard(cut(in_order(values)), file.readings, told)
+        blocks = heard(in_order(file.columns["value"].blocks(ROWS)), file.readings, told)
         parts = parts_of(np.maximum(low, 0.0), np.minimum(high, float(file.readings)))
-        return grid_sums(parts, blocks, len(windows_s), 1.0 / period_s, watts, file.path.name)
+        return grid_sums(parts, blocks, len(windows_s), 1.0 / period_s, watts, file.name)
     if file.rail.kind == "point":
         raise UsageError(
             f"rail {file.rail.name} holds single points with their own stamps, which have no length",
@@ -227,7 +202,7 @@ def _grid(file: RailFile, tb: Timebase) -> tuple[float, float]:
     """Begin of the first reading and seconds between readings; a point stands in the middle of its period."""
     first, period, within = astuple(file.grid) if file.grid else (0.0, 0.0, 0.0)
     if period <= 0:
-        raise bad(file.path, "states no time between its readings", period)
+        raise bad(Path(file.name), "states no time between its readings", period)
     if file.rail.kind == "point":
         first += within - 0.5 * period
     at = tb.seconds(np.array([first, first + period]))
@@ -236,17 +211,17 @@ def _grid(file: RailFile, tb: Timebase) -> tuple[float, float]:
 
 def _stamped(file: RailFile, tb: Timebase, told: Told | None) -> Iterator[tuple[Floats, Floats, NDArray[Any]]]:
     done, before = 0, -np.inf
-    for batch in file.batches():
-        for first in range(0, batch.num_rows, ROWS):
-            part = batch.slice(first, ROWS)
-            start, end = (tb.seconds(array_of(part.column(c))) for c in ("start_tick", "end_tick"))
-            if np.any(np.diff(start, prepend=before) <= 0) or np.any(end < start):
-                raise bad(file.path, f"does not move forward in time after reading {done}", done)
-            before = float(start[-1])
-            yield start, end, array_of(part.column("value"))
-            done += part.num_rows
-            if told is not None:
-                told(done, file.readings)
+    ticks, value = (file.columns["start_tick"], file.columns["end_tick"]), file.columns["value"]
+    for first in range(0, file.readings, ROWS):
+        part = slice(first, first + ROWS)
+        start, end = (tb.seconds(column[part]) for column in ticks)
+        if np.any(np.diff(start, prepend=before) <= 0) or np.any(end < start):
+            raise bad(Path(file.name), f"does not move forward in time after reading {done}", done)
+        before = float(start[-1])
+        yield start, end, value[part]
+        done += len(start)
+        if told is not None:
+            told(done, file.readings)
 
 
 def declared(rail: Rail) -> Mapping[str, Any]:
@@ -257,14 +232,17 @@ def declared(rail: Rail) -> Mapping[str, Any]:
 
 def overloads(file: RailFile) -> int:
     """Return how many readings the instrument flagged as overload or are at the end of its range."""
-    top, count = file.rail.range_max, 0
-    for batch in file.batches():
-        if top is None and "flags" not in batch.schema.names:
-            return 0
-        for first in range(0, batch.num_rows, ROWS):
-            part = batch.slice(first, ROWS)
-            over = np.zeros(part.num_rows, bool) if top is None else array_of(part.column("value")) >= top
-            if "flags" in batch.schema.names:
-                over |= array_of(part.column("flags")) != 0
-            count += int(np.count_nonzero(over))
-    return count
+    return sum(int(np.count_nonzero(over)) for over in at_the_end(file))
+
+
+def at_the_end(file: RailFile) -> Iterator[Bools]:
+    """Yield which readings are flagged or at the end of the range, block by block; nothing if neither can be."""
+    top, value, flags = file.rail.range_max, file.columns["value"], file.columns.get("flags")
+    for first in range(0, file.readings if flags is not None or top is not None else 0, ROWS):
+        part = slice(first, first + ROWS)
+        over = np.zeros(min(ROWS, file.readings - first), bool)
+        if top is not None:
+            over |= value[part] >= top
+        if flags is not None:
+            over |= flags[part] != 0
+        yield over

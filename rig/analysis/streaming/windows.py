@@ -29,7 +29,7 @@ def read_windows(path: Path) -> tuple[list[str], Floats]:
     for an end before the begin.
     """
     try:
-        check_dense(path, path.name)
+        check_dense(path.stat(), path.name)
         with io.TextIOWrapper(open_bounded(path, MOST_BYTES), encoding="utf-8-sig", newline="") as file:
             return _read(path, file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:

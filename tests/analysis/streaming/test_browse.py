@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import ORIGIN_NS
+from reports.watching import batches_at
 from rig.analysis.streaming import browse
 from rig.analysis.streaming import run as recorded
 from rig.analysis.streaming.browse import LongTrace, long_trace
-from rig.analysis.streaming.run import batches_at
 from rig.recording.pyramid import FACTOR, FINEST
 from rig.recording.reader import open_run
 from rig.types import Floats
@@ -135,9 +135,9 @@ def test_an_index_that_does_not_fit_is_built_again(tmp_path: Path, damage: str) 
         opened(other)
         stored.write_bytes((other / "derived" / "pyramid" / "core.arrow").read_bytes())
     elif damage == "shorter":
-        with pa.ipc.open_file(str(stored)) as file:
+        with pa.ipc.open_stream(content) as file:
             table = file.read_all().slice(1)
-        with pa.ipc.new_file(str(stored), table.schema) as out:
+        with pa.ipc.new_stream(str(stored), table.schema) as out:
             out.write_table(table)
     else:
         stored.write_bytes(content[: len(content) // 2] if damage == "torn" else b"{}")

@@ -1,0 +1,286 @@
+"""Files below a directory that is opened once: each is reached through its descriptor, and no link is followed.
+
+So what was checked is what is used: neither the directory nor a file can be exchanged in between. Where the system has
+no such descriptors (Windows), links are looked for by name. No file is made wider than 0644, and no directory wider
+than 0755, whatever the umask.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from rig.errors import IntegrityError, StoreError
+from rig.recording.bounded import check_dense, too_large
+
+FILE_MODE, FOLDER_MODE = 0o644, 0o755
+BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_FOLDER = os.O_RDONLY | _PLAIN | getattr(os, "O_DIRECTORY", 0)
+IN_MEMORY = 32 << 20
+"""A file of at most so many bytes is read once, and its bytes are hashed and used."""
+PIECE = 1 << 20
+TICK_NS = 20_000_000
+"""Changes that follow each other sooner may have the same time in an older kernel."""
+
+
+class Folder:
+    """A directory that was opened. ``path`` is for messages alone, and for systems without descriptors."""
+
+    def __init__(self, path: Path, handle: int | None) -> None:
+        self.path, self._handle = path, handle
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+
+    @staticmethod
+    def at(path: Path | Folder, *, make: bool = False) -> Folder:
+        """Open the directory that a user names, with links followed; ``make`` makes it. Raises ``OSError``."""
+        if isinstance(path, Folder):
+            return path
+        if make:
+            made(path)
+        return Folder(path, os.open(path, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0)) if BY_DESCRIPTOR else None)
+
+    def sub(self, name: str, *, make: bool = False) -> Folder:
+        """Open a directory below this one. Raises ``OSError``, and ``StoreError`` for a link or a file in its place."""
+        found = self
+        for part in self._inside(name).parts:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(found._at(part), FOLDER_MODE, dir_fd=found._handle)
+            found = found._step(part)
+        return found
+
+    def _step(self, part: str) -> Folder:
+        if not BY_DESCRIPTOR:
+            if (found := self.stat(part)) is not None and not stat.S_ISDIR(found.st_mode):
+                raise self._in_its_place(part, stat.S_ISDIR)
+            return Folder(self.path / part, None)
+        try:
+            return Folder(self.path / part, os.open(part, _FOLDER, dir_fd=self._handle))
+        except OSError as error:
+            raise self._in_its_place(part, stat.S_ISDIR, error) from error
+
+    def open(self, name: str, flags: int) -> int:
+        """Open a file below the directory; this is an ``opener`` for ``open``.
+
+        Raises ``OSError``, and ``StoreError`` for a link, a pipe, a device or a directory in its place.
+        """
+        folder, last = self._holder(name)
+        if not BY_DESCRIPTOR and (there := folder.stat(last)) is not None and not stat.S_ISREG(there.st_mode):
+            raise folder._in_its_place(last, stat.S_ISREG)
+        try:
+            # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
+            found = os.open(
+                folder._at(last), flags | _PLAIN | getattr(os, "O_NONBLOCK", 0), FILE_MODE, dir_fd=folder._handle
+            )
+        except OSError as error:
+            raise folder._in_its_place(last, stat.S_ISREG, error) from error
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            os.close(found)
+            raise folder._in_its_place(last, stat.S_ISREG)
+        return found
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """Return what stands under a name, links not followed, or None. Raises what ``sub`` raises for its folders."""
+        try:
+            folder, last = self._holder(name)
+            return os.stat(folder._at(last), follow_symlinks=False, dir_fd=folder._handle)
+        except (FileNotFoundError, ValueError):  # no file has a name with a null byte
+            return None
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a regular file. Raises ``StoreError`` for anything else in its place."""
+        found = self.stat(name)
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            raise self._in_its_place(name, stat.S_ISREG)
+        return found is not None
+
+    def names(self, name: str = "") -> list[str]:
+        """Return what the directory, or one below it, holds, sorted; nothing if it does not exist."""
+        try:
+            folder = self.sub(name)
+            return sorted(os.listdir(folder.path if folder._handle is None else folder._handle))  # noqa: PTH208
+        except FileNotFoundError:
+            return []
+
+    def walk(self) -> Iterator[str]:
+        """Yield every regular file below, sorted by name in each directory. Links and devices are left out."""
+        for name in self.names():
+            found = self.stat(name)
+            if found is not None and stat.S_ISDIR(found.st_mode):
+                yield from (f"{name}/{inner}" for inner in self.sub(name).walk())
+            elif found is not None and stat.S_ISREG(found.st_mode):
+                yield name
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """Return the content of a file. Raises what ``open`` raises, and ``OSError`` for a larger one."""
+        with open(name, "rb", opener=self.open) as file:
+            size = os.fstat(file.fileno()).st_size
+            content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
+        if max(size, len(content)) > most_bytes:
+            raise too_large(self.path / name, most_bytes)
+        return content
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or the link in its place; it need not exist. Raises ``OSError``."""
+        with suppress(FileNotFoundError):
+            folder, last = self._holder(name)
+            os.unlink(folder._at(last), dir_fd=folder._handle)
+
+    def rename(self, name: str, to: Folder, new: str) -> None:
+        """Move what stands under a name into a directory, in place of what stands there. Raises ``OSError``."""
+        os.replace(self._at(name), to._at(new), src_dir_fd=self._handle, dst_dir_fd=to._handle)
+
+    def sync(self) -> None:
+        """Put the names in the directory on disk. Raises ``OSError``."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    @contextmanager
+    def replacing(self, name: str, *, sync: bool = False, mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
+        """Yield a file that takes the place of another when the block ends, and is removed if the block raises.
+
+        Raises what ``open`` raises, also for a link in the place of the file.
+        """
+        folder, last = self._holder(name, make=True)
+        folder.has(last)
+        temporary = f".{last[:200]}.{secrets.token_hex(4)}"
+        try:
+            with open(temporary, "xb", opener=folder.open) as file:
+                if mode != FILE_MODE and hasattr(os, "fchmod"):
+                    os.fchmod(file.fileno(), mode)
+                yield file
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            folder.rename(temporary, folder, last)
+        except BaseException:
+            with suppress(OSError):
+                folder.remove(temporary)
+            raise
+        if sync:
+            folder.sync()
+
+    def write(self, name: str, content: bytes, *, sync: bool = False) -> None:
+        """Write a whole file, or nothing, as ``replacing`` does; folders on the way are made."""
+        with self.replacing(name, sync=sync) as file:
+            file.write(content)
+
+    def _holder(self, name: str, *, make: bool = False) -> tuple[Folder, str]:
+        place = self._inside(name)
+        return self.sub(str(place.parent), make=make), place.name
+
+    def _inside(self, name: str) -> Path:
+        place = Path(name)
+        if place.anchor or ".." in place.parts:
+            what, remedy = f"{name!r} leads out of {self.path}", "Restore the original recording"
+            raise StoreError(what, field="run", value=name, remedy=remedy)
+        return place
+
+    def _at(self, name: str) -> str:
+        return str(self.path / name) if self._handle is None else name
+
+    def _in_its_place(
+        self, name: str, wanted: Callable[[int], bool], error: OSError | None = None
+    ) -> OSError | StoreError:
+        """What to raise for something that cannot be opened: the error itself, unless a wrong thing stands there."""
+        kind = 0
+        with suppress(OSError):
+            kind = os.stat(self._at(name), follow_symlinks=False, dir_fd=self._handle).st_mode
+        if error is not None and (not kind or wanted(kind)):
+            return error
+        what = "a link" if stat.S_ISLNK(kind) else "no directory" if wanted is stat.S_ISDIR else "no regular file"
+        remedy = "Remove it, or restore the original recording; it holds plain files and no links"
+        return StoreError(f"{self.path / name} is {what}", field="run", value=str(self.path), remedy=remedy)
+
+
+class Opened:
+    """A file that was opened once. A small one is held in memory; of a larger one, each read is from its descriptor.
+
+    A file that was changed since it was opened is refused when it is read.
+    """
+
+    def __init__(self, folder: Folder, name: str, in_memory: int = IN_MEMORY) -> None:
+        self.name, self._path, self._handle = name, folder.path, folder.open(name, os.O_RDONLY)
+        self._stamp = self._now()
+        self.size = os.fstat(self._handle).st_size
+        check_dense(os.fstat(self._handle), name)
+        if self.size > in_memory and 0 <= time.time_ns() - self._stamp[-1] < TICK_NS:
+            time.sleep(TICK_NS * 1e-9)
+        self._content: bytes | None = None
+        if self.size <= in_memory:
+            self._content = self._bytes(0, self.size)
+            self.size = len(self._content)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            os.close(self._handle)
+
+    def _now(self) -> tuple[int, ...]:
+        found = os.fstat(self._handle)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def _bytes(self, at: int, count: int) -> bytes:
+        parts, end = list[bytes](), min(at + count, self.size)
+        while at < end and (part := _read_at(self._handle, end - at, at)):
+            parts.append(part)
+            at += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def sha256(self) -> str:
+        """Return the hex digest of all bytes. Raises ``IntegrityError`` as ``read`` does."""
+        if self._content is not None:
+            return hashlib.sha256(self._content).hexdigest()
+        digest = hashlib.sha256()
+        for at in range(0, self.size, PIECE):
+            digest.update(self._bytes(at, PIECE))
+        self._check()
+        return digest.hexdigest()
+
+    def read(self, at: int, count: int) -> memoryview:
+        """Return ``count`` bytes from the place ``at``, fewer at the end of the file.
+
+        Raises ``IntegrityError`` for a file that was changed since it was opened.
+        """
+        if self._content is not None:
+            return memoryview(self._content)[at : at + count]
+        found = self._bytes(at, count)
+        self._check()
+        return memoryview(found)
+
+    def _check(self) -> None:
+        if self._now() != self._stamp:
+            what = f"{self._path} was altered: {self.name} was changed while it was read"
+            remedy = "Restore the original recording, and leave it alone while it is read"
+            raise IntegrityError(what, field="run", value=str(self._path), remedy=remedy)
+
+
+def _read_at(handle: int, count: int, at: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(handle, count, at)
+    os.lseek(handle, at, os.SEEK_SET)
+    return os.read(handle, count)
+
+
+def made(path: Path) -> Path:
+    """Make a directory and those that hold it, where they are missing, none wider than 0755. Raises ``OSError``."""
+    try:
+        path.mkdir(mode=FOLDER_MODE)
+    except FileNotFoundError:
+        made(path.parent)
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        if error.errno != errno.EEXIST or not path.is_dir():
+            raise
+    return path

@@ -1,0 +1,63 @@
+"""A table of a recording is read into memory, after what it becomes there is known from its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rig.recording.arrow_layout import becomes_of, check_becomes
+from rig.recording.files import Opened
+from rig.recording.stored import check_columns
+from rig.recording.tables import TABLES
+from rig.recording.validation import fitted_table, has_text
+
+TOGETHER = 1000
+"""Batches that are fitted together, so that small ones cost little."""
+
+TEXTS_MOST = 32
+"""Texts that stand once for many rows may become so many bytes for each byte of their file."""
+
+
+def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table:
+    """Return the whole batches of a table; a file that is torn is named in ``truncated``.
+
+    Raises ``StoreError`` for columns that are not those of the table, and for a file that would become far larger than
+    it is.
+    """
+    schema = TABLES[name]
+    if file is None:
+        return pa.Table.from_batches([], schema)
+    row = sum(8 if f.type.num_fields or has_text(f.type) else -(-f.type.bit_width // 8) for f in schema)
+    check_becomes(file.name, becomes_of(file, row), file.size)
+    parts, spelt = [], 0
+    batches = _batches(file, truncated)
+    while together := list(islice(batches, TOGETHER)):
+        spelt += sum(_spelt(batch) for batch in together)
+        check_becomes(file.name, spelt, file.size, TEXTS_MOST)
+        parts.append(fitted_table(pa.Table.from_batches(together), name, schema).combine_chunks())
+    return pa.concat_tables(parts) if parts else pa.Table.from_batches([], schema)
+
+
+def _spelt(batch: pa.RecordBatch) -> int:
+    """The bytes that the texts of a batch take where each row has its own."""
+    coded = [
+        column for column in batch.columns if pa.types.is_dictionary(column.type) and has_text(column.type.value_type)
+    ]
+    lengths = (pc.take(pc.binary_length(column.dictionary), column.indices) for column in coded)
+    return sum(pc.sum(each).as_py() or 0 for each in lengths)
+
+
+def _batches(file: Opened, truncated: list[str]) -> Iterator[pa.RecordBatch]:
+    """The batches of a file that hold rows, each checked."""
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(file.read(0, file.size))) as reader:
+            check_columns(file.name, reader.schema)
+            for batch in reader:
+                if batch.num_rows:
+                    batch.validate(full=True)
+                    yield batch
+    except (pa.ArrowException, EOFError, OSError, MemoryError):
+        truncated.append(file.name)

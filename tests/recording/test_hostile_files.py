@@ -1,0 +1,218 @@
+"""What was hashed is what is used, and what a file becomes is known before it becomes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks.faults.forge import hash_again, lines_of, read
+from fixtures.bench.true_power import ORIGIN_NS
+from reports.render import write
+from rig.analysis.evaluate import evaluate
+from rig.commands.main import main
+from rig.errors import IntegrityError, StoreError
+from rig.recording.files import Folder, Opened
+from rig.recording.reader import open_run
+from rig.recording.session import bind, open_session
+from rig.session.report import parts_of, report
+from tests.support.hostile.arrow_bombs import REFUSED, empty_batches, put
+from tests.support.run_by_hand import short_recording, start_line, trace
+from tests.support.run_by_hand import write as write_run
+
+SOON_S, GROWN_MB = 10.0, 300
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return short_recording(tmp_path_factory.mktemp("recording"))
+
+
+@pytest.fixture
+def run(recording: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(recording, tmp_path / "run")
+
+
+def halved(run: Path) -> bytes:
+    """The file of the trace with half of the power, for the same hash of nothing."""
+    (batch,) = read(run / "traces/core.arrows").combine_chunks().to_batches()
+    values = pa.array(np.asarray(batch.column("value")) / 2)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch.set_column(batch.schema.names.index("value"), "value", values))
+    return bytes(sink.getvalue())
+
+
+# ---- one reading ---------------------------------------------------------------------------
+
+
+def test_a_trace_that_is_exchanged_after_it_was_hashed_is_not_used(run: Path) -> None:
+    true = np.asarray(open_run(run).traces["core"].value)
+    opened = open_run(run, at_once=0)
+    (run / "other").write_bytes(halved(run))
+    (run / "other").replace(run / "traces/core.arrows")
+
+    np.testing.assert_array_equal(opened.traces["core"].value, true)
+    with pytest.raises(IntegrityError, match=r"traces/core\.arrows differs"):
+        open_run(run)
+
+
+@pytest.mark.parametrize("how", ["written", "shorter", "longer"])
+def test_a_trace_that_is_changed_in_place_after_it_was_hashed_is_refused(run: Path, how: str) -> None:
+    file, path = Opened(Folder.at(run), "traces/core.arrows", in_memory=0), run / "traces/core.arrows"
+    assert len(file.read(0, 100)) == 100
+    if how == "written":
+        with path.open("r+b") as other:
+            other.seek(-100, os.SEEK_END)
+            other.write(b"\1")
+    else:
+        os.truncate(path, path.stat().st_size + (-8 if how == "shorter" else 8))
+    with pytest.raises(IntegrityError, match="changed while it was read"):
+        file.read(0, 100)
+
+
+def test_a_payload_that_is_exchanged_after_it_was_hashed_is_refused(run: Path) -> None:
+    payloads = run / "artifacts" / "payloads"
+    payloads.mkdir(parents=True)
+    np.save(payloads / "s0.npy", np.arange(4))
+    hash_again(run, lines_of(run))
+    opened = open_run(run)
+    np.save(payloads / "s0.npy", np.arange(5))
+    with pytest.raises(IntegrityError, match=r"s0\.npy differs"):
+        opened.payload("s0")
+
+
+def test_a_run_that_is_exchanged_after_its_session_was_verified_is_refused(run: Path, tmp_path: Path) -> None:
+    session = tmp_path / "session"
+    for name in ("first", "other"):
+        shutil.copytree(run, session / name)
+    bind(session, [("first", "all")])
+    opened = open_session(session)
+    lines = lines_of(session / "other")
+    lines[0]["run_id"] = "other"
+    hash_again(session / "other", lines)
+    shutil.rmtree(session / "first")
+    (session / "other").rename(session / "first")
+    with pytest.raises(IntegrityError, match=r"is not the one whose hash is in session\.json"):
+        list(parts_of(session, opened))
+
+
+def test_a_folder_that_becomes_a_link_while_a_report_is_made_takes_nothing_elsewhere(run: Path, tmp_path: Path) -> None:
+    opened = open_run(run)
+    derived, elsewhere = opened.folder.sub("derived", make=True), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (run / "derived").rename(run / "moved")
+    (run / "derived").symlink_to(elsewhere)
+    write(evaluate(opened), derived, opened)
+    assert not list(elsewhere.iterdir())
+    assert (run / "moved" / "results.json").is_file()
+
+
+# ---- decoded size --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_small_file_that_would_become_large_is_refused_at_once(run: Path, name: str) -> None:
+    REFUSED[name](run)
+    before_mb, began_s = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.monotonic()
+    with pytest.raises(StoreError, match=r"unpacks to|has a column"):
+        open_run(run)
+    assert time.monotonic() - began_s < SOON_S
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before_mb < GROWN_MB
+
+
+@pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
+def test_empty_batches_cost_little(run: Path, name: str) -> None:
+    rows = read(run / name).num_rows
+    empty_batches(run, name, 5_000)
+    began_s = time.monotonic()
+    opened = open_run(run)
+    assert time.monotonic() - began_s < SOON_S
+    assert {len(opened.replies), len(opened.traces["core"].value)} >= {rows}
+    assert opened.truncated == ()
+
+
+@pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
+def test_a_file_in_batches_of_one_row_is_the_same_file(run: Path, name: str) -> None:
+    before, batches = open_run(run), read(run / name).combine_chunks().to_batches()
+    put(run, name, [batch.slice(k, 1) for batch in batches for k in range(batch.num_rows)])
+    after = open_run(run)
+    assert after.replies.equals(before.replies)
+    np.testing.assert_array_equal(after.traces["core"].value, before.traces["core"].value)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_a_long_recording_with_a_constant_rail_is_read_in_little_memory(tmp_path: Path, codec: str) -> None:
+    """It packs a thousandfold, in one batch of 72 MB."""
+    count = 9_000_000
+    grid = {"t0_tick": ORIGIN_NS, "period_tick": 10_000, "aperture_tick": 10_000}
+    rail = {"name": "core", "rate_hz": 1e5}
+    long = trace(rail, {"value": np.full(count, 1.5e-3)}, "host", grid=grid)
+    run = write_run(tmp_path / "run", [start_line()], {"traces/core.arrows": long.slice(0, 1)})
+    put(run, "traces/core.arrows", long.to_batches(), codec)
+    assert (run / "traces/core.arrows").stat().st_size < 8 * count / 200
+    look = (
+        "import sys, numpy as np; from rig.recording.reader import open_run\n"
+        "trace = open_run(sys.argv[1]).traces['core']\n"
+        "print(len(trace.value), np.unique(trace.value[::1000]))\n"
+        "print([line for line in open('/proc/self/status') if 'VmHWM' in line][0].split()[1])"
+    )
+    said = subprocess.run([sys.executable, "-c", look, run], capture_output=True, text=True, check=True).stdout.split()
+    assert said[:2] == [str(count), "[0.0015]"]
+    assert int(said[2]) / 1024 < GROWN_MB
+
+
+def test_a_packed_column_that_unpacks_to_other_than_it_states_is_refused(run: Path) -> None:
+    (batch,) = read(run / "traces/core.arrows").combine_chunks().to_batches()
+    put(run, "traces/core.arrows", [batch], "zstd")
+    file = run / "traces/core.arrows"
+    held, content = batch.num_rows * batch.column("value").type.bit_width // 8, bytearray(file.read_bytes())
+    at = content.index(held.to_bytes(8, "little"))
+    content[at : at + 8] = (held + 8).to_bytes(8, "little")
+    file.write_bytes(content)
+    hash_again(run, lines_of(run))
+    with pytest.raises(StoreError, match="unpacks to other than"):
+        open_run(run)
+
+
+# ---- the same JSON -------------------------------------------------------------------------
+
+TWICE = {
+    "a mode that is said twice": (0, b'"mode":"simulator"', b'"mode":"simulator","mode":"hardware"'),
+    "an error that is taken back": (-1, b'"error":{"error":"MeterError","message":"gone"}', b'"error":null'),
+    "a stamp that is no whole number": (0, b'"t0_ns":', b'"t0_ns":1E12,"was":'),
+    "a number that is none": (0, b'"run_id":', b'"more":NaN,"run_id":'),
+}
+
+
+@pytest.mark.parametrize("what", TWICE)
+def test_report_and_audit_refuse_the_same_json(run: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    number, old, new = TWICE[what]
+    lines = [line.encode() if isinstance(line, str) else line for line in map(_plain, lines_of(run))]
+    if old.startswith(b'"error":{'):
+        lines[number] = lines[number].replace(b'"error":null', old + b"," + new)
+    else:
+        assert old in lines[number]
+        lines[number] = lines[number].replace(old, new, 1)
+    hash_again(run, lines)
+    for command in ("report", "audit"):
+        assert main([command, str(run)]) in (StoreError.exit_code, IntegrityError.exit_code), command
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def _plain(line: object) -> bytes:
+    assert isinstance(line, dict)
+    return json.dumps({k: v for k, v in line.items() if k not in ("seq", "prev")}, separators=(",", ":")).encode()
+
+
+def test_a_whole_recording_is_still_read(run: Path) -> None:
+    assert report(run).result is not None

@@ -1,0 +1,99 @@
+"""Files of a recording that are small on the disk and would be large, or slow, once they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.faults.forge import hash_again, lines_of, read
+
+MIB = 1 << 20
+
+
+def put(run: Path, name: str, batches: list[pa.RecordBatch], compression: str | None = None) -> None:
+    """Write batches in the place of a file, with hashes that fit."""
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.OSFile(str(run / name), "w") as sink, pa.ipc.new_stream(sink, batches[0].schema, options=options) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    hash_again(run, lines_of(run))
+
+
+def rows_of(run: Path, name: str, count: int) -> pa.RecordBatch:
+    """The first row of a table, so many times."""
+    table = read(run / name)
+    return table.take(pa.array(np.zeros(count, np.int64))).combine_chunks().to_batches()[0]
+
+
+def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    """The batch with another column in the place of one."""
+    at = batch.schema.names.index(name)
+    arrays = [column if k == at else batch.column(k) for k in range(batch.num_columns)]
+    return pa.record_batch(arrays, names=batch.schema.names)
+
+
+def one_text_for_all(run: Path) -> None:
+    """3.3 GB: an output of 1 MiB that stands once, for 3300 replies."""
+    rows = rows_of(run, "replies.arrows", 3300)
+    text = pa.array(['"' + "a" * MIB + '"'])
+    coded = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3300, np.int32)), text)
+    put(run, "replies.arrows", [with_column(rows, "output", coded)], "zstd")
+
+
+def runs_of_one_value(run: Path) -> None:
+    """A run of one value takes the same few bytes for any number of rows."""
+    many = 1 << 24
+    value = pa.RunEndEncodedArray.from_arrays(pa.array([many], pa.int32()), pa.array([1], pa.int64()))
+    nothing = [pa.nulls(many) for _ in range(10)]
+    names = read(run / "replies.arrows").column_names
+    put(run, "replies.arrows", [pa.record_batch([value, *nothing], names=names)])
+
+
+def rows_of_nothing(run: Path) -> None:
+    """2 billion rows of nulls, which have no bytes."""
+    names = read(run / "replies.arrows").column_names
+    nothing = pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])
+    put(run, "replies.arrows", [pa.record_batch([nothing] * len(names), names=names)])
+
+
+def packed_rows(run: Path) -> None:
+    """4 GB: two million rows that pack well."""
+    rows = rows_of(run, "replies.arrows", 1 << 21)
+    put(run, "replies.arrows", [rows.slice(k, 1 << 14) for k in range(0, 1 << 21, 1 << 14)], "zstd")
+
+
+def an_unread_column(run: Path) -> None:
+    """64 MiB in a column that no one reads."""
+    rows = rows_of(run, "samples.arrows", 1)
+    junk = pa.array(["a" * (64 * MIB)])
+    put(run, "samples.arrows", [pa.record_batch([*rows.columns, junk], names=[*rows.schema.names, "junk"])], "zstd")
+
+
+def a_column_of_two_gibibytes(run: Path) -> None:
+    """One column of one batch of a trace that unpacks to 2 GiB; only its length says so."""
+    trace = read(run / "traces/core.arrows").combine_chunks().to_batches()[0]
+    put(run, "traces/core.arrows", [trace], "zstd")
+    file = run / "traces/core.arrows"
+    content = bytearray(file.read_bytes())
+    held = trace.num_rows * trace.column("value").type.bit_width // 8
+    at = content.index(held.to_bytes(8, "little"))
+    content[at : at + 8] = (1 << 31).to_bytes(8, "little")
+    file.write_bytes(content)
+    hash_again(run, lines_of(run))
+
+
+REFUSED: Mapping[str, Callable[[Path], None]] = {
+    f.__name__: f
+    for f in (
+        one_text_for_all, runs_of_one_value, rows_of_nothing, packed_rows, an_unread_column, a_column_of_two_gibibytes,
+    )
+}  # fmt: skip
+
+
+def empty_batches(run: Path, name: str, count: int) -> None:
+    """A file with so many batches without a row behind its own."""
+    rows = read(run / name).to_batches()
+    put(run, name, [*rows, *[rows[0].slice(0, 0)] * count])
