@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from reports.audit.files import clean, read_bytes
     from reports.audit_again import with_pages
     from reports.audit_page import document, html, text
+    from rig.recording.files import Folder
 
     if args.out is not None:
         _check_out(args.out, args.paths)
@@ -50,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.write(document(done))
     if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
+        written = Folder.at(args.out, make=True)
         for name, content in (("audit.json", document(done)), ("audit.html", html(done))):
-            (args.out / name).write_text(content, encoding="utf-8")
+            written.write(name, content.encode())
     bad = [one for one in done if one.failed]
     if bad and len(args.paths) > 1 and not args.json:
         sys.stdout.write(f"\nFAILED  {len(bad)} of {len(args.paths)}: {', '.join(one.name for one in bad)}\n")

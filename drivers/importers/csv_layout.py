@@ -13,6 +13,7 @@ from pathlib import Path
 
 from drivers.importers.refusals import bad_file, unstated
 from rig.errors import DataError, UsageError, refused
+from rig.recording.bounded import check_lines
 
 SEARCHED = 2000
 """Lines in which a header is looked for; data in them show the decimal mark."""
@@ -98,6 +99,7 @@ def all_of(wanted: Sequence[str]) -> Fits:
 
 def _head(path: Path) -> list[str]:
     try:
+        check_lines(path)
         with path.open(encoding="utf-8-sig", newline="") as file:
             return [line.rstrip("\r\n") for line in itertools.islice(file, SEARCHED)]
     except (OSError, ValueError) as error:

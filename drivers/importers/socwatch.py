@@ -17,6 +17,7 @@ from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import named_unit, unit_of
 from rig.errors import DataError
+from rig.recording.bounded import check_lines
 from rig.types import Conversion, Floats, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)
@@ -92,6 +93,7 @@ def tables_of(source: Path) -> list[Table]:
 def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
     """The rows between blank ones, each with its line number and without the empty cells at its end."""
     try:
+        check_lines(source)
         with source.open(encoding="utf-8-sig", newline="") as file:
             rows = [(number, [c.strip() for c in row]) for number, row in enumerate(csv.reader(file), start=1)]
     except (OSError, ValueError, csv.Error) as error:

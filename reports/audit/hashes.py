@@ -78,6 +78,8 @@ def read_session(folder: Path, ledger: Ledger) -> dict[str, Any]:
     runs = document.get("runs") if isinstance(document, dict) else None
     if not isinstance(runs, list) or document.get("schema") != "neurorig-session/1":
         refuse(SESSION, "is not of the format neurorig-session/1", clean(folder.name))
+    if not runs:
+        refuse(SESSION, "binds no run: none of them has ended", clean(folder.name))
     keys = ("path", "purpose", "events_sha256")
     if any(not isinstance(run, dict) or any(not isinstance(run.get(key), str) for key in keys) for run in runs):
         refuse(SESSION, "holds a run without a path, purpose or hash", clean(folder.name))

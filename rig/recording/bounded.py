@@ -31,6 +31,8 @@ DEPTH = 64
 """The deepest nesting of lists and objects in a line."""
 SPARSE_BYTES, DENSITY = 64 << 20, 1e-3
 """A file above this size of which less than this share is on disk is a hole, not a recording."""
+TABLE_BYTES, CELLS_BYTES = 1 << 40, 1 << 20
+"""The largest table of text, and the longest of its lines."""
 DIGITS = 400
 """The longest number, in digits; the largest double has 309."""
 _NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
@@ -62,6 +64,14 @@ def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
     if len(content) > most_bytes:
         raise too_large(path, most_bytes)
     return content
+
+
+def check_lines(path: Path) -> None:
+    """Refuse a table of text with a line that would fill the memory. Raises ``OSError``, as ``open_bounded`` does."""
+    with open_bounded(path, TABLE_BYTES) as file:
+        while len(piece := file.read(CELLS_BYTES)) == CELLS_BYTES:
+            if b"\n" not in piece and b"\r" not in piece:
+                raise OSError(errno.EFBIG, f"it has a line of more than {CELLS_BYTES} bytes", str(path))
 
 
 def too_large(path: Path, most_bytes: int) -> OSError:

@@ -39,8 +39,13 @@ class Folder:
         self.path, self._handle = path, handle
 
     def __del__(self) -> None:
-        if self._handle is not None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the directory go; nothing below it can be reached any more."""
+        if self._handle is not None and self._handle >= 0:
             os.close(self._handle)
+            self._handle = -1
 
     @staticmethod
     def at(path: Path | Folder, *, make: bool = False) -> Folder:
@@ -63,13 +68,13 @@ class Folder:
 
     def _step(self, part: str) -> Folder:
         if not BY_DESCRIPTOR:
-            if (found := self.stat(part)) is not None and not stat.S_ISDIR(found.st_mode):
-                raise self._in_its_place(part, stat.S_ISDIR)
+            self._check(part, stat.S_ISDIR)
             return Folder(self.path / part, None)
         try:
             return Folder(self.path / part, os.open(part, _FOLDER, dir_fd=self._handle))
-        except OSError as error:
-            raise self._in_its_place(part, stat.S_ISDIR, error) from error
+        except OSError:
+            self._check(part, stat.S_ISDIR)
+            raise
 
     def open(self, name: str, flags: int) -> int:
         """Open a file below the directory; this is an ``opener`` for ``open``.
@@ -77,18 +82,20 @@ class Folder:
         Raises ``OSError``, and ``StoreError`` for a link, a pipe, a device or a directory in its place.
         """
         folder, last = self._holder(name)
-        if not BY_DESCRIPTOR and (there := folder.stat(last)) is not None and not stat.S_ISREG(there.st_mode):
-            raise folder._in_its_place(last, stat.S_ISREG)
+        if not BY_DESCRIPTOR:
+            folder._check(last, stat.S_ISREG)
+        # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
+        flags |= _PLAIN | getattr(os, "O_NONBLOCK", 0)
         try:
-            # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
-            found = os.open(
-                folder._at(last), flags | _PLAIN | getattr(os, "O_NONBLOCK", 0), FILE_MODE, dir_fd=folder._handle
-            )
-        except OSError as error:
-            raise folder._in_its_place(last, stat.S_ISREG, error) from error
-        if not stat.S_ISREG(os.fstat(found).st_mode):
+            found = os.open(folder._at(last), flags, FILE_MODE, dir_fd=folder._handle)
+        except OSError:
+            folder._check(last, stat.S_ISREG)
+            raise
+        try:
+            folder._check(last, stat.S_ISREG, os.fstat(found).st_mode)
+        except StoreError:
             os.close(found)
-            raise folder._in_its_place(last, stat.S_ISREG)
+            raise
         return found
 
     def stat(self, name: str) -> os.stat_result | None:
@@ -102,8 +109,7 @@ class Folder:
     def has(self, name: str) -> bool:
         """Return whether there is a regular file. Raises ``StoreError`` for anything else in its place."""
         found = self.stat(name)
-        if found is not None and not stat.S_ISREG(found.st_mode):
-            raise self._in_its_place(name, stat.S_ISREG)
+        self._check(name, stat.S_ISREG, 0 if found is None else found.st_mode)
         return found is not None
 
     def names(self, name: str = "") -> list[str]:
@@ -191,18 +197,14 @@ class Folder:
     def _at(self, name: str) -> str:
         return str(self.path / name) if self._handle is None else name
 
-    def _in_its_place(
-        self, name: str, wanted: Callable[[int], bool], error: OSError | None = None
-    ) -> OSError | StoreError:
-        """What to raise for something that cannot be opened: the error itself, unless a wrong thing stands there."""
-        kind = 0
-        with suppress(OSError):
-            kind = os.stat(self._at(name), follow_symlinks=False, dir_fd=self._handle).st_mode
-        if error is not None and (not kind or wanted(kind)):
-            return error
-        what = "a link" if stat.S_ISLNK(kind) else "no directory" if wanted is stat.S_ISDIR else "no regular file"
-        remedy = "Remove it, or restore the original recording; it holds plain files and no links"
-        return StoreError(f"{self.path / name} is {what}", field="run", value=str(self.path), remedy=remedy)
+    def _check(self, name: str, wanted: Callable[[int], bool], kind: int = 0) -> None:
+        """Raise ``StoreError`` where something else stands under a name than what is wanted."""
+        with suppress(OSError, ValueError):
+            kind = kind or os.stat(self._at(name), follow_symlinks=False, dir_fd=self._handle).st_mode
+        if kind and not wanted(kind):
+            what = "a link" if stat.S_ISLNK(kind) else "no directory" if wanted is stat.S_ISDIR else "no regular file"
+            remedy = "Remove it, or restore the original recording; it holds plain files and no links"
+            raise StoreError(f"{self.path / name} is {what}", field="run", value=str(self.path), remedy=remedy)
 
 
 class Opened:
@@ -222,10 +224,16 @@ class Opened:
         if self.size <= in_memory:
             self._content = self._bytes(0, self.size)
             self.size = len(self._content)
+            self._close()
 
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
+            self._close()
+
+    def _close(self) -> None:
+        if self._handle >= 0:
             os.close(self._handle)
+            self._handle = -1
 
     def _now(self) -> tuple[int, ...]:
         found = os.fstat(self._handle)

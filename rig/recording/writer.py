@@ -325,6 +325,7 @@ class Recorder:
         self._readings.end()
         self._arrows.close()
         self._chain.close()
+        self._folder.close()
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
         """One batch, or one per row when a row is at fault, so that the others are kept."""

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,13 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.faults.forge import hash_again, lines_of, read
+from drivers.importers.csv_layout import all_of, find
 from fixtures.bench.true_power import ORIGIN_NS
 from reports.render import write
 from rig.analysis.evaluate import evaluate
+from rig.analysis.streaming.windows import read_windows
 from rig.commands.main import main
-from rig.errors import IntegrityError, StoreError
+from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.files import Folder, Opened
 from rig.recording.reader import open_run
 from rig.recording.session import bind, open_session
@@ -184,6 +187,21 @@ def test_a_packed_column_that_unpacks_to_other_than_it_states_is_refused(run: Pa
         open_run(run)
 
 
+@pytest.mark.parametrize("read_it", [read_windows, lambda path: find(path, all_of(["time"]))])
+def test_a_table_of_one_endless_line_is_refused_before_it_is_held(
+    tmp_path: Path, read_it: Callable[[Path], object]
+) -> None:
+    table = tmp_path / "table.csv"
+    with table.open("wb") as file:
+        file.write(b"start,end\n")
+        for _ in range(64):
+            file.write(b"1" * (1 << 20))
+    before_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    with pytest.raises(DataError, match="a line of more than 1048576 bytes"):
+        read_it(table)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before_mb < 50
+
+
 # ---- the same JSON -------------------------------------------------------------------------
 
 TWICE = {
@@ -207,6 +225,21 @@ def test_report_and_audit_refuse_the_same_json(run: Path, what: str, capsys: pyt
     for command in ("report", "audit"):
         assert main([command, str(run)]) in (StoreError.exit_code, IntegrityError.exit_code), command
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_report_and_audit_refuse_a_session_of_which_no_run_has_ended(tmp_path: Path) -> None:
+    bind(tmp_path, [], seal=False)
+    for command in ("report", "audit"):
+        assert main([command, str(tmp_path)]) == StoreError.exit_code, command
+
+
+def test_an_audit_follows_no_link_in_the_folder_that_it_writes_to(run: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (run / "derived").mkdir(exist_ok=True)
+    (run / "derived" / "audit.json").symlink_to(precious)
+    assert main(["audit", str(run), "--quick", "--out", str(run / "derived")]) == StoreError.exit_code
+    assert precious.read_text() == "mine"
 
 
 def _plain(line: object) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rig.errors import DataError
-from rig.recording.bounded import check_dense, open_bounded
+from rig.recording.bounded import check_dense, check_lines, open_bounded
 from rig.types import Floats
 
 START, END, NAME = ("start", "begin", "start_s", "begin_s"), ("end", "end_s"), ("phase", "name")
@@ -30,6 +30,7 @@ def read_windows(path: Path) -> tuple[list[str], Floats]:
     """
     try:
         check_dense(path.stat(), path.name)
+        check_lines(path)
         with io.TextIOWrapper(open_bounded(path, MOST_BYTES), encoding="utf-8-sig", newline="") as file:
             return _read(path, file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
