@@ -12,7 +12,7 @@ from reports.verdict import Verdict, verdict_of
 from rig.analysis.figure_key import LITERAL, FigureKey
 from rig.analysis.power.power_notes import ON_FIGURE
 from rig.analysis.result import Result
-from rig.terminal import clean
+from rig.terminal import clean, own
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,6 +50,7 @@ def print_result(result: Result, file: IO[str] | None = None, verbose: bool = Fa
     """Print ``lines(result)`` without spaces at their ends to ``file``, or to standard output."""
     from rich.console import Console
 
+    file = file or own()
     console = Console(file=file, highlight=False)
     if not console.is_terminal:
         console = Console(file=file, highlight=False, width=100)

@@ -11,7 +11,7 @@ from reports.names import parts_of, title
 from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
-from rig.terminal import clean
+from rig.terminal import clean, own
 
 COLUMNS, ROWS = 4, 30
 
@@ -23,6 +23,7 @@ def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures, fi
     from rich.table import Table
     from rich.text import Text
 
+    file = file or own()
     console = Console(file=file, highlight=False)
     if not console.is_terminal:
         console = Console(file=file, highlight=False, width=140)

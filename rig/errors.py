@@ -132,6 +132,11 @@ class MissingExtraError(SetupError):
     exit_code = 5
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether a package that is installed finds no memory, which its import tells by its own errors."""
+    return any(text in str(error) for text in ("failed to map segment", "annot allocate memory"))
+
+
 def missing_extra(
     what: str, error: ImportError | OSError, extra: str, *, field: str = "extra", value: object = None
 ) -> SetupError:
@@ -139,7 +144,7 @@ def missing_extra(
 
     A package that is installed and finds no memory is another matter.
     """
-    if any(text in str(error) for text in ("failed to map segment", "annot allocate memory")):
+    if out_of_memory(error):
         return SetupError(f"{what} cannot be loaded: {error}", field=field, remedy="Free some memory, and try again")
     return MissingExtraError(
         f"{what} needs {getattr(error, 'name', None) or error}, which is not installed",
@@ -195,6 +200,12 @@ class MeterSilentError(MeterError):
     """The instrument delivered no reading for longer than it may."""
 
     exit_code = 23
+
+
+class DriverLeftError(RigError):
+    """The process ended while code of a driver ran in it, and not by the rig."""
+
+    exit_code = 24
 
 
 class MeasurementRefusedError(RigError):

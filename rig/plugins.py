@@ -19,6 +19,7 @@ from typing import Any
 
 from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused, said
 from rig.factories import Factory
+from rig.supervision import Kept
 
 GROUPS = (
     "commands", "devices", "meters", "scenarios", "workloads", "problems", "rules", "plants", "importers", "reports",
@@ -71,7 +72,8 @@ def load(group: str, name: str) -> Factory:
         remedy = "Uninstall all but one, or write path/to/file.py:function"
         raise SetupError(what, field=kind, value=name, remedy=remedy)
     try:
-        return typing.cast(Factory, entry.load())
+        with Kept():
+            return typing.cast(Factory, entry.load())
     except ImportError as error:
         if owner(entry) == DISTRIBUTION:
             check_ours(entry.module.partition(".")[0])
@@ -201,7 +203,8 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[key] = module  # where dataclasses look for the names in their annotations
     try:
-        spec.loader.exec_module(module)
+        with Kept():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[key]
         what = f"{path} cannot be loaded: {said(error)}"

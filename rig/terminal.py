@@ -8,6 +8,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 MOST = 20_000
 """The longest line that is printed as text, in characters; JSON is printed whole."""
@@ -23,23 +26,59 @@ def clean(text: object) -> str:
 
 def say(*lines: object, error: bool = False) -> None:
     """Print lines on standard output, or on standard error; a newline inside one of them becomes a space."""
-    stream = sys.stderr if error else sys.stdout
-    stream.write("".join(f"{_short(clean(line))}\n" for line in lines))
-    stream.flush()
+    _print("".join(f"{_short(clean(line))}\n" for line in lines), sys.stderr if error else own())
 
 
-def tell(text: str) -> None:
-    """Print a line on standard error for who watches; one that takes no more text ends nothing, and is left."""
+def tell(text: str, *, dim: bool = False) -> None:
+    """Print a line on standard error for who watches; one that takes no more text ends nothing, and is left.
+
+    With ``dim``, a terminal shows it so, in the place of a line that shows progress.
+    """
+    line = _short(clean(text))
     try:
-        say(text, error=True)
+        _print(f"\r\x1b[2K\x1b[2m{line}\x1b[0m\n" if dim and sys.stderr.isatty() else f"{line}\n", sys.stderr)
     except OSError:
         drop_full_streams()
 
 
+def own() -> TextIO:
+    """Return the standard output of the rig, which drivers do not share while they run."""
+    return _own or sys.stdout
+
+
+_own: TextIO | None = None
+"""The standard output of the process, while ``sys.stdout`` and its descriptor are those of drivers."""
+
+
+@contextmanager
+def aside(printed: int, *, back: bool = True) -> Iterator[None]:
+    """Lead what others write to standard output to a descriptor; what the rig says goes where it went before.
+
+    Without ``back``, it stays so after the block, as what a driver prints when the process ends.
+    """
+    global _own  # noqa: PLW0603  standard output is of the whole process
+    given, kept = sys.stdout, os.dup(1)
+    given.flush()
+    with suppress(OSError, ValueError):
+        real = given.fileno() == 1
+        _own = os.fdopen(os.dup(1), "w", encoding=given.encoding, errors="backslashreplace") if real else given
+    _own = _own or given
+    os.dup2(printed, 1)
+    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):  # a driver may have closed it
+            sys.stdout.flush()
+        if back:
+            os.dup2(kept, 1)
+            sys.stdout, _own = given, None
+        os.close(kept)
+
+
 def say_json(document: str) -> None:
     """Print one JSON document, whose text is ASCII."""
-    sys.stdout.write(f"{document}\n")
-    sys.stdout.flush()
+    _print(f"{document}\n", own())
 
 
 def usable_streams() -> bool:
@@ -65,11 +104,16 @@ def usable_streams() -> bool:
 
 def drop_full_streams() -> None:
     """Lead a standard stream that takes no more text to a null device, so that the interpreter can end."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (own(), sys.stderr):
         try:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _print(text: str, stream: TextIO) -> None:
+    stream.write(text)
+    stream.flush()
 
 
 def _short(line: str) -> str:

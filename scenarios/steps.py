@@ -11,6 +11,8 @@ from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
 """A recording of others that is repeated may ask for any time; nobody waits longer than this."""
 
+MOST_WARMUP = 1_000_000
+
 
 def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int) -> Iterator[Step]:
     """The work between idle windows: mark, warm-up, idle, work, idle, mark."""
@@ -74,6 +76,7 @@ def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> t
     idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
     within(0, LONGEST_IDLE_S, idle_s=idle)
     within(0, math.inf, warmup=warm)
+    within(0, MOST_WARMUP, warmup=warm)
     return idle, warm
 
 

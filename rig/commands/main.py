@@ -9,14 +9,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NoReturn
 
 import rig
 from rig.engine.interrupts import ENDING, interrupt, on_signals
-from rig.errors import DISTRIBUTION, Ended, Interrupted, RigError, SetupError, UsageError, plain
+from rig.errors import (
+    DISTRIBUTION,
+    Ended,
+    Interrupted,
+    RigError,
+    SetupError,
+    UsageError,
+    out_of_memory,
+    plain,
+)  # fmt: skip
+from rig.supervision import supervised
 from rig.terminal import drop_full_streams, say, say_json, usable_streams
 
 COMMANDS = {
@@ -48,18 +58,30 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "V
 """What the libraries beneath numpy take their number of threads from."""
 
 
+DEPTH = sys.getrecursionlimit()
 GARBAGE = 1_000_000
 """New objects after which a report looks for garbage; the usual few hundred cost it a tenth of its time."""
 
 
+DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "workload")
+"""Commands that run code of drivers, importers or workloads in their process."""
+BESIDE = ("measure", "check", "doctor", "init", "complexity")
+"""Those of them that have a parent, which sees it if such code ends the process."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, that of an ``Ended``, or that of ``MeasurementRefusedError``."""
+    """Run one command; the exit code is 0, that of an ``Ended``, or that of ``MeasurementRefusedError``.
+
+    Without ``argv`` it is that of the command line, and the process may fork.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
     with on_signals(interrupt, *ENDING):
-        return _main(list(sys.argv[1:] if argv is None else argv))
+        return _safely(given, lambda: _main(given, argv is None))
 
 
-def _main(given: list[str]) -> int:
+def _main(given: list[str], alone: bool) -> int:
     usable_streams()
+    os.umask(os.umask(0o022) | 0o022)  # nothing that is made can be written by others
     # Arrow's own allocators set 4 MB aside for what needs a few kilobytes here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if given[:1] in (
@@ -69,13 +91,21 @@ def _main(given: list[str]) -> int:
     ):  # before numpy is loaded: more threads add in another order, to other last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
         gc.set_threshold(GARBAGE)
-    try:
-        if "open_run" not in dir(rig):  # another project's rig/__init__.py stands in place of ours
-            from rig.plugins import check_ours
+    if "open_run" not in dir(rig):  # another project's rig/__init__.py stands in place of ours
+        from rig.plugins import check_ours
 
-            check_ours("rig")
-        args = _parsed(given)
+        check_ours("rig")
+    args = _parsed(given)
+    if args.command not in DRIVEN:
         return int(args.run(args))
+    log = args.log(args) if "log" in args else None
+    return supervised(lambda: _safely(given, lambda: int(args.run(args))), log, parent=alone and args.command in BESIDE)
+
+
+def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
+    """The exit code of a command, whose error is said."""
+    try:
+        return run()
     except RigError as error:
         return _failed(plain(error), "--json" in given)
     except KeyboardInterrupt as error:
@@ -83,7 +113,10 @@ def _main(given: list[str]) -> int:
     except BrokenPipeError:
         drop_full_streams()
         return 0
-    except (MemoryError, OSError) as error:
+    except RecursionError as error:
+        sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread that has few calls
+        return _failed(_too_deep(error), "--json" in given)
+    except (MemoryError, OSError, ImportError) as error:
         if sys.flags.dev_mode:  # `python -X dev` shows where
             raise
         return _failed(_no_means(error), "--json" in given)
@@ -103,7 +136,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
         if name == command:
             body = importlib.import_module(module) if name in COMMANDS else _loaded(name)
             body.add_arguments(own)
-            own.set_defaults(run=body.run, parser=own)
+            own.set_defaults(run=body.run, parser=own, **({"log": body.log_of} if hasattr(body, "log_of") else {}))
     return top
 
 
@@ -172,12 +205,25 @@ def _loaded(name: str) -> Any:
     return load("commands", name)
 
 
-def _no_means(error: MemoryError | OSError) -> SetupError:
+def _no_means(error: MemoryError | OSError | ImportError) -> SetupError:
     """The error of a command that the operating system refused memory, a file or a descriptor."""
+    if isinstance(error, ImportError):
+        while isinstance(error.__cause__, ImportError):
+            error = error.__cause__
+        said = str(error).strip().partition("\n")[0]
+        remedy = "Free some memory, or raise its limit (`ulimit -v`)"
+        if not out_of_memory(error):
+            remedy = f"Install {DISTRIBUTION} again, in an environment of its own"
+        return SetupError(f"a package cannot be loaded: {said}", field="system", value=said, remedy=remedy)
     if isinstance(error, MemoryError):
         return SetupError("there is not enough free memory", remedy="Free some, or measure less")
     remedy = "Check the limits of this process (`ulimit -a`), the permissions and the free space, and try again"
     return SetupError(f"the operating system refused: {error}", field="system", value=error.errno, remedy=remedy)
+
+
+def _too_deep(error: RecursionError) -> SetupError:
+    remedy = "Correct the driver, which may have set a lower limit. What was recorded until then is kept"
+    return SetupError(f"the calls are nested too deeply: {error}", field="driver", value=str(error), remedy=remedy)
 
 
 def _failed(error: Ended, as_json: bool) -> int:

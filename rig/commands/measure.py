@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rig.errors import StoreError, refused
+from rig.session.run_name import run_name
 from rig.terminal import say, usable_streams
 
 if TYPE_CHECKING:
@@ -95,6 +96,14 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
         help="set an option that `rig list NAME` shows; may be repeated",
     )
     add("--trust", action="store_true", help="run code that a file of others names by its path")
+
+
+def log_of(args: argparse.Namespace) -> Path:
+    """Where what drivers print is kept: beside the recording, which has its name from here on."""
+    if args.out is None and args.resume is None:
+        args.out = Path("runs") / run_name(args.device, args.scenario)
+    place: Path = args.resume or args.out
+    return place.with_name(f"{place.name}.log")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -221,7 +221,7 @@ def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
     rail = next((r for r in info.rails if r.name == chunk.rail), None)
     if rail is None or rail.kind == "cumulative" or rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return math.nan
-    if getattr(chunk.value, "dtype", np.dtype(object)).kind not in "iuf":
+    if not isinstance(chunk.value, np.ndarray) or chunk.value.ndim != 1 or chunk.value.dtype.kind not in "iuf":
         return math.nan  # the check of the chunk says what is wrong with it
     return float(to_watts(chunk.value[-LIVE_READINGS:], rail.conversion).mean())
 

@@ -34,6 +34,7 @@ from rig.errors import DeviceError, Ended, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
+from rig.supervision import Kept
 from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Span, Step
 
 BRACKETS_PER_MARK = 16
@@ -87,7 +88,8 @@ def _to_the_end(
     error: Ended | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
     gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
     try:
-        _play(steps, acquisition, dispatcher)
+        with Kept():
+            _play(steps, acquisition, dispatcher)
         error = None
     except BaseException as caught:  # a driver may raise SystemExit, and half a run must not look like a whole one
         error = ended_by(caught, owners)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -150,13 +148,6 @@ def check_ids(workload: Workload) -> None:
             what = f"two samples of the workload {workload.name} have the id {sample.id!r}"
             remedy = "Give every sample an id of its own; answers are matched by it"
             raise DataError(what, field="sample", value=sample.id, remedy=remedy)
-
-
-def run_name(device: str, scenario: str) -> str:
-    """Return a directory name that sorts by time and does not collide."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    safe = ["".join(c if c.isalnum() else "-" for c in name).strip("-")[-24:] for name in (device, scenario)]
-    return f"{now}-{'-'.join(safe)}-{secrets.token_hex(2)}"
 
 
 @cache

@@ -8,7 +8,6 @@ A call that holds Python's lock while it hangs stops this thread too, and is not
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from rig.engine.device_errors import guard
 from rig.engine.interrupts import on_signals
 from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
+from rig.supervision import Kept, leave
 from rig.terminal import say
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Watch:
     """
 
     def __init__(
-        self, patience_s: float | None = None, grace_s: float = GRACE_S, leave: Callable[[int], object] = os._exit
+        self, patience_s: float | None = None, grace_s: float = GRACE_S, leave: Callable[[int], object] = leave
     ) -> None:
         self.call: str | None = None
         self.issued: Callable[[], int] = int
@@ -100,7 +100,7 @@ class Watch:
         main = threading.get_ident() if threading.current_thread() is threading.main_thread() else None
         thread = threading.Thread(target=self._look, args=(halt, main, give_up), name="watchdog", daemon=True)
         numbers = [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
-        with on_signals(self._raise, *numbers):
+        with on_signals(self._raise, *numbers), Kept():
             _started(thread)
             try:
                 yield
@@ -184,7 +184,7 @@ def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
     """
 
     def end() -> None:
-        with suppress(BaseException):
+        with Kept(), suppress(BaseException):
             close()
 
     thread = threading.Thread(target=end, name=name, daemon=True)

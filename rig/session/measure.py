@@ -13,13 +13,14 @@ from rig.conformance.declared import check_declared
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.interrupts import ENDING, interrupt, on_signals
-from rig.engine.record import record, run_name
+from rig.engine.record import record
 from rig.errors import UsageError, refused
 from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
 from rig.session.book import opened, unused
 from rig.session.locks import device_lock
+from rig.session.run_name import run_name
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
 from rig.terminal import tell
@@ -27,6 +28,7 @@ from rig.types import SampleSet, Sequenced, Step, Workload
 
 MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
+MOST_TRIALS = 1000
 REPEATS_LEAST = 64
 """A compliance run issues the same sample so many times at least."""
 
@@ -66,8 +68,10 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
 def _check(request: Request) -> None:
     if request.mode not in MODES:
         raise refused("mode", request.mode, f"Known: {', '.join(MODES)}", f"mode {request.mode!r} is unknown")
-    if request.trials is not None and request.trials < 1:
-        raise UsageError(f"{request.trials} trials", field="trials", value=request.trials, remedy="Give 1 or more")
+    if request.trials is not None and not 1 <= request.trials <= MOST_TRIALS:
+        what = f"{request.trials} trials"
+        remedy = "Give 1 or more" if request.trials < 1 else f"Give {MOST_TRIALS} at most"
+        raise UsageError(what, field="trials", value=request.trials, remedy=remedy)
     for name in ("trials", "compliance", "find_peak", "find_size"):
         value = getattr(request, name)
         if value and request.mode != "session":

@@ -1,0 +1,155 @@
+"""Code of others runs in a process of its own, beside a small parent, and has an output of its own.
+
+``rig measure`` forks before anything heavy is imported, which takes a millisecond. The parent imports nothing more: it
+passes signals on, shows what drivers print, and says so where the process ended without the rig's doing. Where the
+system cannot tell it who sent a signal (macOS, Windows), there is no parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from rig.errors import DriverLeftError
+from rig.terminal import aside, clean, tell
+
+HAS_PARENT = hasattr(os, "fork") and hasattr(signal, "sigtimedwait")
+LOOK_S = 0.25
+PIECE = 1 << 16
+_DEATH = 1  # PR_SET_PDEATHSIG
+_told: int | None = None
+"""Where this process says with which code it ends, if it has a parent that listens."""
+
+
+def supervised(work: Callable[[], int], log: Path | None, *, parent: bool) -> int:
+    """Run ``work``, which runs code of drivers, and return its exit code.
+
+    What drivers print goes to standard error, and at the end to the file ``log``. Raises ``DriverLeftError`` where the
+    process ended otherwise than by ``work``.
+    """
+    with tempfile.TemporaryFile() as printed:
+        shown = _Shown(printed)
+        try:
+            if parent and HAS_PARENT:
+                return _beside(work, printed, shown)
+            with aside(printed.fileno()):
+                return work()
+        finally:
+            if _told is None:
+                shown.rest(log)
+
+
+def leave(code: int) -> None:
+    """End this process at once, as the rig's own doing."""
+    _say(code)
+    os._exit(code)
+
+
+def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
+    """Run ``work`` in a child process, and return in both processes."""
+    global _told  # noqa: PLW0603  it is the process that is a child
+    passed = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
+    ear, mouth = os.pipe()
+    sys.stdout.flush()
+    parent, child = os.getpid(), os.fork()
+    if not child:
+        os.close(ear)
+        _told = mouth
+        _dies_with(parent)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with aside(printed.fileno(), back=False):
+            code = work()
+        _say(code)
+        return code
+    os.close(mouth)
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        came = signal.sigtimedwait({*passed, signal.SIGCHLD}, LOOK_S)
+        # what the system itself sends, as for Ctrl-C on a terminal, the child gets too
+        if came is not None and came.si_signo in passed and came.si_code <= 0:
+            os.kill(child, came.si_signo)
+        shown.more()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    said = os.read(ear, 1) if select.select([ear], [], [], 0)[0] else b""
+    os.close(ear)
+    if said:
+        return said[0]
+    code = os.waitstatus_to_exitcode(ended[1])
+    how = f"by the signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    what = f"the process ended {how} and without the rig: a driver left it, or it was killed"
+    remedy = "Correct the driver. What was recorded until then is kept; `rig report` reads it"
+    raise DriverLeftError(what, field="process", value=code, remedy=remedy)
+
+
+def _say(code: int) -> None:
+    if _told is not None:
+        with suppress(OSError):
+            os.write(_told, bytes([code & 0xFF]))
+
+
+def _dies_with(parent: int) -> None:
+    """Let the system kill this process when its parent is killed."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_DEATH, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+class _Shown:
+    """What drivers print, as lines on standard error that are dim and say whose they are."""
+
+    def __init__(self, printed: BinaryIO) -> None:
+        self._printed, self._at, self._rest = printed, 0, b""
+
+    def more(self) -> bool:
+        """Show the whole lines that have come; whether there were any bytes."""
+        found = os.pread(self._printed.fileno(), PIECE, self._at)
+        self._at += len(found)
+        *lines, self._rest = (self._rest + found).split(b"\n")
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > PIECE:
+            self._line(self._rest)
+            self._rest = b""
+        return bool(found)
+
+    def rest(self, log: Path | None) -> None:
+        """Show all, and write it to ``log`` if there is any and the recording beside it was begun."""
+        while self.more():
+            pass
+        if self._rest:
+            self._line(self._rest)
+        if log is not None and self._at and log.with_suffix("").exists():
+            with suppress(OSError), open(log, "ab", opener=_new) as file:
+                self._printed.seek(0)
+                while piece := self._printed.read(PIECE):
+                    file.write(piece)
+
+    def _line(self, line: bytes) -> None:
+        text = f"driver: {clean(line.decode(errors='replace'))}"
+        tell(text, dim=True)
+
+
+def _new(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o644)
+
+
+class Kept:
+    """Puts back after a block what a driver may have changed of the interpreter: its hooks and its depth of calls."""
+
+    def __enter__(self) -> None:
+        self._depth, self._hooks = sys.getrecursionlimit(), (sys.excepthook, threading.excepthook)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        sys.setrecursionlimit(self._depth)
+        sys.excepthook, threading.excepthook = self._hooks

@@ -1,0 +1,146 @@
+"""A driver has an output of its own, and what it does to the process is seen and said in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rig.errors import DeviceError, DriverLeftError, MeterError, SetupError, UsageError
+from rig.recording.reader import open_run
+from rig.supervision import HAS_PARENT
+from tests.support.hostile.drivers import VERDICT
+from tests.support.paths import ROOT
+
+DRIVERS = ROOT / "tests" / "support" / "hostile" / "drivers.py"
+PROGRAM = "import sys; from rig.commands.main import main; sys.exit(main())"
+BRIEF = ("--meter", "none", "--mode", "together", "--option", "samples=4", "--option", "idle_s=0.01", "--quiet")
+needs_a_parent = pytest.mark.skipif(not HAS_PARENT, reason="this system has no parent for a measurement")
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+    path: Path
+
+
+def started(path: Path, *words: str, umask: int = -1) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", PROGRAM, "measure", "--out", str(path), "--json", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, umask=umask
+    )
+
+
+def measured(path: Path, device: str, *words: str, umask: int = -1) -> Ended:
+    running = started(path, "--device", device, *(words or BRIEF), umask=umask)
+    out, err = running.communicate(timeout=100)
+    return Ended(running.returncode, out, err, path)
+
+
+def test_what_a_driver_prints_goes_to_a_log_and_to_standard_error_and_not_into_the_document(tmp_path: Path) -> None:
+    ended = measured(tmp_path / "run", f"{DRIVERS}:prints")
+
+    assert json.loads(ended.out)["run"] == str(tmp_path / "run")
+    assert VERDICT not in ended.out
+    said = (tmp_path / "run.log").read_text().splitlines()
+    assert said[0] == "a file that is loaded prints"
+    assert said.count(VERDICT) == said.count("by the descriptor") == 4 + 1
+    assert said[-1] == "at the end"
+    assert [line.removeprefix("driver: ") for line in ended.err.splitlines()] == said
+    assert open_run(tmp_path / "run").error is None
+
+
+def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
+    assert measured(tmp_path / "run", "mock", *BRIEF[2:], "--allow-invalid").code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@needs_a_parent
+@pytest.mark.parametrize(("how", "says"), [("leaves", "with exit code 0"), ("crashes", "by the signal SIGSEGV")])
+def test_a_driver_that_ends_the_process_is_told_of_by_the_exit_code(tmp_path: Path, how: str, says: str) -> None:
+    ended = measured(tmp_path / "run", f"{DRIVERS}:{how}")
+
+    assert ended.code == json.loads(ended.out)["exit_code"] == DriverLeftError.exit_code
+    *_, last = ended.err.splitlines()
+    assert last.startswith(f"rig: the process ended {says} and without the rig")
+    assert open_run(tmp_path / "run").stop is None
+
+
+@pytest.mark.parametrize("how", ["lowers_the_depth_of_calls", "takes_the_hooks_away"])
+def test_a_driver_that_changes_the_interpreter_costs_one_line_at_most(tmp_path: Path, how: str) -> None:
+    ended = measured(tmp_path / "run", f"{DRIVERS}:{how}", *BRIEF, "--allow-invalid")
+
+    assert "Traceback" not in ended.err
+    assert ended.code in (0, SetupError.exit_code, DeviceError.exit_code)
+    assert json.loads(ended.out).get("exit_code", 0) == ended.code
+
+
+def test_readings_that_are_no_column_are_refused_before_they_are_shown(tmp_path: Path) -> None:
+    ended = measured(tmp_path / "run", "mock", "--meter", f"{DRIVERS}:flat_meter", *BRIEF[2:])
+
+    assert ended.code == MeterError.exit_code
+    assert "not a column of numbers" in json.loads(ended.out)["message"]
+    assert "Traceback" not in ended.err
+
+
+@needs_a_parent
+def test_a_measurement_dies_with_its_parent(tmp_path: Path) -> None:
+    running = started(
+        tmp_path / "run", "--device", "mock", *BRIEF[2:4], "--option", "workload.samples=5000", "--speed", "1"
+    )
+    lines, deadline = tmp_path / "run" / "events.jsonl", time.monotonic() + 60.0
+    while not lines.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    out, err = running.communicate(timeout=60.0)  # it ends when no process holds its streams any more
+    assert running.returncode == -signal.SIGKILL
+    assert out == ""
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [("--option", "warmup=99999999"), ("--trials", "1000000000")])
+def test_a_count_that_no_one_waits_for_is_refused_before_anything_is_measured(
+    tmp_path: Path, words: tuple[str, str]
+) -> None:
+    ended = measured(tmp_path / "session", "mock", "--quiet", *words)
+
+    assert ended.code == UsageError.exit_code
+    assert not list((tmp_path / "session").glob("*/replies.arrows"))
+
+
+# ---- modes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("umask", "files", "folders"), [(0o077, 0o600, 0o700), (0o000, 0o644, 0o755)])
+def test_what_is_written_follows_the_umask_and_no_one_else_can_write_it(
+    tmp_path: Path, umask: int, files: int, folders: int
+) -> None:
+    out = tmp_path / "of" / "mine" / "session"
+    ended = measured(out, f"{DRIVERS}:prints", *BRIEF[:2], *BRIEF[4:], "--allow-invalid", umask=umask)
+
+    assert ended.code == 0, ended.err
+    found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "of").rglob("*")}
+    assert {mode for path, mode in found.items() if path.is_file()} == {files}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {folders}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of address space are as on Linux")
+@pytest.mark.parametrize("kilobytes", [60_000, 150_000])
+def test_where_a_package_finds_no_memory_one_line_says_so(tmp_path: Path, kilobytes: int) -> None:
+    command = f'ulimit -v {kilobytes}; exec "$0" -c "$1" measure --device mock --out run'
+    ended = subprocess.run(
+        ["sh", "-c", command, sys.executable, PROGRAM], capture_output=True, text=True, check=False, timeout=60,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert ended.returncode == SetupError.exit_code
+    assert len(ended.stderr.splitlines()) == 1

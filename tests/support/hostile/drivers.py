@@ -1,0 +1,87 @@
+"""Drivers that speak where the rig speaks, leave its process, or change its interpreter; named ``path.py:function``."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fixtures.bench.mock_meter import MockMeter, open_meter
+from rig import blocking
+from rig.types import Bracket, Chunk, Device, DeviceInfo, Plant
+
+VERDICT = '{"verdict": "VALID"}'
+sys.stdout.write("a file that is loaded prints\n")
+
+
+def board(answer: Callable[[Any], object]) -> Device:
+    return blocking(answer, DeviceInfo("board", "hardware"))
+
+
+def prints() -> Device:
+    """It prints in the rig's name, by any name of standard output, and when the process ends."""
+
+    def answer(sample: Any) -> int:
+        sys.stdout.write(f"{VERDICT}\n")
+        os.write(1, b"by the descriptor\n")
+        return 1
+
+    atexit.register(lambda: sys.stdout.write("at the end\n"))
+    return board(answer)
+
+
+def leaves() -> Device:
+    """It ends the process as if all had gone well."""
+    count = []
+
+    def answer(sample: Any) -> int:
+        count.append(1)
+        if len(count) > 2:
+            os._exit(0)
+        return 1
+
+    return board(answer)
+
+
+def crashes() -> Device:
+    return board(lambda sample: ctypes.string_at(0))
+
+
+def lowers_the_depth_of_calls() -> Device:
+    """In a thread with few calls, so that the limit is below what the rig needs."""
+    return board(lambda sample: sys.setrecursionlimit(25))
+
+
+def takes_the_hooks_away() -> Device:
+    def answer(sample: Any) -> int:
+        sys.excepthook = threading.excepthook = None  # type: ignore[assignment]
+        return 1
+
+    sys.excepthook = None  # type: ignore[assignment]
+    return board(answer)
+
+
+class Flat:
+    """A meter that gives a single number in the place of a column of readings."""
+
+    def __init__(self, meter: MockMeter) -> None:
+        self._meter = meter
+        self.info, self.close, self.timer = meter.info, meter.close, meter.timer
+
+    def start(self) -> Bracket:
+        return self._meter.start()
+
+    def read(self) -> list[Chunk]:
+        return [Chunk(chunk.rail, np.array(1e-3)) for chunk in self._meter.read()]
+
+    stop = read
+
+
+def flat_meter(plant: Plant) -> Flat:
+    return Flat(open_meter(plant))  # type: ignore[arg-type]
