@@ -113,7 +113,11 @@ class _Shown:
 
     def more(self) -> bool:
         """Show the whole lines that have come; whether there were any bytes."""
-        found = os.pread(self._printed.fileno(), PIECE, self._at)
+        if hasattr(os, "pread"):  # the place in the file is that of the child, too
+            found = os.pread(self._printed.fileno(), PIECE, self._at)
+        else:
+            self._printed.seek(self._at)
+            found = self._printed.read(PIECE)
         self._at += len(found)
         *lines, self._rest = (self._rest + found).split(b"\n")
         for line in lines:

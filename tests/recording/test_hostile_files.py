@@ -120,6 +120,20 @@ def test_a_folder_that_becomes_a_link_while_a_report_is_made_takes_nothing_elsew
     assert (run / "moved" / "results.json").is_file()
 
 
+def test_a_system_without_descriptors_of_directories_follows_no_link_either(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rig.recording.files.BY_DESCRIPTOR", False)
+    assert report(run).result is not None
+    for name, elsewhere in (("derived", tmp_path / "elsewhere"), ("traces", tmp_path / "traces")):
+        (run / name).rename(elsewhere)
+        (run / name).symlink_to(elsewhere)
+        before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
+        with pytest.raises(StoreError, match=f"{name} is a link"):
+            report(run)
+        assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
+
+
 # ---- decoded size --------------------------------------------------------------------------
 
 
