@@ -19,6 +19,7 @@ from rig.recording.files import Opened
 
 SMALL, RATIO_MOST = 20 << 20, 8
 """What is read into memory may become so many bytes, or so many for each byte of its file."""
+MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 _HEADER, _OF_DICTIONARY, _NODES, _BUFFERS, _COMPRESSION, _CODEC = 2, 1, 1, 2, 3, 0
@@ -73,9 +74,9 @@ class _Bytes:
 def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
     """Yield every record batch and dictionary of a stream, and put its schema into the list first.
 
-    Raises ``Damaged`` where the stream is cut off or is none.
+    Raises ``Damaged`` where the stream is cut off or is none, and ``StoreError`` for very many batches without a row.
     """
-    held, at = _Bytes(file), 0
+    held, at, empty = _Bytes(file), 0, 0
     while at < file.size:
         mark, length = struct.unpack("<Ii", held.read(at, 8))
         if mark != MARK or length < 0 or length > file.size - at:
@@ -92,7 +93,12 @@ def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
             if kind == SCHEMA and not schema:
                 schema.append(pa.ipc.read_schema(pa.BufferReader(held.read(at, 8 + length))))
             elif kind in (DICTIONARY, BATCH) and schema:
-                yield _message(held, meta, root, kind, at, body, size)
+                message = _message(held, meta, root, kind, at, body, size)
+                empty += kind == BATCH and not message.rows
+                if empty > MOST_EMPTY:
+                    what, remedy = f"{file.name} holds more than {MOST_EMPTY} batches without a row", "See its origin"
+                    raise StoreError(what, field="bounds", value=empty, remedy=remedy)
+                yield message
             else:
                 raise Damaged(f"the message at byte {at} is of the kind {kind}")
         except (struct.error, pa.ArrowException, OSError) as error:

@@ -159,6 +159,15 @@ def test_empty_batches_cost_little(run: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
+def test_very_many_empty_batches_are_refused(run: Path, name: str) -> None:
+    empty_batches(run, name, 12_000)
+    began_s = time.monotonic()
+    with pytest.raises(StoreError, match="more than 10000 batches without a row"):
+        open_run(run)
+    assert time.monotonic() - began_s < SOON_S
+
+
+@pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
 def test_a_file_in_batches_of_one_row_is_the_same_file(run: Path, name: str) -> None:
     before, batches = open_run(run), read(run / name).combine_chunks().to_batches()
     put(run, name, [batch.slice(k, 1) for batch in batches for k in range(batch.num_rows)])
