@@ -11,6 +11,7 @@ from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_parts
 from rig.analysis.power.coverage import covered_share, missing_while_busy
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort, core, touched, whole
+from rig.analysis.power.loops_in_step import with_loops_in_step
 from rig.analysis.power.power_notes import (
     ends_note,
     instrument_notes,
@@ -101,9 +102,10 @@ def rail_figures(
     refusals: list[Refusal] = []
     for scope in scopes_of(activity, busy):
         found = _scope_figures(model, scope)
-        figures |= found.figures
+        stepped, told = with_loops_in_step(found.figures, model, activity.phases, scope.phase)
+        figures |= stepped
         refusals += found.refusals
-        notes += found.notes
+        notes += [*found.notes, *told]
     notes += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
     if len(activity.phases) == 1:
         (only,) = activity.phases

@@ -16,7 +16,7 @@ from rig.analysis.power.coverage import UNSEEN, covered
 from rig.analysis.power.estimators import Estimate, Touched
 from rig.analysis.power.rail_model import RailModel, Single
 from rig.analysis.quantity import Component
-from rig.analysis.timing.activity_signal import in_step, inside, merged
+from rig.analysis.timing.activity_signal import in_step, inside, margin_s, merged, touches
 from rig.types import Bools, Floats
 
 LEAST = 6
@@ -120,8 +120,11 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     if r.counter or len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
+    # a filter that was found in the readings may be the device's own, so nothing is left to settle
+    near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
+    between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
     rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
-    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.gap)
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
     if rise is None or fall is None or _are_two(model, rise, fall):
         return Margin()
     noise_w = model.reading_u_w(True)
@@ -140,12 +143,16 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean power of stretches by place, ``step_s`` apart, from ``begin_s`` after their begins, and its readings."""
+    """Mean power of stretches by place, ``step_s`` apart from the ``first`` on, and how many readings it has."""
 
     level_w: Floats
     count: Floats
-    begin_s: float
+    first: int
     step_s: float
+
+    def since(self, first: int) -> Curve:
+        """Return the part from a later place on."""
+        return Curve(self.level_w[first - self.first :], self.count[first - self.first :], first, self.step_s)
 
     def rests(self, noise_w: float) -> bool:
         """Return whether it hardly changes towards its end; ``noise_w`` is that of a reading."""
@@ -171,11 +178,13 @@ def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Cu
     count = np.bincount(place, r.many[at], places + 1)[:places].astype(np.float64)
     level_w = np.bincount(place, r.many[at] * model.above_w[at], places + 1)[:places] / np.maximum(count, 1e-9)
     seen = np.flatnonzero(count[: places - 1] > 0.25 * count.max())  # of the last, the end of some is a part
-    return Curve(level_w[seen], count[seen], float(seen[0]) * step_s, step_s) if len(seen) > 3 else None
+    return Curve(level_w[seen], count[seen], int(seen[0]), step_s) if len(seen) > 3 else None
 
 
 def _are_two(model: RailModel, rise: Curve, fall: Curve) -> bool:
     """Whether spans rise by another curve than gaps fall by, where both come to rest."""
+    begin = max(rise.first, fall.first)
+    rise, fall = rise.since(begin), fall.since(begin)
     n = min(len(rise.level_w), len(fall.level_w))
     if abs(rise.step_s - fall.step_s) > 0.5 * rise.step_s or n < 2 * LEAST:
         return False
@@ -209,7 +218,7 @@ def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
     rest_w, (early_w, late_w) = thirds[2], np.diff(thirds)
     if early_w * late_w > 0.0 and abs(late_w) < 0.8 * abs(early_w):
         rest_w += float(late_w * late_w / (early_w - late_w))
-    found_j = float((of.level_w - rest_w).sum()) * of.step_s + float(of.level_w[0] - rest_w) * of.begin_s
+    found_j = float((of.level_w - rest_w).sum()) * of.step_s + float(of.level_w[0] - rest_w) * of.first * of.step_s
     noise_w = model.reading_u_w(True) / math.sqrt(float(np.median(of.count)))
     return found_j, noise_w * of.step_s * (math.sqrt(n) + n / math.sqrt(max(n // 3, 1)))
 

@@ -108,12 +108,20 @@ def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Configuration:
-    """One of the ways that explain a trace: its share, log variances, and what else is in the design, and how large."""
+    """One of the ways that explain a trace: its share, its variances, and what else is in the design, and how large.
+
+    ``inverse`` is that of the covariance of blocks, (b, b), ``known`` this times the free levels, (b, f), and ``gram``
+    the covariance of these, (f, f). ``part`` are the columns of the design times their sizes, (b, c).
+    """
 
     share: float
-    theta: Floats
-    columns: tuple[int, ...]
+    variances: Floats
+    columns: list[int]
     sizes_w2: Floats
+    inverse: Floats
+    known: Floats
+    gram: Floats
+    part: Floats
 
 
 @dataclass(frozen=True)
@@ -146,9 +154,8 @@ class TraceModel:
         mean, square, rest, weight = 0.0, 0.0, 0.0, np.zeros(len(d.y))
         for way in self.ways:
             each = d.weights(way, to_blocks, z, x)
-            v, at = np.exp(way.theta), float(each @ d.y)
-            cols = list(way.columns)
-            left = d.columns[:, cols].T @ each - z[cols]
+            v, at = way.variances, float(each @ d.y)
+            left = d.columns[:, way.columns].T @ each - z[way.columns]
             mean += way.share * at
             square += way.share * at * at
             lasting = v[SLOW - 1] * float(each @ d.kernel[-1] @ each)
@@ -219,18 +226,18 @@ class Design:
         found[:, diagonal, diagonal] += v[:, SLOW:] @ self.scatter
         return np.asarray(found)
 
+    def configured(self, share: float, theta: Floats, columns: list[int], sizes_w2: Floats) -> Configuration:
+        """Return a way to explain the blocks, ready for predictions."""
+        part = self.columns[:, columns]
+        inverse = np.linalg.inv(self.covariance(theta[None])[0] + (part * sizes_w2) @ part.T)
+        known = inverse @ self.free
+        gram = np.linalg.inv(self.free.T @ known)
+        return Configuration(share, np.exp(theta), columns, sizes_w2, inverse, known, gram, part * sizes_w2)
+
     def weights(self, way: Configuration, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
         """Return the weights of blocks that best predict without bias what has these covariances and levels."""
-        at = self.__dict__.setdefault("_solved", {})
-        if id(way) not in at:
-            cols = list(way.columns)
-            part = self.columns[:, cols]
-            inverse = np.linalg.inv(self.covariance(way.theta[None])[0] + (part * way.sizes_w2) @ part.T)
-            free = inverse @ self.free
-            at[id(way)] = inverse, free, np.linalg.inv(self.free.T @ free), part * way.sizes_w2, cols
-        inverse, free, gram, part, cols = at[id(way)]
-        each = inverse @ (np.exp(way.theta[:2]) @ to_blocks + part @ z[cols])
-        return np.asarray(each + free @ (gram @ (x - self.free.T @ each)))
+        each = way.inverse @ (way.variances[:2] @ to_blocks + way.part @ z[way.columns])
+        return np.asarray(each + way.known @ (way.gram @ (x - self.free.T @ each)))
 
 
 def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
@@ -250,7 +257,7 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
         size = d.gap_sizes_w2[g]
         cols = ([0] if size > 0.0 else []) + ([int(c)] if c else [])
         sizes = ([size] if size > 0.0 else []) + ([d.change_w2] if c else [])
-        ways.append(Configuration(p, theta[i], tuple(cols), np.array(sizes)))
+        ways.append(d.configured(p, theta[i], cols, np.array(sizes)))
     marginal, v = joint.sum(axis=(1, 2)), np.exp(theta)
     flicker_w2, walk_w2 = float(marginal @ v[:, 1]), float(marginal @ v[:, 0])
     return TraceModel(blocks, from_s, lasts_s, d, tuple(ways), flicker_w2, walk_w2 / lasts_s)
@@ -285,7 +292,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     at_idle = max(float(np.mean(left[state == IDLE] ** 2)), floor)
     most = np.array([slow, slow, at_idle, *(max(float(np.mean(left[state == k] ** 2)), floor) for k in several)])
     columns = np.column_stack([is_gap, changes.of_blocks(*times)])
-    prior = np.full(columns.shape[1] - 1, math.log(0.5 * RARE / (columns.shape[1] - 1)))
+    prior = np.full(columns.shape[1] - 1, math.log(0.5 * RARE / max(columns.shape[1] - 1, 1)))
     d = Design(
         y,
         state,
