@@ -44,7 +44,7 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
             above = product(dynamic, time_s, "J", dynamic.method)
             out |= {FigureKey("dynamic_energy_per_inference_j", phase, rail, method): above}
         if not method and dynamic.method == METHOD:
-            integral = product(active, time_s, "J", "integral outward into idle, with idle under it")
+            integral = product(active, time_s, "J", "energy of whole spans, with idle under them")
             out |= {FigureKey("energy_per_inference_integrated_j", phase, rail): integral}
     return out
 

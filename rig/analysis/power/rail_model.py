@@ -73,11 +73,6 @@ class RailModel:
         """Return what the meter declared of the rail."""
         return self.readings.rail
 
-    @property
-    def pooled(self) -> bool:
-        """Return whether readings are means, of which ``single`` holds some single ones."""
-        return self.readings.pool is not None
-
     def variances(self, weight: Floats) -> dict[str, float]:
         """Return the variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
         pool = self.readings.pool

@@ -89,7 +89,7 @@ def test_a_level_that_steps_before_the_first_span_is_idle_after_it() -> None:
 def test_a_device_that_stays_awake_into_an_idle_window_is_not_idle_there() -> None:
     slow = np.where((STATES == IDLE) & (np.arange(len(STATES)) > 20) & (np.arange(len(STATES)) < 31), 0.3, 0.0)
     value_w, _ = idle_of(*trace(5, gap_w=0.3, slow=slow))
-    assert value_w == pytest.approx(1.0, abs=0.02)
+    assert value_w == pytest.approx(1.0, abs=2e-3)
 
 
 def test_slow_noise_of_readings_within_a_range_does_not_leave_it_by_far() -> None:
