@@ -454,16 +454,15 @@ def _evidence(d: Design, theta: Floats) -> tuple[Floats, Floats]:
 
 
 def _of_some(d: Design, theta: Floats) -> tuple[Floats, Floats]:
-    inverse = np.linalg.inv(v := d.covariance(theta))
+    v = d.covariance(theta)
+    inverse = np.linalg.inv(v)
     free = inverse @ d.free
     gram = d.free.T @ free
     seen = np.column_stack([d.y, d.columns])
     left = inverse @ seen
-    cross = seen.T @ left - np.swapaxes(free.swapaxes(1, 2) @ seen, 1, 2) @ np.linalg.solve(
-        gram, free.swapaxes(1, 2) @ seen
-    )
-    base = -0.5 * (np.linalg.slogdet(v)[1] + np.linalg.slogdet(gram)[1] + cross[:, 0, 0])
-    own = np.diagonal(cross, axis1=1, axis2=2)
+    left -= free @ np.linalg.solve(gram, d.free.T @ left)
+    base = -0.5 * (np.linalg.slogdet(v)[1] + np.linalg.slogdet(gram)[1] + d.y @ left[:, :, 0].T)
+    own, cross = np.einsum("bc,mbc->mc", seen, left), seen[:, :2].T @ left
     zz, zy = own[:, 1, None], cross[:, 0, 1, None]
     ss, sy, sz = own[:, 2:], cross[:, 0, 2:], cross[:, 1, 2:]
     size = d.gap_sizes_w2
