@@ -10,7 +10,7 @@ from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import cards, headline_keys
 from reports.verdict import Verdict, verdict_of
 from rig.analysis.figure_key import LITERAL, FigureKey
-from rig.analysis.power.power_notes import ON_FIGURE
+from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.result import Result
 from rig.terminal import clean, own
 

@@ -23,7 +23,7 @@ from reports.viewing.embedded import embedded
 from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
-from rig.analysis.power.power_notes import ON_FIGURE
+from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.refusal import Refusal
 from rig.analysis.result import Result
 from rig.recording.files import Folder

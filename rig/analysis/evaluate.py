@@ -13,15 +13,13 @@ from rig.analysis.complexity.workload import Complexity, complexity_of, energies
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import Figures
 from rig.analysis.memory_check import check_limit
-from rig.analysis.power.average import average_figures
-from rig.analysis.power.energy import energy_figures
+from rig.analysis.power.energy import average_figures, energy_figures
 from rig.analysis.power.figures import PowerFigures, power_figures
-from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
-from rig.analysis.power.power_notes import no_step_notes, sign_checks
-from rig.analysis.power.power_refusals import no_power
+from rig.analysis.power.findings import no_power, no_step_notes, sign_checks
 from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.predictions import Predictions, predictions_of
+from rig.analysis.preprocessing import front_end_figures, preprocessing_checks
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal, for_import, without_number

@@ -16,7 +16,7 @@ from reports.render import render
 from reports.result_tables import key_figures
 from reports.sections import algorithm
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.power.power_notes import BELOW_IDLE, NO_STEP
+from rig.analysis.power.findings import BELOW_IDLE, NO_STEP
 from rig.analysis.result import Result
 from rig.analysis.solving.solves import RUNTIME, Solve
 from rig.recording.records import Algorithm

@@ -9,7 +9,7 @@ import numpy as np
 from rig.types import Bools, Floats, Indices
 
 IDLE, GAP, SPAN = range(3)
-MOST = (14, 10, 10)
+MOST = (18, 10, 10)
 """Blocks of idle, gaps and spans; neighbours share one where there are more."""
 LEAST = 4
 """Readings in a part of a stretch that makes several blocks."""

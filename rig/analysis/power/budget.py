@@ -88,8 +88,8 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
         Component("hum", math.sqrt(v["lines"])),
         Component("random walk", math.sqrt(v["walk"])),
     ]
-    if model.jitter is not None:
-        parts.append(Component("counter jitter", math.sqrt(v["counter"]), model.jitter.dof))
+    if model.at_looks is not None:
+        parts.append(Component("counter jitter", math.sqrt(v["counter"]), max(0.5 * model.noise.dof, 1.0)))
     return parts
 
 
@@ -101,7 +101,7 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
     rounds away. A counter that keeps counting needs no other dither.
     """
     rail, r = model.rail, model.readings
-    if model.jitter is not None:
+    if model.at_looks is not None:
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
     one = model.single
     raw = one.readings.raw

@@ -40,7 +40,7 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     hidden, unexplained = np.zeros(len(r.watts)), np.zeros(len(r.watts), dtype=bool)
     if not np.any(flagged):
         return hidden, unexplained
-    width = model.reading_u_w(True)
+    width = model.noise.reading_w(True)
     first, last = np.flatnonzero(np.diff(np.concatenate([[False], flagged, [False]]).astype(np.int8))).reshape(-1, 2).T
     padded = np.concatenate([[-np.inf], r.watts, [-np.inf]])
     beside = np.maximum(padded[first], padded[last + 1])

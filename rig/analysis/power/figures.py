@@ -11,17 +11,21 @@ from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_parts
 from rig.analysis.power.coverage import covered_share, missing_while_busy
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort, core, touched, whole
-from rig.analysis.power.loops_in_step import with_loops_in_step
-from rig.analysis.power.power_notes import (
+from rig.analysis.power.findings import (
+    MAX_MISSING,
+    beyond_range,
     ends_note,
     instrument_notes,
+    loops_note,
     moved_note,
     other_idle_notes,
+    readings_lost,
+    too_short,
     trace_notes,
+    without_idle,
 )  # fmt: skip
-from rig.analysis.power.power_refusals import MAX_MISSING, beyond_range, readings_lost, too_short, without_idle
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin, ends, moved, unseen
+from rig.analysis.power.residuals import Margin, ends, in_step_with, moved, unseen
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
@@ -102,10 +106,9 @@ def rail_figures(
     refusals: list[Refusal] = []
     for scope in scopes_of(activity, busy):
         found = _scope_figures(model, scope)
-        stepped, told = with_loops_in_step(found.figures, model, activity.phases, scope.phase)
-        figures |= stepped
+        figures |= found.figures
         refusals += found.refusals
-        notes += [*found.notes, *told]
+        notes += found.notes
     notes += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
     if len(activity.phases) == 1:
         (only,) = activity.phases
@@ -164,7 +167,10 @@ def _stated(
     lost = missing_while_busy(model.readings, scope.windows_s)
     if lost > MAX_MISSING:
         return PowerFigures(refusals=(readings_lost(model, scope, lost),))
-    hidden = unseen(model, inner, scope.windows_s, lost)
+    loops = in_step_with(model, scope.phases, inner.value_w)
+    hidden = unseen(model, inner, scope.windows_s, lost) + loops
+    if loops.bias_w > NOTED * abs(inner.value_w):
+        notes = (*notes, loops_note(model, scope, loops))
     busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))
     method = CORE_METHOD if chosen is inner else METHOD
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)

@@ -1,8 +1,8 @@
-"""The noise of a meter, estimated in the idle windows.
+"""The noise of a meter: found in idle windows, and carried through any weighted sum of readings.
 
-Its one-sided spectrum is that of white noise, flicker noise and a few lines (mains). Idle data can separate these
-three. A standard error from repetition alone would not include flicker noise and lines, because they are the same in
-every repetition.
+Allan variances of idle tell noise that averages out over readings from the errors of looks at a counter, which cancel
+between them, and from slow noise, which neither does (IEEE Std 952, Annex C). A standard error from repetition alone
+would not include slow noise and mains, because they are the same in every repetition.
 """
 
 from __future__ import annotations
@@ -14,34 +14,44 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import spread
-from rig.types import Floats
+from rig.types import Bools, Floats, Indices
 
 Lines = tuple[tuple[float, float, float], ...]
 
-Bins = tuple[Floats, Floats, Floats]
+Looks = tuple[Floats, Floats]
 
 MAX_LINES = 3
 SHORTEST = 8
-"""The spectrum of a stretch with fewer readings than this is not used."""
+"""Readings of a stretch whose spectrum is used."""
 STANDS_OUT = 8.0
 """How far above the noise, in its mean and beyond what chance gives, an ordinate must be to count as a line."""
 KNOWN = 4.0
-"""Standard deviations by which the frequency of a line may be off."""
+"""Standard deviations by which a level or the frequency of a line may be off."""
 WANDER = 5e-4
 """Part by which it may change during a run, as that of the mains does."""
 TIED = 1e-9
 """Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
+ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
+"""Correlations of the errors of neighbouring looks at a counter that are considered."""
+SEGMENT = 1 << 17
+"""Moments at which weights are looked at for slow noise."""
+HORIZON_S = 1000.0
+"""What changes slower than this counts as part of the calibration limits."""
+BLOCK = 1 << 16
+"""Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The spectrum of a rail's noise.
+    """The noise of a rail.
 
     ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``lines`` are triples
     of frequency in Hz, amplitude in W and uncertainty of the frequency. ``period_s`` is the interval between readings.
     ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in h / f, and ``walk_w2_per_s`` the
-    variance by which a random walk grows in a second.
+    variance by which a random walk grows in a second. ``look_j`` is the standard error of one look at a counter at
+    idle, which ``rise`` times is that at work, and ``step_j`` the one by its step.
     """
 
     white_w: float
@@ -51,29 +61,120 @@ class Noise:
     period_s: float
     dof: float
     walk_w2_per_s: float = 0.0
+    look_j: float = 0.0
+    rise: float = 1.0
+    step_j: float = 0.0
+
+    def look_j2(self, busy: Floats | float) -> Floats:
+        """Return the variance of looks at a counter in J**2; ``busy`` is how busy the device is, 0 to 1."""
+        return np.asarray((self.look_j * (1.0 + (self.rise - 1.0) * busy)) ** 2 + self.step_j**2)
+
+    def reading_w(self, busy: bool) -> float:
+        """Return the standard deviation of one reading, in watts."""
+        own = self.busy_w if busy else self.white_w
+        return math.sqrt(own**2 + 2.0 * float(self.look_j2(float(busy))) / self.period_s**2)
 
 
-def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats) -> Noise:
-    """Fit white noise and lines to idle residuals, one array per unbroken idle stretch (missing readings as 0).
+def noise_of(r: Readings, where: Indices, held: Indices) -> Noise:
+    """Return the noise of single readings.
 
-    ``busy_differences`` are differences of neighbouring readings inside busy windows, in watts. Their median size gives
-    the noise while busy, because the steps of a burst do not change a median. Slow noise is left to the model of the
-    trace.
+    ``where`` is the number of the idle window that holds a reading, and ``held`` that of the span, shapes (n,); -1 is
+    none. A counter's errors are alike in joules, since its intervals are uneven.
     """
-    spectra = [periodogram(r, period_s) for r in residuals if len(r) >= SHORTEST]
+    pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1] & r.adjacent()
+    share = (r.end_s - r.start_s) / r.period_s if r.counter else np.ones(len(r.watts))
+    level_w = float(np.mean(r.watts[where >= 0]))
+    windows = [np.flatnonzero(where == k) for k in np.unique(where[where >= 0])]
+    stretches = []
+    for at in windows:
+        slot = np.round((r.start_s[at] - r.start_s[at][0]) / r.period_s).astype(np.int64)
+        slot = np.arange(len(at)) if r.counter else slot
+        grid, left = np.full(slot[-1] + 1, np.nan), (r.watts[at] - level_w) * share[at]
+        grid[slot] = left - left.mean()
+        stretches.append(grid)
+    # lengths are uneven, so the difference within a pair is computed at the power of this pair
+    drop = np.diff(r.watts * share) - 0.5 * (r.watts[1:] + r.watts[:-1]) * np.diff(share)
+    loud = np.append(pair, False) | np.append(False, pair)
+    busy_w = float(np.median(r.watts[loud])) if r.counter and np.any(loud) else 0.0
+    ratio = abs(busy_w) / max(abs(level_w), 1e-12 * abs(busy_w), 1e-300)
+    return estimate(stretches, drop[pair], r.period_s, ratio if r.counter else None, r.step_j)
+
+
+def estimate(
+    stretches: Sequence[Floats], busy: Floats, period_s: float, ratio: float | None = None, step_j: float = 0.0
+) -> Noise:
+    """Return noise by idle residuals, one array for each window (missing readings as NaN), and differences at work.
+
+    ``busy`` are differences of neighbouring readings inside spans, in watts. Their median size gives the noise at work,
+    because the steps of a burst do not change a median. ``ratio`` is the power of work over that of idle, for a counter
+    with ``step_j`` joules, whose errors grow with power; None for anything else.
+    """
+    filled = [np.nan_to_num(x) for x in stretches]
+    spectra = [periodogram(x, period_s) for x in filled if len(x) >= SHORTEST]
+    pooled = np.concatenate([x[np.isfinite(x)] for x in (*stretches, np.zeros(0))])
+    n = len(pooled)
     if not spectra:
-        pooled = np.concatenate([*residuals, np.zeros(0)])
-        sigma = float(np.std(pooled)) if len(pooled) > 1 else 0.0
-        return Noise(sigma, max(sigma, spread(busy_differences)), 0.0, (), period_s, max(len(pooled) - 1.0, 1.0))
-    lines = lines_of(residuals, spectra, period_s)
-    white = _white(binned(spectra, [line[0] for line in lines], period_s))
-    sigma = math.sqrt(white / (2.0 * period_s))
-    at_idle_w = spread(np.concatenate([np.diff(r) for r in residuals]))
-    excess = spread(busy_differences) ** 2 - at_idle_w**2
-    u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * at_idle_w**2
-    busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
-    n = float(sum(len(r) for r in residuals))
-    return Noise(sigma, busy, 0.0, lines, period_s, max(n - 2.0, 1.0))
+        sigma = float(np.std(pooled)) if n > 1 else 0.0
+        busy_w = max(sigma, spread(busy)) if ratio is None else sigma * max(ratio, 1.0)
+        return Noise(sigma, busy_w, 0.0, (), period_s, max(n - 1.0, 1.0), step_j=step_j / math.sqrt(12.0))
+    lines = lines_of(filled, spectra, period_s)
+    white_w2, look_w2 = _levels([_without(x, lines, period_s) for x in stretches], ratio is not None)
+    steps = np.concatenate([np.diff(x) for x in stretches])
+    idle_w2, busy_w2 = spread(steps[np.isfinite(steps)]) ** 2, spread(busy) ** 2
+    sure = 2.0 * KNOWN * math.hypot(max(len(busy), 1) ** -0.5, n**-0.5)
+    dof = max(n - 2.0, 1.0)
+    if ratio is None:
+        more_w2 = busy_w2 - idle_w2 if busy_w2 > (1.0 + sure) * idle_w2 else 0.0
+        return Noise(math.sqrt(white_w2), math.sqrt(white_w2 + more_w2), 0.0, lines, period_s, dof)
+    seen = busy_w2 / idle_w2 if idle_w2 > 0.0 and len(busy) > 1 else ratio**2
+    rise = math.sqrt(max(min(max(ratio**2, seen / (1.0 + sure)), seen * (1.0 + sure)), 1.0))
+    step_j /= math.sqrt(12.0)
+    look_j = math.sqrt(max(look_w2 * period_s**2 - step_j**2, 0.0))
+    white_w = math.sqrt(white_w2)
+    return Noise(white_w, white_w * min(rise, max(ratio, 1.0)), 0.0, lines, period_s, dof, 0.0, look_j, rise, step_j)
+
+
+def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
+    """Variances of white noise per reading and of one look at a counter, by Allan variances over 1, 2, 4, ... readings.
+
+    Flicker noise and a walk are fitted beside them, and left to the model of the trace.
+    """
+    from scipy.optimize import nnls
+
+    rows = []
+    for k in range(64):
+        m = 1 << k
+        off = [
+            c[2 * m :] - 2.0 * c[m:-m] + c[: -2 * m]
+            for x in stretches
+            if len(c := np.append(0.0, np.cumsum(x))) > 2 * m
+        ]
+        total = sum(map(len, off))
+        if total < 3 * m or not total:
+            break
+        rows.append((m, 0.5 * sum(float(x @ x) for x in off) / total / m**2, total / m))
+    m, found, count = np.array(rows).T
+    if not np.any(found > 0.0):
+        return 0.0, 0.0
+    # looks of which each resembles the one before by so much
+    looks = [(3.0 - 4.0 * rho**m + rho ** (2.0 * m)) / m**2 for rho in ALIKE if counter]
+    terms = np.column_stack([1.0 / m, np.ones(len(m)), m, *looks])
+    expected = found
+    for _ in range(4):
+        scale = np.sqrt(count) / np.maximum(expected, 1e-12 * found.max())
+        sizes = nnls(terms * scale[:, None], found * scale)[0]
+        expected = terms @ sizes
+    return float(sizes[0]), float(sizes[3:].sum())
+
+
+def _without(x: Floats, lines: Lines, period_s: float) -> Floats:
+    """The readings of a stretch without its lines."""
+    at = np.flatnonzero(np.isfinite(x))
+    if not lines or len(at) < SHORTEST:
+        return x[at]
+    turn = 2.0 * np.pi * period_s * np.outer(at, [f for f, _, _ in lines])
+    waves = np.hstack([np.cos(turn), np.sin(turn)])
+    return np.asarray(x[at] - waves @ np.linalg.lstsq(waves, x[at], rcond=None)[0])
 
 
 def periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
@@ -135,38 +236,82 @@ def _running_median(power: Floats) -> tuple[Floats, Floats]:
     return np.array([(a + b - 1) / 2 for a, b in pairs]), np.array([np.median(power[a:b]) for a, b in pairs])
 
 
-def binned(spectra: Sequence[tuple[Floats, Floats]], skip_hz: Sequence[float], period_s: float) -> Bins:
-    """Average a periodogram in log-spaced bins, and return frequency, mean power and number of ordinates."""
-    f = np.concatenate([s[0] for s in spectra])
-    power = np.concatenate([s[1] for s in spectra])
-    resolution = min(s[0][0] for s in spectra)
-    keep = np.ones(len(f), bool)
-    for line in skip_hz:
-        keep &= np.abs(f - line) > 3.0 * resolution
-    f, power = f[keep], power[keep]
-    cuts = np.geomspace(resolution * 0.99, 0.5001 / period_s, 64)
-    which = np.digitize(f, cuts)
-    count = np.bincount(which, minlength=len(cuts) + 1).astype(float)
-    full = count > 0
-    mean = np.bincount(which, weights=power, minlength=len(count))[full] / count[full]
-    centre = np.exp(np.bincount(which, weights=np.log(f), minlength=len(count))[full] / count[full])
-    return centre, mean, count[full]
+def variances(
+    noise: Noise, weight: Floats, t_s: Floats, busy: Bools, many: Floats | None = None, looks: Looks | None = None
+) -> dict[str, float]:
+    """Return the variance of ``sum(weight * y)`` by source.
 
-
-def _white(bins: Bins) -> float:
-    """Return the expected density of white noise beside slow noise, which is flicker noise or a random walk.
-
-    The likelihood is Whittle's, for averaged exponential ordinates; all levels of slow noise that the data allow count.
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many`` of how
+    many successive ones each is the mean, if of any. For a counter, ``looks`` are the lengths of its readings, shape
+    (n,), and how busy the device is at each look, shape (n + 1,). One reading follows another, so the error of a look
+    enters with the difference of the two weights beside it.
     """
-    f, power, count = bins
-    if not np.any(power > 0):
-        return 0.0
-    mean = float(np.sum(count * power) / np.sum(count))
-    white = mean * np.geomspace(1e-3, 3.0, 80)[:, None, None]
-    costs, levels = [], np.geomspace(1e-6, 1.0, 48)
-    for steep in (f, f**2):
-        slow = float(np.max(power * steep)) * levels[:, None] / steep
-        model = white + slow
-        costs.append(np.sum(count * (np.log(model) + power / model), axis=2))
-    chance = np.exp(np.min(costs) - np.array(costs))
-    return float(np.sum(chance * white[:, :, 0]) / np.sum(chance))
+    each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))
+    white = float(noise.busy_w**2 * np.sum(each[busy] ** 2) + noise.white_w**2 * np.sum(each[~busy] ** 2))
+    found = {"white": white, "flicker": 0.0, "lines": 0.0, "walk": 0.0, "counter": 0.0, "step": 0.0}
+    used = np.flatnonzero(weight)
+    if not len(used):
+        return found
+    if looks is not None:
+        length_s, at_looks = looks
+        factor = np.diff(np.where(length_s > 0.0, weight / np.maximum(length_s, 1e-300), 0.0), prepend=0.0, append=0.0)
+        found["step"] = noise.step_j**2 * float(factor @ factor)
+        found["counter"] = max(float(factor**2 @ noise.look_j2(at_looks)) - found["step"], 0.0)
+    t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
+    of = None if many is None else many[used]
+    del used
+    if noise.flicker_w2 > 0.0 or noise.walk_w2_per_s > 0.0:
+        found["flicker"], found["walk"] = _slow(noise, t, w, float(t_s[0]))
+    found["lines"] = sum(
+        0.5 * a * a * _line_gain(t, w if of is None else w * _passed(f * noise.period_s, of), f, df)
+        for f, a, df in noise.lines
+    )
+    return found
+
+
+def _passed(turns: float, many: Floats) -> Floats:
+    """How much of a line is left in means of successive readings, from one to the next of which it turns by so much."""
+    return np.asarray(np.sin(np.pi * turns * many) / (np.sin(np.pi * turns) * many) if turns % 1.0 else np.ones(1))
+
+
+def _slow(noise: Noise, t_s: Floats, weight: Floats, from_s: float) -> tuple[float, float]:
+    """Variances of a sum over flicker noise and a random walk, the integrals of their spectra times ``|W(f)|**2``.
+
+    Below a quarter of the inverse length of the stretch, W is the sum of the weights. This sum is zero for a difference
+    of levels, but not for an absolute level. Changes slower than the horizon, and those of a walk before
+    ``from_s``, the begin of the trace, count as part of the calibration limits.
+    """
+    from scipy.fft import next_fast_len
+
+    stride = max(1, int(np.ceil(((t_s[-1] - t_s[0]) / noise.period_s + 1.0) / SEGMENT)))
+    slot = np.empty(len(t_s), dtype=np.int64)
+    for part in (slice(k, k + BLOCK) for k in range(0, len(slot), BLOCK)):
+        slot[part] = np.round((t_s[part] - t_s[0]) / noise.period_s).astype(np.int64) // stride
+    grid = np.bincount(slot, weights=weight)
+    del slot
+    n = 4 * next_fast_len(len(grid), real=True)
+    gain = np.abs(np.fft.rfft(grid, n)[1:]) ** 2
+    step_hz = 1.0 / (n * noise.period_s * stride)
+    number = np.arange(1.0, len(gain) + 1.0)
+    level = float(weight.sum()) ** 2
+    flicker = float(np.sum(gain / number)) + level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
+    walk = (float(np.sum(gain / number**2)) + level) / (2.0 * math.pi**2 * step_hz) + level * float(t_s[0] - from_s)
+    return noise.flicker_w2 * flicker, noise.walk_w2_per_s * walk
+
+
+def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
+    """Return the largest ``|W(f)|^2`` within ``df_hz`` of ``f_hz``.
+
+    The weights are demodulated and summed over stretches far shorter than ``1 / df_hz``, whose spectrum shows every
+    frequency nearby. A line in step with the spans adds up over all of them, in a peak as narrow as the run is long.
+    """
+    slots = 1 + int(8.0 * df_hz * (t_s[-1] - t_s[0]))
+    grid = np.zeros(slots, dtype=np.complex128)
+    for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
+        since = t_s[part] - t_s[0]
+        turn, slot = 2.0 * np.pi * f_hz * since, np.minimum((8.0 * df_hz * since).astype(np.int64), slots - 1)
+        # a complex exponential takes four times as long as both of these
+        grid += np.bincount(slot, weight[part] * np.cos(turn), slots)
+        grid -= 1j * np.bincount(slot, weight[part] * np.sin(turn), slots)
+    gain = np.abs(np.fft.fft(grid, 4 * slots)) ** 2
+    return float(np.max(gain[np.abs(np.fft.fftfreq(4 * slots)) <= 1.0 / 8.0]))

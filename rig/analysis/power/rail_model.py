@@ -9,11 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.power.blocks import SPAN, Blocks, blocks_of, look_errors
-from rig.analysis.power.counter import Jitter
-from rig.analysis.power.counter import variances as counter_variances
-from rig.analysis.power.noise import Noise
-from rig.analysis.power.noise_variance import variances
-from rig.analysis.power.rail_noise import rail_noise
+from rig.analysis.power.noise import Noise, noise_of, variances
 from rig.analysis.power.range_floor import lift_w, lifted
 from rig.analysis.power.trace_model import TraceModel, fit
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
@@ -63,8 +59,6 @@ class RailModel:
     noise: Noise
     trace: TraceModel
     single: Single
-    jitter: Jitter | None = None
-    """The errors of a counter's readings; None for a rail that is not cumulative."""
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
 
@@ -75,21 +69,13 @@ class RailModel:
 
     def variances(self, weight: Floats) -> dict[str, float]:
         """Return the variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
-        pool = self.readings.pool
-        found = variances(self.noise, weight, self.middle_s, self.busy, None if pool is None else pool.many)
-        if self.jitter is None or self.at_looks is None:
-            return found
-        length = self.readings.end_s - self.readings.start_s
-        return found | counter_variances(self.jitter, weight, length, self.at_looks)
+        r = self.readings
+        looks = None if self.at_looks is None else (r.end_s - r.start_s, self.at_looks)
+        return variances(self.noise, weight, self.middle_s, self.busy, None if r.pool is None else r.pool.many, looks)
 
     def noise_u_w(self, weight: Floats) -> float:
         """Return the standard uncertainty of ``sum(weight * watts)`` from noise alone, in watts."""
         return math.sqrt(sum(self.variances(weight).values()))
-
-    def reading_u_w(self, busy: bool) -> float:
-        """Return the standard deviation of one reading from noise, in watts."""
-        own = self.noise.busy_w if busy else self.noise.white_w
-        return own if self.jitter is None else math.hypot(own, self.jitter.watts(self.noise.period_s, busy))
 
     @cached_property
     def above_w(self) -> Floats:
@@ -114,10 +100,10 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     held = inside(spans, r.start_s, r.end_s)
     of_span = held if rail.single is None else inside(spans, one.start_s, one.end_s)
     gap = gap_of(r, spans, sigma_s, where) if len(spans) else np.full(len(where), -1)
-    noise, jitter = rail_noise(one, of_one, of_span)
+    noise = noise_of(one, of_one, of_span)
     looks = _at_looks(r, spans) if r.counter else None
     blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, gap, np.where(r.ok, held, -1)))
-    trace = fit(blocks, _white(blocks, r, noise, jitter, looks))
+    trace = fit(blocks, _white(blocks, r, noise, looks))
     return RailModel(
         readings=r,
         clock=rail.timebase.clock.name,
@@ -135,18 +121,16 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
         single=Single(
             one, of_one >= 0, touches(spans, one.start_s, one.end_s), of_span >= 0, one.adjacent()
         ),
-        jitter=jitter,
         at_looks=looks,
     )  # fmt: skip
 
 
-def _white(blocks: Blocks, r: Readings, noise: Noise, jitter: Jitter | None, looks: Floats | None) -> Floats:
-    """The covariance of blocks by noise of single readings, or of looks at a counter, shape (b, b)."""
+def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
+    """The covariance of blocks by noise of single readings, and of looks at a counter, shape (b, b)."""
     each = np.where(blocks.state == SPAN, noise.busy_w, noise.white_w) ** 2 / np.maximum(blocks.many, 1.0)
-    if jitter is None or looks is None:
+    if looks is None:
         return np.diag(each)
-    quiet, busy = (0.5 * (jitter.watts(noise.period_s, at) * noise.period_s) ** 2 for at in (False, True))
-    return np.diag(each) + look_errors(blocks, r.end_s - r.start_s, quiet + (busy - quiet) * looks, r.adjacent())
+    return np.diag(each) + look_errors(blocks, r.end_s - r.start_s, noise.look_j2(looks), r.adjacent())
 
 
 def _weight(r: Readings) -> Floats:

@@ -8,25 +8,30 @@ be off that no reading shows. A margin that varies from span to span is a compon
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.analysis.power.coverage import UNSEEN, covered
 from rig.analysis.power.estimators import Estimate, Touched
-from rig.analysis.power.rail_model import RailModel, Single
+from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component
 from rig.analysis.timing.activity_signal import in_step, inside, margin_s, merged, touches
+from rig.analysis.timing.timeline import Phase
 from rig.types import Bools, Floats
 
 LEAST = 6
 """Spans, or groups of neighbouring ones, whose scatter is looked at."""
-MANY, SURE = 32, 6.0
-"""Differences of readings, and standard errors, by which noise at work is told from that at idle."""
 SHOWN = 2.0
 """Standard errors from which a margin by place is taken to be real."""
 PLACES = 64
 """Places of a span or a gap that are told apart."""
+ALL = 1e-3
+"""Part of the time between readings that may be missed."""
+BLOCK = 1 << 12
+"""Readings whose places in a loop are looked at together."""
 ALIKE = 1e6
 """Condition from which on all ends fill their readings alike."""
 
@@ -125,9 +130,9 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
     rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
     fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
-    if rise is None or fall is None or _are_two(model, rise, fall):
+    if rise is None or fall is None:
         return Margin()
-    noise_w = model.reading_u_w(True)
+    noise_w = model.noise.reading_w(True)
     if not (
         rise.rests(noise_w) or fall.rests(noise_w)
     ):  # neither shows a level: all that gaps hold above idle may be of spans
@@ -149,10 +154,6 @@ class Curve:
     count: Floats
     first: int
     step_s: float
-
-    def since(self, first: int) -> Curve:
-        """Return the part from a later place on."""
-        return Curve(self.level_w[first - self.first :], self.count[first - self.first :], first, self.step_s)
 
     def rests(self, noise_w: float) -> bool:
         """Return whether it hardly changes towards its end; ``noise_w`` is that of a reading."""
@@ -181,33 +182,6 @@ def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Cu
     return Curve(level_w[seen], count[seen], int(seen[0]), step_s) if len(seen) > 3 else None
 
 
-def _are_two(model: RailModel, rise: Curve, fall: Curve) -> bool:
-    """Whether spans rise by another curve than gaps fall by, where both come to rest."""
-    begin = max(rise.first, fall.first)
-    rise, fall = rise.since(begin), fall.since(begin)
-    n = min(len(rise.level_w), len(fall.level_w))
-    if abs(rise.step_s - fall.step_s) > 0.5 * rise.step_s or n < 2 * LEAST:
-        return False
-    quarter = n // 4
-    lacks_w, more_w = (
-        sign * (curve.level_w[:n] - curve.level_w[n - quarter : n].mean())
-        for sign, curve in ((-1.0, rise), (1.0, fall))
-    )
-    most_w = max(float(np.abs(lacks_w).max()), float(np.abs(more_w).max()))
-    still_w = max(abs(float(x[n - 2 * quarter : n - quarter].mean())) for x in (lacks_w, more_w))
-    noise_w = SHOWN * model.reading_u_w(True) * np.sqrt(1.0 / rise.count[:n] + 1.0 / fall.count[:n])
-    # where clocks are off by some places, one of both curves is behind
-    reach = min(1 + math.ceil(2.0 * model.sigma_s / rise.step_s), n // 2)
-    apart_w = min(
-        float(
-            np.maximum(np.abs(lacks_w[max(k, 0) : n + k] - more_w[max(-k, 0) : n - k]) - noise_w[abs(k) :], 0.0).sum()
-        )
-        for k in range(-reach, reach + 1)
-    )
-    area_w = max(float(np.abs(lacks_w).sum()), float(np.abs(more_w).sum()))
-    return still_w < 0.05 * most_w and apart_w > 0.3 * area_w
-
-
 def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
     """Return the mean energy of stretches above the level at which they rest, and its standard error, in joules.
 
@@ -219,8 +193,60 @@ def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
     if early_w * late_w > 0.0 and abs(late_w) < 0.8 * abs(early_w):
         rest_w += float(late_w * late_w / (early_w - late_w))
     found_j = float((of.level_w - rest_w).sum()) * of.step_s + float(of.level_w[0] - rest_w) * of.first * of.step_s
-    noise_w = model.reading_u_w(True) / math.sqrt(float(np.median(of.count)))
+    noise_w = model.noise.reading_w(True) / math.sqrt(float(np.median(of.count)))
     return found_j, noise_w * of.step_s * (math.sqrt(n) + n / math.sqrt(max(n // 3, 1)))
+
+
+# ---- by place in a loop -------------------------------------------------------------------
+
+
+def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) -> Margin:
+    """Return what a slow meter misses of executions, or inferences, that keep step with its readings in long spans.
+
+    If the loop and the readings are in step, every reading sees the same part of an execution: readings agree with each
+    other, and their mean is off by whatever the rest draws.
+    """
+    busy_s = sum(p.busy_s for p in phases)
+    missed = [max(_missed_w(model, p, times, dynamic_w) for times in (p.executions, p.inferences)) for p in phases]
+    return Margin(0.0, sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s)
+
+
+def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_w: float) -> float:
+    """How far the mean of readings may be off that look at places of a loop unevenly; spans hold ``times`` of it, (k,).
+
+    Where no reading looks, a loop draws nothing to twice the mean. One that rises and falls once errs besides by its
+    height times the largest sum of wrong weights at places beside each other. Its height is that of dynamic power, or
+    what readings show, as far as they do look at other places.
+    """
+    one, windows_s = model.single, phase.windows_s
+    r, used = one.readings, np.flatnonzero(one.held & one.readings.ok)
+    owner = np.searchsorted(windows_s[:, 0], r.start_s[used], side="right") - 1
+    within = (owner >= 0) & (r.end_s[used] <= windows_s[owner, 1]) & (times[owner] > 1)
+    used, owner = used[within], owner[within]
+    if r.counter or len(used) < 2 or r.period_s - r.aperture_s <= ALL * r.period_s:
+        return 0.0
+    loop_s = (windows_s[owner, 1] - windows_s[owner, 0]) / times[owner]
+    begin = np.mod((r.start_s[used] - windows_s[owner, 0]) / loop_s, 1.0)
+    lasting = np.maximum(r.aperture_s / loop_s, 1.0 / PLACES)
+    n, mean = len(used), np.zeros(PLACES)
+    for part in np.array_split(np.arange(n), 1 + n // BLOCK):
+        mean += _looks(begin[part], lasting[part]).sum(axis=0) / n
+    drawn = np.random.default_rng(0).choice(n, min(n, PLACES), replace=False)  # a regular choice may be in step itself
+    apart = 0.5 * float(np.mean(np.abs(_looks(begin[drawn], lasting[drawn]) - mean)))
+    shown_w = float(np.std(r.watts[used])) / max(apart, 1e-9)
+    uneven = float(np.ptp(np.append(0.0, np.cumsum(mean - 1.0)))) / PLACES
+    seen = np.flatnonzero(mean > 0.0)
+    hidden = float(np.max(np.diff(np.append(seen, seen[0] + PLACES))) - 1) / PLACES
+    return hidden * abs(dynamic_w) + uneven * min(abs(dynamic_w), SHOWN * shown_w)
+
+
+def _looks(begin: Floats, lasting: Floats) -> Floats:
+    """How much each reading looks at each place of a loop, 1 on average, shape (n, places)."""
+    border = np.arange(PLACES + 1.0) / PLACES
+    before, until = (
+        np.floor(x) * border + np.minimum(np.mod(x, 1.0), border) for x in (begin[:, None], (begin + lasting)[:, None])
+    )
+    return np.asarray(PLACES * np.diff(until - before, axis=1) / lasting[:, None])
 
 
 # ---- by span ------------------------------------------------------------------------------
@@ -296,22 +322,9 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
     of_spans, dof = scatter_of_mean(watts, spans, noise.busy_w**2 * len(spans) / n)
     if steps > noise.busy_w**2:
         found.append(Component("spans that differ, seen in part", blind * of_spans * math.sqrt(1.0 - alike), dof))
-    elif _noisier(one):
+    elif noise.busy_w > noise.white_w:
         found.append(Component("noise under load", of_spans, dof))
     return found
-
-
-def _noisier(one: Single) -> bool:
-    """Whether neighbouring readings differ more inside spans than at idle, most of them alike."""
-    within, at_idle = (
-        np.abs(np.diff(one.readings.watts)[use[1:] & use[:-1] & one.beside])
-        for use in (one.held & one.readings.ok, one.idle)
-    )
-    if min(len(within), len(at_idle)) < MANY:
-        return False
-    size, least = float(np.median(within)), float(np.median(at_idle))
-    sure = 1.0 + SURE * math.hypot(len(within) ** -0.5, len(at_idle) ** -0.5)
-    return size > sure * least and float(np.quantile(within, 0.9)) < 3.2 * size
 
 
 def _at_the_same_place(model: RailModel, pair: Bools) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.analysis.timing.execution_time import BusyTime
-from rig.analysis.timing.timeline import Activity
+from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Floats
 
 
@@ -23,10 +23,14 @@ class Scope:
     windows_s: Floats
     other_s: Floats
     busy: BusyTime
-    executions: float
-    """Executions in a typical span."""
+    phases: tuple[Phase, ...]
     unlooped: bool = False
     """Whether samples were to be looped inside one span, but each span holds one execution."""
+
+    @property
+    def executions(self) -> float:
+        """Return the executions in a typical span."""
+        return float(np.median(np.concatenate([p.executions for p in self.phases])))
 
     @property
     def words(self) -> str:
@@ -37,13 +41,10 @@ class Scope:
 def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]:
     """Yield all phases together unless they were issued one at a time, then each phase if there are several."""
     if not activity.per_phase:
-        every = np.concatenate([p.executions for p in activity.phases.values()])
-        yield Scope(
-            "", activity.busy_windows_s(), activity.excluded_s(), busy[""], float(np.median(every)), activity.unlooped
-        )
+        phases = tuple(activity.phases.values())
+        yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], phases, activity.unlooped)
     if len(activity.phases) > 1 or activity.per_phase:
         for name, phase in activity.phases.items():
             others = [q.windows_s for n, q in activity.phases.items() if n != name]
             other = np.concatenate([activity.excluded_s(), *others])
-            executions = float(np.median(phase.executions))
-            yield Scope(name, phase.windows_s, other, busy[name], executions, activity.unlooped)
+            yield Scope(name, phase.windows_s, other, busy[name], (phase,), activity.unlooped)

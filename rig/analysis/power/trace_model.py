@@ -39,6 +39,8 @@ FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
 """Powers of likelihood by which rounds close in, how much wider they are drawn, and the part drawn more densely."""
 COMPOUND = 8
 """Changes with a begin and an end that are looked at more closely, for each of three sets of variances."""
+BEYOND = 2.0
+"""A moment after the trace, in its lengths."""
 KEPT = 32
 """Configurations that predictions average over."""
 WINDOWS = 100
@@ -74,30 +76,12 @@ def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
     return np.array([1.0 - 0.5 * _between(_cube, a, b), 10.0 - _between(_log, a, b)])
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Ways in which a level may change, in lengths of the trace; ``shapes`` has a row for each, shape (c, 3).
-
-    A shape begins at a moment, ends at one, and dies away with a time constant: a step, a while at another level, a
-    level that settles. A part of an idle window may also be at a level of its own, from its begin or until its end: a
-    board that boots, or stays awake for a while. It is not idle, and tells nothing of spans. ``parts`` marks the blocks
-    of such, shape (b, p).
-    """
-
-    shapes: Floats
-    parts: Floats
-
-    def over(self, start: Floats, end: Floats) -> Floats:
-        """Return the mean of each over stretches that are no blocks of idle, shape (stretches, c + p)."""
-        return np.hstack([_means(self.shapes, start, end), np.zeros((len(start), self.parts.shape[1]))])
-
-    def of_blocks(self, start: Floats, end: Floats) -> Floats:
-        """Return the mean of each over all blocks, shape (b, c + p)."""
-        return np.hstack([_means(self.shapes, start, end), self.parts])
-
-
 def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
-    """Mean of each shape over stretches, shape (stretches, c)."""
+    """Mean of each way in which a level may change over stretches, shape (stretches, c).
+
+    A row of ``shapes`` begins at a moment, ends at one, and dies away with a time constant, in lengths of the trace: a
+    step, a while at another level, a level that settles.
+    """
     since, until, tau = shapes.T
     a, b = np.maximum(start[:, None], since), np.minimum(end[:, None], until)
     fast = np.isfinite(tau)
@@ -148,7 +132,7 @@ class TraceModel:
         length = (end - start) / np.sum(end - start)
         d = self.design
         to_blocks = np.einsum("i,kij->kj", length, kernels((start, end), d.times))
-        z = np.append(0.0, length @ d.changes.over(start, end))
+        z = np.append(0.0, length @ _means(d.shapes, start, end))
         x = np.zeros(d.free.shape[1])
         x[0] = 1.0
         mean, square, rest, weight = 0.0, 0.0, 0.0, np.zeros(len(d.y))
@@ -183,7 +167,7 @@ class TraceModel:
         cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
         start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
         d, level = self.design, np.zeros(len(start))
-        to_blocks, z = kernels((start, end), d.times), d.changes.over(start, end)
+        to_blocks, z = kernels((start, end), d.times), _means(d.shapes, start, end)
         x = np.zeros(d.free.shape[1])
         x[0] = 1.0
         for way in self.ways[:4]:
@@ -200,8 +184,8 @@ class Design:
 
     ``white`` is the covariance of white noise, (b, b), and ``kernel`` those of slow noise, (3, b, b). ``scatter`` marks
     the blocks of each state that may scatter, (s, b). ``free`` are the levels, (b, f), and ``columns`` the gaps and
-    ``changes``, (b, 1 + c), of which ``gap_sizes_w2`` and ``change_w2`` are the sizes; ``prior`` is the log of how
-    likely each change is, (c,). ``activity`` is when the first gap or span begins and the last ends.
+    the changes by their ``shapes``, (b, 1 + c), of sizes ``gap_sizes_w2`` and ``change_w2``; ``prior`` is the log
+    of how likely each is, (c,). ``activity`` is when the first gap or span begins and the last ends.
     """
 
     y: Floats
@@ -212,7 +196,7 @@ class Design:
     scatter: Floats
     free: Floats
     columns: Floats
-    changes: Changes
+    shapes: Floats
     prior: Floats
     gap_sizes_w2: Floats
     change_w2: float
@@ -246,18 +230,17 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
     d, theta, log, parts = _explored(d, box)
     share = np.exp(log - log.max())
     joint = (share / share.sum())[:, None, None] * parts
-    flat = joint.ravel()
-    most = np.argpartition(flat, -KEPT)[-KEPT:] if len(flat) > KEPT else np.arange(len(flat))
-    order = most[np.argsort(flat[most])[::-1]]
-    order = order[flat[order] > 1e-4 * flat.max()]
-    kept = flat[order] / flat[order].sum()
+    # evenly drawn, so that what is rare counts as often as it is likely
+    drawn = np.searchsorted(np.cumsum(joint), (np.arange(KEPT) + 0.5) / KEPT)
     ways = []
-    for k, p in zip(order.tolist(), kept.tolist(), strict=True):
+    for k, count in zip(
+        *(x.tolist() for x in np.unique(np.minimum(drawn, joint.size - 1), return_counts=True)), strict=True
+    ):
         i, g, c = np.unravel_index(k, joint.shape)
         size = d.gap_sizes_w2[g]
         cols = ([0] if size > 0.0 else []) + ([int(c)] if c else [])
         sizes = ([size] if size > 0.0 else []) + ([d.change_w2] if c else [])
-        ways.append(d.configured(p, theta[i], cols, np.array(sizes)))
+        ways.append(d.configured(count / KEPT, theta[i], cols, np.array(sizes)))
     marginal, v = joint.sum(axis=(1, 2)), np.exp(theta)
     flicker_w2, walk_w2 = float(marginal @ v[:, 1]), float(marginal @ v[:, 0])
     return TraceModel(blocks, from_s, lasts_s, d, tuple(ways), flicker_w2, walk_w2 / lasts_s)
@@ -279,9 +262,12 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
     size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
     white = white_w2 + RANGE[0] * floor * np.eye(len(y))
-    borders = np.unique(start)[1:]
-    simple = np.array([(at, np.inf, np.inf) for at in borders] + [(0.0, np.inf, tau) for tau in DECAYS])
-    changes = Changes(simple[_shown(_means(simple, *times), state)], _parts(state, start))
+    borders = np.unique(np.concatenate([start, 0.5 * (start + times[1])]))[1:]
+    simple = np.array([
+        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, *times)
+    ])  # fmt: skip
+    late = _late(state, start)
+    shapes = np.vstack([simple[_shown(_means(simple, *times), state)], np.full((late.shape[1], 3), BEYOND)])
     sizes = np.zeros(1)
     if GAP in states:
         own = np.diag(white)
@@ -291,7 +277,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     scatter = np.array([(state == k) * 1.0 for k in several]).reshape(-1, len(y))
     at_idle = max(float(np.mean(left[state == IDLE] ** 2)), floor)
     most = np.array([slow, slow, at_idle, *(max(float(np.mean(left[state == k] ** 2)), floor) for k in several)])
-    columns = np.column_stack([is_gap, changes.of_blocks(*times)])
+    columns = np.column_stack([is_gap, _means(shapes[: len(shapes) - late.shape[1]], *times), late])
     prior = np.full(columns.shape[1] - 1, math.log(0.5 * RARE / max(columns.shape[1] - 1, 1)))
     d = Design(
         y,
@@ -302,7 +288,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
         scatter,
         free,
         columns,
-        changes,
+        shapes,
         prior,
         sizes,
         size2,
@@ -330,24 +316,30 @@ def _lasting(state: Indices, start: Floats) -> Floats:
     return np.asarray(np.where(same, np.exp(-np.abs(place[:, None] - place) / LASTS), 0.0))
 
 
-def _parts(state: Indices, start: Floats) -> Floats:
-    """The blocks of idle from the begin of each window, or until its end, that leave two or more of it, (b, p).
-
-    After activity, the begins of all windows may be so.
-    """
+def _windows(state: Indices, start: Floats) -> list[Indices]:
+    """The blocks of each idle window, in order."""
     order = np.argsort(start)
     idle = np.flatnonzero(state[order] == IDLE)
+    return [order[window] for window in np.split(idle, np.flatnonzero(np.diff(idle) > 1) + 1)]
+
+
+def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, float, float]]:
+    """Whiles from or until an activity beside an idle window: a device that wakes early, or goes to rest late."""
     found = []
-    windows = np.split(idle, np.flatnonzero(np.diff(idle) > 1) + 1)
-    for window in windows:
-        for k in range(1, len(window) - 1):
-            found += [order[window[:k]], order[window[-k:]]]
-    after = [window for window in windows if window[0] > 0]
-    for k in range(1, min(map(len, after), default=0) - 1 if len(after) > 1 else 0):
-        found.append(order[np.concatenate([window[:k] for window in after])])
-    marks = np.zeros((len(state), len(found)))
-    for column, blocks in enumerate(found):
-        marks[blocks, column] = 1.0
+    for window in _windows(state, start):
+        begin, until = float(start[window[0]]), float(end[window[-1]])
+        for at in start[window[1:]].tolist():
+            found += [(at, until, np.inf), (begin, at, np.inf)]
+    return found
+
+
+def _late(state: Indices, start: Floats) -> Floats:
+    """Blocks of all idle windows after activity in which a device is not yet at rest, one row for each time, (b, c)."""
+    after = [window for window in _windows(state, start) if start[window[0]] > 0.0]
+    most = min(map(len, after), default=0) - 2 if len(after) > 1 else 0
+    marks = np.zeros((len(state), max(most, 0)))
+    for k in range(most):
+        marks[np.concatenate([window[: k + 1] for window in after]), k] = 1.0
     return marks
 
 
@@ -432,11 +424,12 @@ def _with_compound(d: Design, thetas: Floats) -> Design:
         gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
         chosen |= set(np.argsort(gain)[-COMPOUND:].tolist())
     take = sorted(chosen)
-    simple = len(d.changes.shapes)
-    changes = replace(d.changes, shapes=np.vstack([d.changes.shapes, every[take]]))
-    columns = np.insert(d.columns, [1 + simple] * len(take), column[:, take], axis=1)
-    prior = np.insert(d.prior, [simple] * len(take), math.log(0.5 * RARE / len(every)))
-    return replace(d, changes=changes, columns=columns, prior=prior)
+    return replace(
+        d,
+        shapes=np.vstack([d.shapes, every[take]]),
+        columns=np.hstack([d.columns, column[:, take]]),
+        prior=np.append(d.prior, np.full(len(take), math.log(0.5 * RARE / len(every)))),
+    )
 
 
 def _even(n: int, dim: int, skip: int = 0) -> Floats:

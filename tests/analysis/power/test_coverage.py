@@ -18,6 +18,7 @@ from fixtures.worlds.random_draw import blank
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power import coverage
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes
+from rig.analysis.power.noise import Noise
 from rig.analysis.result import Result
 from rig.analysis.timing.readings import Readings
 from rig.engine.acquisition import Bench
@@ -147,9 +148,7 @@ class _View:
     def __init__(self, watts: np.ndarray[Any, Any], top: float) -> None:
         n = len(watts)
         self.readings = readings(n, watts=watts, overload=watts >= top)
-
-    def reading_u_w(self, _: bool) -> float:
-        return 0.01
+        self.noise = Noise(0.01, 0.01, 0.0, (), 1.0, 10.0)
 
 
 def test_what_noise_lifted_hides_its_width_and_what_it_did_not_as_much_again() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
@@ -16,7 +13,6 @@ from fixtures.bench.true_power import SimPlant, open_plant, seconds_of
 from fixtures.worlds.random_draw import BlankWorkload, blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
-from rig.analysis.power.loops_in_step import place_weights
 from rig.analysis.result import Result
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
@@ -102,14 +98,3 @@ def test_inferences_of_one_execution_are_a_loop_that_may_be_in_step(inferences: 
     low, high = result.quantities[DYNAMIC].interval()
 
     assert low <= true_w <= high
-
-
-@given(st.floats(0.0, 0.999), st.integers(1, 50))
-def test_a_reading_as_long_as_whole_loops_weighs_every_place_alike(place: float, loops: int) -> None:
-    assert np.allclose(place_weights(np.array([place]), np.array([float(loops)]), np.ones(1)), 1.0)
-
-
-@given(st.lists(st.floats(0.0, 0.999), min_size=1, max_size=20), st.floats(0.05, 30.0))
-def test_weights_are_one_on_average(places: list[float], lasting: float) -> None:
-    one = np.ones(len(places))
-    assert place_weights(np.array(places), lasting * one, one).mean() == pytest.approx(len(places))

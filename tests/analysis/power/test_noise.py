@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.faults import Flicker
-from rig.analysis.power.noise import Noise, estimate, line_near
-from rig.analysis.power.noise_variance import variances
+from rig.analysis.power.noise import Noise, estimate, line_near, variances
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -64,7 +63,7 @@ def busy_against_idle(n: int) -> Floats:
 @settings(CALM, max_examples=30)
 @given(st.floats(1e-6, 10.0), st.integers(0, 9999))
 def test_white_noise_is_recovered(sigma: float, seed: int) -> None:
-    found = estimate(idle(seed, white(sigma)), PERIOD_S, NO_DIFFERENCES)
+    found = estimate(idle(seed, white(sigma)), NO_DIFFERENCES, PERIOD_S)
     assert found.white_w == pytest.approx(sigma, rel=0.1)
     assert found.busy_w == found.white_w
     assert found.dof > 1000
@@ -73,7 +72,7 @@ def test_white_noise_is_recovered(sigma: float, seed: int) -> None:
 @pytest.mark.parametrize("corner_hz", [3.0, 20.0, 100.0])
 def test_white_noise_is_told_from_slow_noise(corner_hz: float) -> None:
     for seed in range(6):
-        found = estimate(idle(seed, white(1.0), flicker(corner_hz * 2.0 * PERIOD_S)), PERIOD_S, NO_DIFFERENCES)
+        found = estimate(idle(seed, white(1.0), flicker(corner_hz * 2.0 * PERIOD_S)), NO_DIFFERENCES, PERIOD_S)
         assert found.white_w == pytest.approx(1.0, rel=0.3)
 
 
@@ -92,7 +91,7 @@ def test_a_random_walk_moves_a_sum_as_much_as_stated(weight: Floats) -> None:
 @pytest.mark.parametrize("amplitude", [0.3, 2.0])
 def test_mains_is_found_with_its_frequency_and_amplitude(hz: float, amplitude: float) -> None:
     for seed in range(5):
-        found = estimate(idle(seed, white(1.0), hum(amplitude, hz)), PERIOD_S, NO_DIFFERENCES)
+        found = estimate(idle(seed, white(1.0), hum(amplitude, hz)), NO_DIFFERENCES, PERIOD_S)
         nearest = min(found.lines, key=lambda line: abs(line[0] - hz))
         assert nearest[0] == pytest.approx(hz, abs=0.4)
         assert nearest[1] == pytest.approx(amplitude, rel=0.25)
@@ -109,7 +108,7 @@ def test_rounding_does_not_choose_between_a_line_and_its_mirror_about_the_nyquis
 
 
 def test_lines_that_are_not_there_are_hardly_ever_claimed() -> None:
-    claims = [len(estimate(idle(seed, white(1.0)), PERIOD_S, NO_DIFFERENCES).lines) for seed in range(60)]
+    claims = [len(estimate(idle(seed, white(1.0)), NO_DIFFERENCES, PERIOD_S).lines) for seed in range(60)]
     assert sum(claims) <= 2
 
 
@@ -119,7 +118,7 @@ def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, i
     noise = Noise(idle_w, busy_w, 0.0, (), PERIOD_S, 1000.0)
     t = PERIOD_S * np.arange(n)
     quiet, loud = (variances(noise, mean_of(n), t, np.full(n, busy)) for busy in (False, True))
-    assert quiet == {"white": pytest.approx(idle_w**2 / n), "flicker": 0.0, "lines": 0, "walk": 0.0}
+    assert quiet["white"] == pytest.approx(idle_w**2 / n) and sum(quiet.values()) == quiet["white"]
     assert loud["white"] == pytest.approx(busy_w**2 / n)
 
 
@@ -135,7 +134,7 @@ def test_scaling_the_weights_scales_every_variance_by_the_square(factor: float, 
 
 def test_a_sum_of_nothing_has_no_variance() -> None:
     noise = Noise(1.0, 1.0, 0.01, ((50.0, 0.5, 0.3),), PERIOD_S, 1000.0)
-    assert stated(noise, np.zeros(10)) == {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
+    assert not any(stated(noise, np.zeros(10)).values())
 
 
 @pytest.mark.parametrize("weight", [busy_against_idle(300), busy_against_idle(3000)], ids=["0.3 s", "3 s"])
@@ -161,8 +160,8 @@ def test_hum_moves_a_mean_as_much_as_stated(length: int) -> None:
 def test_a_busy_device_may_be_noisier_than_idle() -> None:
     rng = np.random.default_rng(1)
     quiet = idle(2, white(1.0))
-    loud = estimate(quiet, PERIOD_S, np.diff(rng.normal(0.0, 3.0, 3000)))
-    same = estimate(quiet, PERIOD_S, np.diff(rng.normal(0.0, 1.0, 3000)))
+    loud = estimate(quiet, np.diff(rng.normal(0.0, 3.0, 3000)), PERIOD_S)
+    same = estimate(quiet, np.diff(rng.normal(0.0, 1.0, 3000)), PERIOD_S)
     assert loud.busy_w == pytest.approx(3.0, rel=0.1)
     assert same.busy_w == pytest.approx(1.0, rel=0.1)
 
@@ -171,11 +170,11 @@ def test_steps_inside_spans_are_no_noise() -> None:
     rng = np.random.default_rng(1)
     stepping = rng.normal(0.0, 1.0, 3000)
     stepping[::20] += 50.0
-    found = estimate(idle(2, white(1.0)), PERIOD_S, np.diff(stepping))
+    found = estimate(idle(2, white(1.0)), np.diff(stepping), PERIOD_S)
     assert found.busy_w < 1.6
 
 
 def test_a_handful_of_readings_still_gives_a_level() -> None:
-    found = estimate([np.array([1.0, -1.0, 1.0, -1.0])], PERIOD_S, NO_DIFFERENCES)
+    found = estimate([np.array([1.0, -1.0, 1.0, -1.0])], NO_DIFFERENCES, PERIOD_S)
     assert (found.white_w, found.flicker_w2, found.lines, found.dof) == (1.0, 0.0, (), 3.0)
-    assert estimate([], PERIOD_S, NO_DIFFERENCES).white_w == 0.0
+    assert estimate([], NO_DIFFERENCES, PERIOD_S).white_w == 0.0

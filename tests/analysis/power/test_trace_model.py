@@ -76,7 +76,7 @@ def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> Non
     wander = np.cumsum(np.random.default_rng(1).normal(0.0, 0.05, len(STATES)))
     at_work = (STATES == GAP) * 1.0 + (STATES == SPAN) * follow
     value_w, u_w = idle_of(*trace(1, gap_w=0.6, slow=(wander - wander[8]) * at_work))
-    assert abs(value_w - 1.0) <= 2.0 * u_w < 0.05
+    assert abs(value_w - 1.0) <= 2.0 * u_w < 0.06
 
 
 def test_a_level_that_steps_before_the_first_span_is_idle_after_it() -> None:
@@ -131,7 +131,7 @@ def test_long_stretches_make_several_blocks_and_many_share_some() -> None:
     where[:1000], where[-1000:] = 0, 1
     held[1000:5000:2], gap[1001:5000:2] = np.arange(2000), np.arange(2000)
     blocks = blocks_of((start, start + 1.0), start, np.ones(n), np.ones(n), (where, gap, held))
-    assert np.bincount(blocks.state).tolist() == [18, 14, 14]
+    assert np.bincount(blocks.state).tolist() == [18, 10, 10]
     assert blocks.many.sum() == n
     for k in range(len(blocks.state)):
         assert blocks.weights(np.eye(len(blocks.state))[k]) @ start == pytest.approx(blocks.watts[k])

@@ -175,7 +175,7 @@ def test_ends_of_spans_after_which_power_stays_up_are_as_uncertain_as_their_plac
     assert "place of spans beside other levels" in [c.source for c in power.components]
 
 
-@pytest.mark.parametrize("seed", [1000012, 1000017, 1000043])
+@pytest.mark.parametrize("seed", [1000010, 1000011, 1000017])
 def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_recording(seed: int, tmp_path: Path) -> None:
     """Power differs by what falls into the spans, so an interval that is narrow against one error misses the other."""
     drawn, picked_up = (plain_lab(seed, "idle_housekeeping") for _ in range(2))

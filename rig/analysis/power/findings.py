@@ -1,22 +1,26 @@
-"""What a reader of a power figure must know of its instrument and of the trace behind it."""
+"""What a reader must know of a power figure: notes beside it, why there is none and what to change, failed checks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.power.coverage import missing_notes, missing_while_busy, overload_note
+from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_note
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.residuals import Margin
 from rig.analysis.power.scope import Scope
 from rig.analysis.quantity import Quantity
+from rig.analysis.refusal import Refusal
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import ALLOWANCE, CONTRAST
 from rig.analysis.timing.timeline import Activity
 from rig.analysis.verdict import Check
+from rig.recording.reader import Run
 
 BELOW_IDLE = (
     "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
@@ -33,6 +37,15 @@ DRAWN = (
 """Figures of what the whole device draws while it works."""
 ON_FIGURE = "Dynamic power "
 """The first words of notes that stand beside the figure itself, which is read wrongly without them."""
+MAX_CLIPPED = 0.1
+"""Power is refused if more than this share of the busy readings is at the end of the range."""
+MAX_HIDDEN = 0.01
+"""Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
+MAX_MISSING = 0.25
+"""Share of readings missing in spans, and not elsewhere, above which power is refused."""
+
+
+# ---- notes and checks ---------------------------------------------------------------------
 
 
 def instrument_notes(readings: Readings) -> Iterator[str]:
@@ -84,6 +97,16 @@ def ends_note(model: RailModel, scope: Scope, margin: Margin) -> str:
     )
 
 
+def loops_note(model: RailModel, scope: Scope, margin: Margin) -> str:
+    """Return a note on readings that look at a part of each execution alone."""
+    r = model.readings
+    return (
+        f"Rail {model.rail.name}: executions or inferences of {scope.words} are in step with readings that look for "
+        f"{r.aperture_s:.4g} s every {r.period_s:.4g} s. What they miss of them, {margin.bias_w:.3g} W, is stated "
+        "as bias. Change the rate of the meter a little, or use a faster one"
+    )
+
+
 def moved_note(model: RailModel, scope: Scope, margin: Margin) -> str:
     """Return a note on energy that gaps have and spans lack."""
     return (
@@ -132,3 +155,77 @@ def sign_checks(figures: Figures) -> Iterator[Check]:
         more = f", and {len(below) - 1} more" if len(below) > 1 else ""
         allowed = "0 or more; the sign of a current clamp or shunt is reversed: turn it round, and measure again"
         yield Check("sign of power and energy at work", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False)
+
+
+# ---- refusals -----------------------------------------------------------------------------
+
+
+def without_idle(r: Readings, activity: Activity) -> tuple[str, str]:
+    """Return why a rail has no reading in an idle window, and what to change."""
+    if not np.any(r.ok):
+        return "no reading is a number", "Check the range and the wires of the meter, and what its driver delivers"
+    first_s, last_s = float(r.start_s[0]), float(r.end_s[-1])
+    windows = np.concatenate([activity.idle_s, activity.busy_windows_s()])
+    if len(windows) and (last_s < windows.min() or first_s > windows.max()):
+        until = f"{windows.min():.3g} to {windows.max():.3g} s"
+        reason = f"its readings lie at {first_s:.6g} to {last_s:.6g} s, but the run at {until}"
+        remedy = "Stamp readings by the clock that the meter's factory is given. A meter on real time needs a device"
+        return reason, f"{remedy} on real time, which the device mock is not"
+    return "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
+
+
+def beyond_range(model: RailModel, e: Estimate) -> Refusal | None:
+    """Return a refusal if clipped readings are too many, or hide too much that noise does not explain."""
+    r = model.readings
+    clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
+    hidden, unexplained = hidden_w(model)
+    lost = float(np.abs(e.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(e.value_w), 1e-300)
+    if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:
+        return None
+    reason = f"{clipped:.1%} of the readings while busy are at the end of the meter's range"
+    if lost > MAX_HIDDEN:
+        reason += f"; noise does not explain them, and they may hide {lost:.1%} of dynamic power"
+    return Refusal(f"power on rail {model.rail.name}", reason, "Choose a higher range and measure again")
+
+
+def too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
+    """Return the refusal of a scope whose windows hold too few whole readings."""
+    share = covered_share(model.readings, scope.windows_s)
+    if share < MIN_SHARE or short.window_s > short.needed_s:
+        share = min(share, short.share)
+        return Refusal(
+            f"power of {scope.words} on rail {model.rail.name}",
+            f"the trace holds {share:.0%} of the spans: the meter started, stopped or lost readings during the work",
+            "See in the log of the recording why readings are missing, and measure again",
+        )
+    longer = short.needed_s / max(short.window_s, 1e-12)
+    repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)
+    others = f"with sequences {times} times as long (--amortise), or with a faster meter"
+    return Refusal(
+        f"power of {scope.words} on rail {model.rail.name}",
+        f"a window lasts {short.window_s:.3g} s, but it must last {short.needed_s:.3g} s; after trimming, "
+        f"{short.share:.0%} of the windows hold a whole reading",
+        "--repeat made no span longer: each holds one execution. Let the driver stamp one span around the loop "
+        f"(submit_repeated) or, as a function of one phase, return outputs without stamps. Or measure {others}"
+        if scope.unlooped
+        else f"Measure with --repeat {repeat} or more, {others}",
+    )
+
+
+def readings_lost(model: RailModel, scope: Scope, lost: float) -> Refusal:
+    """Return the refusal of a scope of whose readings the share ``lost`` is missing."""
+    return Refusal(
+        f"power of {scope.words} on rail {model.rail.name}",
+        f"{lost:.1%} of the readings of {scope.words} are missing, more than elsewhere",
+        "See why the meter loses readings while the device works, and measure again",
+    )
+
+
+def no_power(run: Run) -> Refusal:
+    """Return why a run with a meter has no rail of power."""
+    volts = [name for name, trace in run.traces.items() if trace.rail.conversion.unit == "V"]
+    if not volts:
+        return Refusal("power", "no trace was recorded", "Check the meter and measure again")
+    reason = f"only volts were recorded ({', '.join(volts)}), and volts alone are no power"
+    remedy = "Measure the current of this supply too, and declare the volts as its voltage, or measure watts"
+    return Refusal("power", reason, remedy)
