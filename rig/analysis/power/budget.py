@@ -124,7 +124,8 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
             step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
         lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
         left = undithered(raw, of_level, resolution, noise_w * resolution / step_w, lines)
-        u = step_w / math.sqrt(12.0) * left
+        # a level by itself may be cut off, not rounded, which no noise dithers
+        u = step_w / math.sqrt(12.0) * (left if len(levels) > 1 else 1.0)
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
     return parts
 

@@ -36,11 +36,13 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     error is taken to be as large as the reading itself.
     """
     r = model.readings
-    flagged = r.overload & r.ok
+    width = model.noise.reading_w(True)
+    # no device gives power back at work, so what an integer cannot hold came back from its other end
+    rest_w = min(float(np.min(r.watts[model.idle], initial=0.0)), 0.0)
+    flagged = (r.overload | model.held & (r.watts < rest_w - NOISE_WIDTHS * width)) & r.ok
     hidden, unexplained = np.zeros(len(r.watts)), np.zeros(len(r.watts), dtype=bool)
     if not np.any(flagged):
         return hidden, unexplained
-    width = model.noise.reading_w(True)
     first, last = np.flatnonzero(np.diff(np.concatenate([[False], flagged, [False]]).astype(np.int8))).reshape(-1, 2).T
     padded = np.concatenate([[-np.inf], r.watts, [-np.inf]])
     beside = np.maximum(padded[first], padded[last + 1])

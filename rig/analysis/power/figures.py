@@ -25,7 +25,7 @@ from rig.analysis.power.findings import (
     without_idle,
 )  # fmt: skip
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin, ends, in_step_with, moved, unseen
+from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unseen
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
@@ -168,7 +168,7 @@ def _stated(
     if lost > MAX_MISSING:
         return PowerFigures(refusals=(readings_lost(model, scope, lost),))
     loops = in_step_with(model, scope.phases, inner.value_w)
-    hidden = unseen(model, inner, scope.windows_s, lost) + loops
+    hidden = unseen(model, inner, scope.windows_s, lost) + loops + in_turn(model)
     if loops.bias_w > NOTED * abs(inner.value_w):
         notes = (*notes, loops_note(model, scope, loops))
     busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))

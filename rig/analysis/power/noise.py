@@ -22,7 +22,7 @@ Lines = tuple[tuple[float, float, float], ...]
 
 Looks = tuple[Floats, Floats]
 
-MAX_LINES = 3
+MAX_LINES = 8
 SHORTEST = 8
 """Readings of a stretch whose spectrum is used."""
 STANDS_OUT = 8.0

@@ -197,6 +197,25 @@ def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
     return found_j, noise_w * of.step_s * (math.sqrt(n) + n / math.sqrt(max(n // 3, 1)))
 
 
+def in_turn(model: RailModel) -> Margin:
+    """Return half of what readings differ by in turn at work and not at idle: highest and lowest, or two converters.
+
+    Means of readings taken in turn ought to agree.
+    """
+    one = model.single
+    r = one.readings
+    turn = np.where(np.arange(len(r.watts) - 1) % 2, -1.0, 1.0) * np.diff(r.watts)
+    beside = one.beside & r.ok[1:] & r.ok[:-1]
+    apart_w, u2 = 0.0, 0.0
+    for sign, use in ((1.0, one.held), (-1.0, one.idle)):
+        found = turn[beside & use[1:] & use[:-1]]
+        if len(found) < LEAST:
+            return Margin()
+        apart_w += sign * float(np.mean(found))
+        u2 += float(np.var(found)) / len(found)
+    return Margin(0.0, 0.5 * abs(apart_w)) if abs(apart_w) > 2.0 * SHOWN * math.sqrt(u2) else Margin()
+
+
 # ---- by place in a loop -------------------------------------------------------------------
 
 
