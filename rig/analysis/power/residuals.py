@@ -28,6 +28,8 @@ SHOWN = 2.0
 """Standard errors from which a margin by place is taken to be real."""
 PLACES = 64
 """Places of a span or a gap that are told apart."""
+GOES_ON = 0.9
+"""Part of their power from which gaps begin as spans end."""
 ALL = 1e-3
 """Part of the time between readings that may be missed."""
 BLOCK = 1 << 12
@@ -133,9 +135,10 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     if rise is None or fall is None:
         return Margin()
     noise_w = model.noise.reading_w(True)
-    if not (
-        rise.rests(noise_w) or fall.rests(noise_w)
-    ):  # neither shows a level: all that gaps hold above idle may be of spans
+    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a limit pays back, or work ends late
+        half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
+        return Margin(half_w, abs(half_w))
+    if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all that gaps hold above idle may be of spans
         half_w = 0.5 * float(fall.level_w.mean()) * float(np.mean(spans[1:, 0] - spans[:-1, 1])) / busy_s
         return Margin(half_w, abs(half_w))
     (lacks_j, u_j), (more_j, v_j) = (_beyond_rest_j(model, x) for x in (rise, fall))
