@@ -1,7 +1,7 @@
 """Do stated intervals hold the truth on benches of every kind that labs have?
 
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
-``meter_kinds``, ``edge_kinds``, ``device_kinds`` and ``reading_kinds`` in ``fixtures.worlds``.
+``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds`` and ``manual_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -28,6 +28,7 @@ from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
 from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
@@ -40,7 +41,8 @@ from rig.recording.reader import open_run
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 THIRD_KINDS = BENCH_KINDS | METER_KINDS | EDGE_KINDS
 FOURTH_KINDS = DEVICE_KINDS | READING_KINDS
-KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS | THIRD_KINDS | FOURTH_KINDS
+FIFTH_KINDS = MANUAL_KINDS
+KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS | THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
