@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from benchmarks.mis_proof.exact import maximum_independent_set, proven
 from drivers.devices.cpu.mis import search
-from drivers.devices.cpu.mis.compute import compute, proven, specified_tabu
-from drivers.devices.cpu.mis.exact import maximum_independent_set
+from drivers.devices.cpu.mis.compute import compute, specified_tabu
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import better, write_rows

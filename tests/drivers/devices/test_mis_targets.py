@@ -10,17 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.devices.cpu.mis import compute
-from rig.errors import DataError
+from rig.errors import DataError, UsageError
 from scenarios.workloads.qubo_mis import targets
 from scenarios.workloads.qubo_mis.certify import certify, digest, members
 from scenarios.workloads.qubo_mis.graph import Graph, to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, better, write_rows
 from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, fault_of, official_target
+from tests.support.mis_graphs import graphs
 
 PATH = Graph(5, np.array([[0, 1], [1, 2], [2, 3], [3, 4]], np.int32))
 ENDS = to_hex([1, 0, 1, 0, 1])
@@ -141,15 +142,27 @@ def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
     assert (last.moves, to_hex(last.solution)) == (known.moves, known.certificate)
 
 
-def test_computing_and_proving_give_a_row_that_verifies() -> None:
-    pytest.importorskip("numba", reason="extra qubo is not installed")
-    graph = gnm_edges(30, 0.1, 7)
-    computed = compute.compute(graph, 0.1, 7, seconds=0.02)
-    found = compute.proven(computed, graph, seconds=10.0)
-    assert found.proven == compute.PROOF
-    assert fault_of(found, graph) is None
-    with pytest.raises(DataError, match="is marked as proven optimal"):
-        compute.proven(replace(found, cost=found.cost - 1), graph, seconds=10.0)
+@settings(max_examples=25, deadline=None)
+@given(graphs(most_nodes=12))
+def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph) -> None:
+    subsets = (np.arange(1 << graph.nodes)[:, None] >> np.arange(graph.nodes)) & 1
+    inside = np.zeros(len(subsets), bool)
+    for u, v in graph.edges:
+        inside |= (subsets[:, u] & subsets[:, v]).astype(bool)
+    assert graph.cost(compute.largest_set(graph)) == -int(subsets[~inside].sum(axis=1).max())
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+def test_a_proof_below_50_nodes_agrees_with_the_table(density: float) -> None:
+    graph = gnm_edges(25, density, 1)
+    found, known = compute.compute(graph, density, 1, method="exact"), targets.best_known(25, density, 1)
+    assert known is not None
+    assert (found.cost, found.proven, fault_of(found, graph)) == (known.cost, compute.PROOF, None)
+
+
+def test_a_proof_of_a_larger_graph_is_refused() -> None:
+    with pytest.raises(UsageError, match="proofs are for fewer than 50 nodes"):
+        compute.compute(gnm_edges(50, 0.1, 0), 0.1, 0, method="exact")
 
 
 def test_the_table_states_its_rows_in_si_units_and_plain_types() -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.cpu.mis.reduce import reduced, undone
+from benchmarks.mis_proof.reduce import reduced, undone
+from drivers.devices.cpu.mis import compute
+from rig.errors import DataError
 from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
+from scenarios.workloads.qubo_mis.targets import fault_of
 from tests.support.mis_graphs import graphs, random_graph
 
 pytest.importorskip("numba", reason="extra qubo is not installed")
 
-from drivers.devices.cpu.mis import exact
+from benchmarks.mis_proof import exact
 
 
 def least_cost(graph: Graph) -> int:
@@ -66,6 +72,16 @@ def test_a_tree_needs_no_search() -> None:
     rng = np.random.default_rng(0)
     edges = np.array(sorted((int(rng.integers(0, v)), v) for v in range(1, 500)), np.int32)
     assert not reduced(Graph(500, edges)).adjacency
+
+
+def test_a_row_is_proven_and_a_contradiction_is_refused() -> None:
+    graph = gnm_edges(30, 0.1, 7)
+    row = compute.compute(graph, 0.1, 7, seconds=0.02)
+    found = exact.proven(row, graph, seconds=10.0)
+    assert found.proven == exact.PROOF
+    assert fault_of(found, graph) is None
+    with pytest.raises(DataError, match="is marked as proven optimal"):
+        exact.proven(replace(found, cost=found.cost - 1), graph, seconds=10.0)
 
 
 def test_no_time_is_no_proof_and_still_a_set() -> None:
