@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fixtures.instruments.busy_cores import RAIL, BusyCores
+from benchmarks.busy_cores import RAIL, BusyCores
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from reports.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate

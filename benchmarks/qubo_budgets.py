@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fixtures.instruments.busy_cores import RAIL, BusyCores
+from benchmarks.busy_cores import RAIL, BusyCores
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from rig.recording.reader import open_run
 from rig.sweep.store import CELLS

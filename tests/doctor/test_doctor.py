@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.instruments.doctor_bench import bench_of_three
 from rig.commands import doctor
 from rig.doctor.clock import clock_findings
 from rig.doctor.deadline import with_deadline
@@ -29,6 +28,7 @@ from rig.doctor.items import own_doctor
 from rig.doctor.meter import Taken, noise_finding, reading_findings
 from rig.errors import DeviceError, MissingExtraError, SetupError, UnknownNameError, UsageError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
+from tests.support.doctor_bench import bench_of_three
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.real_time

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from benchmarks.busy_cores import RAIL, BusyCores
 from benchmarks.ne15_nest import true_power
 from drivers.devices.pynn import ne15, training
 from drivers.devices.pynn.command import add_arguments
@@ -27,7 +28,6 @@ from drivers.devices.pynn.nest import VARIABLE, open_device, opened
 from drivers.devices.pynn.training import Course
 from drivers.meters.rapl import open_meter
 from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
-from fixtures.instruments.busy_cores import RAIL, BusyCores
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate

@@ -1,1 +1,0 @@
-"""Intel SoC Watch, run as a program."""
