@@ -25,7 +25,7 @@ from benchmarks.fuzz_importers import lay_out, mutated
 from benchmarks.import_cases import Case, cases
 from drivers.devices.xylo.network import SHIPPED, load_network
 from drivers.importers import windows as importer_windows
-from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream
+from drivers.meters.lpm01a.stream import Stream
 from drivers.meters.ppk2.words import modifiers_of
 from drivers.meters.serial_text.lines import layout_of
 from rig.analysis.streaming import windows as trace_windows
@@ -95,10 +95,8 @@ def parsers(golden: Path) -> Iterator[Parser]:
     layout = layout_of("n:count,t:us,core:mA,io:mW", ",")
     yield Parser("line of a serial meter", (b"17,1234567,3.25,-0.5",),
                  lambda f: layout.row(f.read_bytes().decode("latin-1")))  # fmt: skip
-    text = b"3274-09\r\n5421-09\r\n\r\nTimeStamp: 001s 000ms, buff 00%\r\n0012-06\r\n"
     words = bytes([0xF0, 0xF3, 0, 0, 0, 1, 0, 0xFF, 0xFF]) + bytes(range(0x40, 0x70)) + b"\xf0\xf2"
-    yield Parser("text of an LPM01A", (text,), lambda f: AsciiStream().feed(f.read_bytes()))
-    yield Parser("words of an LPM01A", (words,), lambda f: BinaryStream().feed(f.read_bytes()))
+    yield Parser("words of an LPM01A", (words,), lambda f: Stream().feed(f.read_bytes()))
     taker: dict[str, Any] = {"device": load("devices", "mock"), "meter": load("meters", "mock")}
     yield Parser("options", (b"inference_s=0.02\ndevice.timeout_s=3\nrate_hz=500",),
                  lambda f: split_options(f.read_bytes().decode("latin-1").splitlines(), taker))  # fmt: skip

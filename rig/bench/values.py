@@ -10,7 +10,7 @@ from rig.bench.read import DeviceEntry, MeterEntry, Value
 from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-WHERE = ("address", "voltage_address", "port")
+WHERE = ("address", "port")
 """Options that give the place of an instrument, unless they are empty."""
 APART = ("host", "channel", "instrument", "serial", "serial_number", "device_id", "index", "board")
 """Options that tell instruments at one place apart: outputs of one supply, instruments of one server."""

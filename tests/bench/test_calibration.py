@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.meters.calibrated import calibrated
+from drivers.meters.settings import Instrument
 from rig.bench.calibration import Aperture, Calibration, Range, accuracy, load, stated
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Conversion, Rail
@@ -56,7 +56,8 @@ def test_an_instrument_that_changes_its_range_has_no_linearity(
 ) -> None:
     always = SMALL | {"valid_until": "9999-12-31"}
     path = written(tmp_path, always | {"range": [SMALL["range"][0] | {"linearity_of_range_percent": 0.1}]})
-    found = calibrated(Rail("r", rate_hz=10.0), str(path), "", None, None, one_range=one_range).accuracy
+    own = Instrument("meter", calibration=str(path))
+    found = own.limited(Rail("r", rate_hz=10.0), "", one_range=one_range).accuracy
 
     assert found is not None
     assert found.linearity == (None if wanted is None else pytest.approx(wanted))

@@ -9,27 +9,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, cast, get_args
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.cleanup import quietly
 from drivers.failures import meter_failed
-from rig.bench.options import one_of, within
+from rig.bench.options import within
 from rig.errors import SetupError
 from rig.types import Chunk, Pin, Rail
 
-INPUTS = (0, 1, 2, 3, 7)
-"""``7`` is the trigger input."""
 
+@dataclass(frozen=True)
+class Mark:
+    """The options of an input: its number, what the device does with it, and the voltage of the inputs."""
 
-def check_input(number: int, pin: str, lag_s: float, vref: str) -> None:
-    """Raise ``UsageError`` for an input that no Joulescope has, or options that do not fit it."""
-    one_of(INPUTS, mark_input=number)
-    one_of(get_args(Pin), pin=pin)
-    one_of(("", "3v3", "extern"), mark_vref=vref)
-    within(0.0, 1.0, "s", pin_lag_s=lag_s)
+    mark_input: Literal[0, 1, 2, 3, 7] | None = None
+    pin: Pin = "level"
+    pin_lag_s: Annotated[float, partial(within, 0.0, 1.0, "s")] = 0.0
+    mark_vref: Literal["", "3v3", "extern"] = ""
 
 
 class Bits:
@@ -79,14 +80,13 @@ class Bits:
 
 
 class Input:
-    """One input of the instrument at ``path``; ``rail`` is its declaration.
+    """One input of the instrument at ``path``, 7 for its trigger; ``rail`` is its declaration.
 
     Raises ``SetupError`` when it streams nothing within ``timeout_s``: it is tried for a moment, to find its rate.
     """
 
-    def __init__(
-        self, driver: Any, path: str, number: int, name: str, pin: str, lag_s: float, vref: str, timeout_s: float
-    ) -> None:
+    def __init__(self, driver: Any, path: str, name: str, mark: Mark, timeout_s: float) -> None:
+        number, vref = mark.mark_input, mark.mark_vref
         self._driver, self._bits = driver, Bits()
         self._data, self._ctrl = f"{path}/s/gpi/{number}/!data", f"{path}/s/gpi/{number}/ctrl"
         self._callback = self._on_data  # the package unsubscribes the same object only
@@ -109,7 +109,7 @@ class Input:
             remedy = "A JS110 has inputs 0 and 1, and no mark_vref=extern; later models have 0 to 3, and 7 (trigger)"
             raise SetupError(what, field="mark_input", value=number, remedy=remedy)
         rate_hz = self._bits.rate_hz
-        self.rail = Rail(f"{name} in{number}", "edges", rate_hz=rate_hz, pin=cast(Pin, pin), pin_lag_s=lag_s)
+        self.rail = Rail(f"{name} in{number}", "edges", rate_hz=rate_hz, pin=mark.pin, pin_lag_s=mark.pin_lag_s)
 
     def start(self) -> None:
         """Start the stream."""

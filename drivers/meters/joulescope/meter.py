@@ -9,18 +9,18 @@ the rate from the instrument's own; the filter that it uses is recorded where th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from drivers.cleanup import released_on_error
-from drivers.meters.calibrated import calibrated, calibration_details
-from drivers.meters.joulescope.inputs import Input, check_input
+from drivers.meters.joulescope.inputs import Input, Mark
 from drivers.meters.joulescope.stream import JoulescopeStream, let_go
 from drivers.meters.sampled import sampled_meter
+from drivers.meters.settings import Instrument, Positive, of_settings
 from rig.bench.connected import Connected
-from rig.bench.options import one_of, positive
 from rig.errors import SetupError, refused
 from rig.plugins import imported
-from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
+from rig.types import Clock, Conversion, Meter, Rail
 
 MODES = ("hardware",)
 FEEDS = True
@@ -29,27 +29,24 @@ SIGNALS = {"power": "p", "current": "i"}
 RANGES = "10 A, 180 mA, 18 mA, 1.8 mA, 180 uA, 18 uA"
 
 
-def open_meter(
-    clock: Clock | None = None,
-    *,
-    instrument: str = "",
-    name: str = "joulescope",
-    rail: str = "supply",
-    signal: str = "power",
-    rate_hz: float = 100_000.0,
-    supply_v: float | None = None,
-    range_mode: str = "auto",
-    clock_tolerance: float = 1e-3,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-    hold_s: float = 20.0,
-    timeout_s: float = 2.0,
-    mark_input: int | None = None,
-    pin: str = "level",
-    pin_lag_s: float = 0.0,
-    mark_vref: str = "",
-) -> Meter:
+@dataclass(frozen=True)
+class Joulescope:
+    """The options. See ``open_meter``."""
+
+    own: Instrument = Instrument("joulescope")
+    rail: str = "supply"
+    mark: Mark = Mark()
+    instrument: str = ""
+    signal: Literal["power", "current"] = "power"
+    rate_hz: Positive = 100_000.0
+    supply_v: float | None = None
+    range_mode: str = "auto"
+    hold_s: Positive = 20.0
+    timeout_s: Positive = 2.0
+
+
+@of_settings
+def open_meter(settings: Joulescope, clock: Clock | None) -> Meter:
     """A Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
 
     ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is one of the instrument's
@@ -64,52 +61,39 @@ def open_meter(
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without pyjoulescope_driver,
     ``SetupError`` for an instrument that is not there or refuses its settings.
     """
-    positive(rate_hz=rate_hz, clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s)
-    one_of(SIGNALS, signal=signal)
-    if signal == "current" and not (supply_v is not None and supply_v > 0):
+    s = settings
+    if s.signal == "current" and not (s.supply_v is not None and s.supply_v > 0):
         remedy = "Give supply_v, or use signal=power, which the instrument measures itself"
-        raise refused(
-            "supply_v", supply_v, remedy, "power cannot be computed from a current without the supply voltage"
-        )
-    if rate_hz != round(rate_hz):
-        raise refused("rate_hz", rate_hz, "Give a whole number")
-    if range_mode == "off":
-        raise refused("range_mode", range_mode, f"Give auto or one of {RANGES}", "off cuts the supply of the device")
-    range_mode = range_mode.replace(" uA", " \N{MICRO SIGN}A")
-    if mark_input is not None:
-        check_input(mark_input, pin, pin_lag_s, mark_vref)
+        what = "power cannot be computed from a current without the supply voltage"
+        raise refused("supply_v", s.supply_v, remedy, what)
+    if s.rate_hz != round(s.rate_hz):
+        raise refused("rate_hz", s.rate_hz, "Give a whole number")
+    if s.range_mode == "off":
+        what = "off cuts the supply of the device"
+        raise refused("range_mode", s.range_mode, f"Give auto or one of {RANGES}", what)
+    range_mode = s.range_mode.replace(" uA", " \N{MICRO SIGN}A")
     package, driver = _driver()
     path = ""
     with released_on_error(lambda: let_go(driver, path)):
-        path = _path(driver, instrument)
-        own_filter = _settings(driver, path, rate_hz, range_mode)
-        conversion = Conversion("W") if signal == "power" else Conversion("A", supply_v)
-        described = Rail(rail, "mean", conversion, rate_hz, gain_id=f"{path}:{signal}")
+        path = _path(driver, s.instrument)
+        own_filter = _settings(driver, path, s.rate_hz, range_mode)
+        conversion = Conversion("W") if s.signal == "power" else Conversion("A", s.supply_v)
+        rail = Rail(s.rail, "mean", conversion, s.rate_hz, gain_id=f"{path}:{s.signal}")
         serial = path.rsplit("/", 1)[-1]
-        fixed = range_mode != "auto"
-        described = calibrated(described, calibration, serial, calibration_range, temperature_c, one_range=fixed)
-        marks = None
-        if mark_input is not None:
-            marks = Input(driver, path, mark_input, name, pin, pin_lag_s, mark_vref, timeout_s)
-        info = MeterInfo(
-            name=name,
-            mode="hardware",
-            clock=ClockInfo(name, 1e9, clock_tolerance),
-            rails=(described, *([marks.rail] if marks else [])),
-            omitted=("every supply but the one that the meter is in",),
-            description=f"Joulescope {path}, {signal}, {rate_hz:g} readings/s",
-            buffer_s=hold_s,
-            versions={"pyjoulescope_driver": str(getattr(package, "__version__", ""))},
+        marks = None if s.mark.mark_input is None else Input(driver, path, s.own.name, s.mark, s.timeout_s)
+        info = s.own.info(
+            f"Joulescope {path}, {s.signal}, {s.rate_hz:g} readings/s",
+            s.own.limited(rail, serial, one_range=range_mode != "auto"), *([marks.rail] if marks else []),
+            buffer_s=s.hold_s, versions={"pyjoulescope_driver": str(getattr(package, "__version__", ""))},
             details={
-                "instrument": path, "signal": signal, "range_mode": range_mode, "supply_v": supply_v,
+                "instrument": path, "signal": s.signal, "range_mode": range_mode, "supply_v": s.supply_v,
                 "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers tell",
-                "calibration": calibration_details(calibration),
             },
             serial_number=serial,
         )  # fmt: skip
-        most = round(hold_s * rate_hz)
-        source = JoulescopeStream(driver, path, SIGNALS[signal], info, marks, timeout_s, most)
-        return sampled_meter(info, source, clock, timeout_s + 2.0, most)
+        most = round(s.hold_s * s.rate_hz)
+        source = JoulescopeStream(driver, path, SIGNALS[s.signal], info, marks, s.timeout_s, most)
+        return sampled_meter(info, source, clock, s.timeout_s + 2.0, most)
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:

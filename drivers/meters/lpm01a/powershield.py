@@ -7,27 +7,22 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
 
 import numpy as np
 
 from drivers.links.serial_line import SerialLine
-from drivers.meters.lpm01a.stream import (
-    ASCII_WRAP_S,
-    BINARY_WRAP_S,
-    AsciiStream,
-    BinaryStream,
-    Parsed,
-    Stream,
-    StreamError,
-    Timekeeper,
-)
+from drivers.meters.lpm01a.stream import Parsed, Stream, StreamError, Timekeeper
 from drivers.meters.threaded import Batch
+from rig.bench.options import one_of, within
 from rig.errors import MeterError, RigError, SetupError
 from rig.types import Bracket, Chunk, Clock
 
 BAUD = 3686400
 PROMPT = "PowerShield >"
 SUPPLY_V = (1.8, 3.3)
+RATES_HZ = (1e5, 5e4, 2e4, 1e4, 5e3, 2e3, 1e3, 5e2, 2e2, 1e2, 5e1, 2e1, 1e1, 5.0, 2.0, 1.0)
 QUIET_S = 0.05
 
 _VOLT = re.compile(r"(\d+)([+-]\d+)")
@@ -37,12 +32,16 @@ _VOLT = re.compile(r"(\d+)([+-]\d+)")
 class ShieldSettings:
     """What a PowerShield is set to. Without ``supply_v`` its supply is left as it is."""
 
-    rate_hz: float
-    energy: bool
-    binary: bool
-    supply_v: float | None
-    high: bool
-    power: str
+    rate_hz: Annotated[float, partial(one_of, RATES_HZ)] = 1000.0
+    output: Literal["energy", "current"] = "energy"
+    supply_v: Annotated[float, partial(within, *SUPPLY_V, "V")] | None = None
+    high_current: bool = False
+    power: Literal["on", "keep"] = "on"
+
+    @property
+    def energy(self) -> bool:
+        """Whether each reading is the energy of its period."""
+        return self.output == "energy"
 
     @property
     def per_reading(self) -> float:
@@ -55,7 +54,7 @@ class PowerShield:
 
     def __init__(self, line: SerialLine, settings: ShieldSettings, rail: str, timeout_s: float) -> None:
         self._line, self._settings, self._rail, self._timeout_s = line, settings, rail, timeout_s
-        self._stream: Stream = AsciiStream()
+        self._stream = Stream()
         self._early: list[Parsed] = []
 
     # ---- setting up -----------------------------------------------------------------------
@@ -82,13 +81,11 @@ class PowerShield:
             held_v = self._volts()
         if p.power == "on":
             self._command("pwr on nostatus")
-        self._command("pwrend on")
-        self._command("acqmode dyn")
-        self._command(f"funcmode {'high' if p.high else 'optim'}")
-        self._command(f"output {'energy' if p.energy else 'current'}")
-        self._command(f"format {'bin_hexa' if p.binary else 'ascii_dec'}")
-        self._command(f"freq {short_hz(p.rate_hz)}")
-        for command in ("acqtime inf", "trigsrc sw", "trigdelay 0"):
+        mode, freq = "high" if p.high_current else "optim", short_hz(p.rate_hz)
+        for command in (
+            "pwrend on", "acqmode dyn", f"funcmode {mode}", f"output {p.output}", "format bin_hexa", f"freq {freq}",
+            "acqtime inf", "trigsrc sw", "trigdelay 0",
+        ):  # fmt: skip
             self._command(command)
         return held_v
 
@@ -97,8 +94,7 @@ class PowerShield:
     def begin(self, clock: Clock) -> Bracket:
         """Start. The first reading begins after the command, and at least its length before it arrives."""
         p = self._settings
-        self._stream = BinaryStream() if p.binary else AsciiStream()
-        self._keeper = Timekeeper(p.rate_hz, BINARY_WRAP_S if p.binary else ASCII_WRAP_S)
+        self._stream, self._keeper = Stream(), Timekeeper(p.rate_hz)
         self._early = []
         before_ns = clock.now_ns()
         self._command("start")

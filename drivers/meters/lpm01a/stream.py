@@ -1,15 +1,12 @@
-"""The two data streams of ST's PowerShield firmware (UM2269): readings, with time stamps and messages between them.
+"""The binary data of ST's PowerShield firmware (UM2269, ``bin_hexa``): readings, with messages between them.
 
-In ``ascii_dec`` the line ``6409-07`` is 6409e-7; other lines are messages. In ``bin_hexa`` a reading has two bytes:
-0x52A0 is 0x2A0 / 16**5, the same 640.9e-6. A message begins with 0xF0 and ends with 0xFF 0xFF, since no reading has the
-exponent 15. Both parsers accept bytes in pieces of any length, and raise ``StreamError`` for anything else.
+A reading has two bytes: 0x52A0 is 0x2A0 / 16**5. A message begins with 0xF0 and ends with 0xFF 0xFF, since no reading
+has the exponent 15. The parser accepts bytes in pieces of any length, and raises ``StreamError`` for anything else.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +15,10 @@ from rig.types import Floats
 
 LARGEST = 1.0
 """No PowerShield measures more (A, or J in a reading): then bytes were lost or garbled."""
-ASCII_WRAP_S, BINARY_WRAP_S = 1000.0, float(1 << 31) * 1e-3
+WRAP_S = float(1 << 31) * 1e-3
+"""Stamps count milliseconds modulo 2**31."""
 LINE_MOST = 256
 
-_READING = re.compile(rb"\d{4}[+-]\d{2}")
-_STAMP = re.compile(rb"TimeStamp:[ ><]*(\d+)s (\d+)ms, buff (\d+)%")
-_QUIET = (b"event ", b"pwr ", b"ack ", b"summary ", b"info")
 _POWERS = 16.0 ** -np.arange(16.0)
 
 
@@ -65,60 +60,8 @@ class Parsed:
         return value, flags
 
 
-class Stream(Protocol):
-    """A parser. ``feed`` returns what these bytes complete."""
-
-    def feed(self, data: bytes) -> Parsed: ...
-
-
-class AsciiStream:
-    """The parser of ``ascii_dec``; stamps count modulo 1000 s."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._count = 0
-        self._ended = False
-        self._owed: list[int] = []
-
-    def feed(self, data: bytes) -> Parsed:
-        """Parse whole lines."""
-        found = Parsed(flagged=self._owed, ended=self._ended)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LINE_MOST:
-            raise StreamError(f"sent {len(self._rest)} bytes without a line end: {self._rest[:40]!r}")
-        readings: list[bytes] = []
-        for line in lines:
-            text = line.replace(b"\0", b"").strip()
-            if found.ended or not text:
-                continue
-            if _READING.fullmatch(text):
-                readings.append(text)
-            else:
-                self._message(text, self._count + len(readings), len(readings), found)
-        if readings:
-            value = np.array([float(r[:4] + b"e" + r[4:]) for r in readings])
-            _check(value)
-            found.value.append(value)
-            self._count += len(readings)
-        self._ended, self._owed = found.ended, found.owed
-        return found
-
-    def _message(self, text: bytes, count: int, here: int, found: Parsed) -> None:
-        lower = text.lower()
-        if stamp := _STAMP.fullmatch(text):
-            found.stamps.append(Stamp(count, int(stamp[1]) + int(stamp[2]) * 1e-3, int(stamp[3]) * 1e-2))
-        elif text == b"end" or b"Acquisition completed" in text:
-            found.ended = True
-        elif b"overcurrent" in lower:
-            found.flagged.append(here)
-        elif b"error" in lower:
-            raise StreamError(f"reports: {_plain(text)}")
-        elif not text.startswith(_QUIET):
-            raise StreamError(f"sent {_plain(text)!r}, which is neither a reading nor a message")
-
-
-class BinaryStream:
-    """The parser of ``bin_hexa``; stamps count milliseconds modulo 2**31."""
+class Stream:
+    """The parser. ``feed`` returns what these bytes complete."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -187,8 +130,8 @@ class Timekeeper:
     A stamp is exact to a millisecond: a loss is found once it exceeds that and one reading. Losses add up.
     """
 
-    def __init__(self, rate_hz: float, wrap_s: float) -> None:
-        self._rate_hz, self._wrap_s = rate_hz, wrap_s
+    def __init__(self, rate_hz: float) -> None:
+        self._rate_hz = rate_hz
         self._first: Stamp | None = None
         self._last_s = 0.0
 
@@ -197,7 +140,7 @@ class Timekeeper:
         if self._first is None:
             self._first, self._last_s = stamp, stamp.seconds
             return
-        self._last_s += (stamp.seconds - self._last_s) % self._wrap_s
+        self._last_s += (stamp.seconds - self._last_s) % WRAP_S
         due = (self._last_s - self._first.seconds) * self._rate_hz
         missing = due - (stamp.count - self._first.count)
         if abs(missing) > 1.0 + 1e-3 * self._rate_hz:
@@ -210,12 +153,9 @@ class Timekeeper:
             raise StreamError(f"has a full buffer at {self._last_s:.3f} s: it loses readings from here on")
 
 
-def step_at(value: float, binary: bool) -> float:
-    """The distance between neighbouring readings at a value: 12 bits of mantissa, or four digits."""
-    if binary:
-        exponent = int(np.flatnonzero(value / _POWERS[:15] <= 4095.0)[-1])
-        return float(_POWERS[exponent])
-    return float(10.0 ** (np.floor(np.log10(value) + 1e-12) - 3.0))
+def step_at(value: float) -> float:
+    """The distance between neighbouring readings at a value, which have 12 bits of mantissa."""
+    return float(_POWERS[int(np.flatnonzero(value / _POWERS[:15] <= 4095.0)[-1])])
 
 
 def _decoded(data: bytes) -> Floats:

@@ -13,20 +13,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from drivers.cleanup import released_on_error
 from drivers.failures import meter_failed
-from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.lost_readings import GapFiller
 from drivers.meters.otii.server import DEVICES_S, OtiiServer
 from drivers.meters.sampled import sampled_meter
+from drivers.meters.settings import Instrument, Positive, of_settings
 from drivers.meters.threaded import Batch
-from rig.bench.options import one_of, positive
 from rig.errors import MeterError, MeterSilentError, RigError, SetupError, refused
-from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Floats, Meter, MeterInfo, Rail
+from rig.types import Bracket, Chunk, Clock, Conversion, Floats, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
 FEEDS = True
@@ -40,26 +40,26 @@ LICENCES = ("Automation", "Admin", "All", "Enterprise")
 USER, PASSWORD = "OTII_USERNAME", "OTII_PASSWORD"
 
 
-def open_meter(
-    clock: Clock | None = None,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 1905,
-    instrument: str = "",
-    name: str = "otii",
-    rail: str = "supply",
-    channel: str = "current",
-    supply_v: float = 0.0,
-    max_current_a: float = 0.5,
-    rate_hz: float = 0.0,
-    power: str = "on",
-    clock_tolerance: float = 1e-3,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-    hold_s: float = 20.0,
-    timeout_s: float = 3.0,
-) -> Meter:
+@dataclass(frozen=True)
+class Otii:
+    """The options. See ``open_meter``."""
+
+    own: Instrument = Instrument("otii")
+    rail: str = "supply"
+    host: str = "127.0.0.1"
+    port: int = 1905
+    instrument: str = ""
+    channel: Literal["current", "power"] = "current"
+    supply_v: float = 0.0
+    max_current_a: Positive = 0.5
+    rate_hz: float = 0.0
+    power: Literal["on", "off-at-close", "keep"] = "on"
+    hold_s: Positive = 20.0
+    timeout_s: Positive = 3.0
+
+
+@of_settings
+def open_meter(settings: Otii, clock: Clock | None) -> Meter:
     """An Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
@@ -71,45 +71,29 @@ def open_meter(
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no server, instrument or licence.
     """
-    one_of(CHANNELS, channel=channel)
-    one_of(("on", "off-at-close", "keep"), power=power)
-    if not 0.0 < supply_v <= 25.0 and (channel == "current" or power != "keep"):
-        raise refused("supply_v", supply_v, "Give the volts of the supply, up to 25")
-    positive(max_current_a=max_current_a, clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s)
-    server = OtiiServer(host, port, timeout_s)
+    s = settings
+    if not 0.0 < s.supply_v <= 25.0 and (s.channel == "current" or s.power != "keep"):
+        raise refused("supply_v", s.supply_v, "Give the volts of the supply, up to 25")
+    server = OtiiServer(s.host, s.port, s.timeout_s)
     with released_on_error(server.close):
         _setup(lambda: _log_in(server))
-        found = _setup(lambda: _device(server, instrument))
+        found = _setup(lambda: _device(server, s.instrument))
         own = {"device_id": str(found["device_id"])}
-        taken = CHANNELS[channel]
-        hz, about = _setup(lambda: _configure(server, own, taken, supply_v, max_current_a, rate_hz, power))
-        conversion = Conversion("A", supply_v) if channel == "current" else Conversion("W")
-        described = Rail(rail, "mean", conversion, hz, gain_id=f"{own['device_id']}:{taken}")
-        described = calibrated(
-            described, calibration, own["device_id"], calibration_range, temperature_c, one_range=False
-        )
-        simulated = found.get("type") == "Simulator"
-        info = MeterInfo(
-            name=name,
-            mode="simulator" if simulated else "hardware",
-            clock=ClockInfo(name, 1e6, clock_tolerance),
-            rails=(described,),
-            omitted=("every supply but the main output",),
-            description=f"{'SIMULATED ' if simulated else ''}Otii {found.get('type')}, {hz:g} readings/s",
-            buffer_s=hold_s,
-            versions={"otii": server.version, **{k: str(v) for k, v in about.items()}},
+        taken = CHANNELS[s.channel]
+        hz, about = _setup(lambda: _configure(server, own, taken, s))
+        conversion = Conversion("A", s.supply_v) if s.channel == "current" else Conversion("W")
+        rail = Rail(s.rail, "mean", conversion, hz, gain_id=f"{own['device_id']}:{taken}")
+        info = s.own.info(
+            f"Otii {found.get('type')}, {hz:g} readings/s", s.own.limited(rail, own["device_id"], one_range=False),
+            simulated=found.get("type") == "Simulator", tick_hz=1e6, omitted=("every supply but the main output",),
+            buffer_s=s.hold_s, versions={"otii": server.version, **{k: str(v) for k, v in about.items()}},
             details={
-                "device": dict(found),
-                "channel": taken,
-                "supply_v": supply_v,
-                "max_current_a": max_current_a,
-                "power": power,
-                "lost_readings": "NaN, as the stamps of the recording tell",
-                "calibration": calibration_details(calibration),
+                "device": dict(found), "channel": taken, "supply_v": s.supply_v, "max_current_a": s.max_current_a,
+                "power": s.power, "lost_readings": "NaN, as the stamps of the recording tell",
             },
-        )
-        source = _Recording(server, info, own, taken, power == "off-at-close", timeout_s)
-        return sampled_meter(info, source, clock, timeout_s + 2.0, most=round(hold_s * hz))
+        )  # fmt: skip
+        source = _Recording(server, info, own, taken, s.power == "off-at-close", s.timeout_s)
+        return sampled_meter(info, source, clock, s.timeout_s + 2.0, most=round(s.hold_s * hz))
 
 
 class _Recording:
@@ -228,20 +212,18 @@ def _device(server: OtiiServer, instrument: str) -> dict[str, Any]:
     return dict(wanted[0])
 
 
-def _configure(
-    server: OtiiServer, own: dict[str, str], channel: str, supply_v: float, max_a: float, rate_hz: float, power: str
-) -> tuple[float, dict[str, Any]]:
+def _configure(server: OtiiServer, own: dict[str, str], channel: str, s: Otii) -> tuple[float, dict[str, Any]]:
     """Set supply, channel and rate; the rate that the instrument confirms, and its versions."""
     server.request("arc_add_to_project", **own)
-    if power != "keep":
-        server.request("arc_set_main_voltage", **own, value=supply_v)
-        server.request("arc_set_max_current", **own, value=max_a)
+    if s.power != "keep":
+        server.request("arc_set_main_voltage", **own, value=s.supply_v)
+        server.request("arc_set_max_current", **own, value=s.max_current_a)
         server.request("arc_set_main", **own, enable=True)
     server.request("arc_enable_channel", **own, channel=channel, enable=True)
-    if rate_hz > 0:
-        server.request("arc_set_channel_samplerate", **own, channel=channel, value=round(rate_hz))
+    if s.rate_hz > 0:
+        server.request("arc_set_channel_samplerate", **own, channel=channel, value=round(s.rate_hz))
     hz = float(server.request("arc_get_channel_samplerate", **own, channel=channel).get("value", 0.0))
-    if not hz > 0 or (rate_hz > 0 and hz != round(rate_hz)):
-        what = f"the instrument samples at {hz:g} Hz, not {rate_hz:g}"
+    if not hz > 0 or (s.rate_hz > 0 and hz != round(s.rate_hz)):
+        what = f"the instrument samples at {hz:g} Hz, not {s.rate_hz:g}"
         raise SetupError(what, field="rate_hz", value=hz, remedy="Give a rate that it has, or leave rate_hz out")
     return hz, server.request("arc_get_version", **own)

@@ -10,27 +10,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import Annotated, Literal
 
 from drivers.cleanup import released_on_error
 from drivers.links.serial_line import METER, open_line
-from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Meter, Ppk2Source
-from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ, TYPICAL_OFF, Modifiers
+from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ, TYPICAL_OFF
+from drivers.meters.settings import Instrument, Positive, of_settings
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.connected import Connected
-from rig.bench.options import one_of, positive, within
+from rig.bench.options import positive, within
 from rig.plugins import imported
-from rig.types import Accuracy, Clock, ClockInfo, Conversion, Meter, MeterInfo, Mode, Pin, Rail
+from rig.types import Accuracy, Clock, Conversion, Meter, Pin, Rail
 
 MODES = ("hardware",)
 FEEDS = True
-
-SOURCE_V = (0.8, 5.0)
-POWERS = ("on", "off-at-close", "keep")
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:
@@ -40,27 +38,27 @@ def connected(addresses: Sequence[str]) -> Iterator[Connected]:
         yield Connected(f"Power Profiler Kit II, serial {serial_number}", {"port": port})
 
 
-def open_meter(
-    clock: Clock | None = None,
-    *,
-    port: str = "",
-    name: str = "ppk2",
-    rail: str = "supply",
-    mode: str = "source",
-    supply_v: float = 0.0,
-    power: str = "on",
-    largest_a: float = RANGE_MOST_A[-1],
-    modifiers: str = "own",
-    mark_channel: str = "",
-    pin: str = "level",
-    pin_lag_s: float = 0.0,
-    clock_tolerance: float = 1e-4,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-    hold_s: float = 20.0,
-    timeout_s: float = 2.0,
-) -> Meter:
+@dataclass(frozen=True)
+class Ppk2:
+    """The options. See ``open_meter``."""
+
+    own: Instrument = Instrument("ppk2", 1e-4)
+    rail: str = "supply"
+    port: str = ""
+    mode: Literal["source", "ampere"] = "source"
+    supply_v: Annotated[float, partial(within, 0.8, 5.0, "V, since a PPK2 measures no voltage")] = 0.0
+    power: Literal["on", "off-at-close", "keep"] = "on"
+    largest_a: Annotated[float, partial(within, 0.0, RANGE_MOST_A[-1], "A"), positive] = RANGE_MOST_A[-1]
+    modifiers: Literal["own", "default"] = "own"
+    mark_channel: Literal["", "D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7"] = ""
+    pin: Pin = "level"
+    pin_lag_s: Annotated[float, partial(within, 0.0, math.inf, "s")] = 0.0
+    hold_s: Positive = 20.0
+    timeout_s: Positive = 2.0
+
+
+@of_settings
+def open_meter(settings: Ppk2, clock: Clock | None) -> Meter:
     """A PPK2 on a serial ``port``, and the current through it.
 
     ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (it lies in a supply of ``supply_v``).
@@ -76,62 +74,32 @@ def open_meter(
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """
-    one_of(commands.POWER_MODES, mode=mode)
-    one_of(POWERS, power=power)
-    one_of(("own", "default"), modifiers=modifiers)
-    one_of(("", *(f"D{k}" for k in range(8))), mark_channel=mark_channel)
-    one_of(get_args(Pin), pin=pin)
-    within(*SOURCE_V, "V, since a PPK2 measures no voltage", supply_v=supply_v)
-    within(0.0, math.inf, "s", pin_lag_s=pin_lag_s)
-    within(0.0, RANGE_MOST_A[-1], "A", largest_a=largest_a)
-    positive(clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s, largest_a=largest_a)
-    range_ = next(k for k, most_a in enumerate(RANGE_MOST_A) if largest_a <= most_a)
-    line = open_line(port, commands.BAUD, METER)
+    s = settings
+    range_ = next(k for k, most_a in enumerate(RANGE_MOST_A) if s.largest_a <= most_a)
+    line = open_line(s.port, commands.BAUD, METER)
     with released_on_error(line.close):
-        stated = commands.metadata(line, timeout_s, modifiers == "default")
-        if power != "keep":
-            commands.configure(line, mode, supply_v)
-        resolution = max(stated.steps_a()[: range_ + 1])
-        described = Rail(
-            rail, "mean", Conversion("A", supply_v), RATE_HZ, resolution=resolution, gain_id=f"{name}:{rail}"
-        )
-        own = calibrated(
-            described, calibration, commands.serial_number(line), calibration_range, temperature_c, one_range=False
-        )
-        if stated.defaults and calibration is None:
+        stated = commands.metadata(line, s.timeout_s, s.modifiers == "default")
+        if s.power != "keep":
+            commands.configure(line, s.mode, s.supply_v)
+        step_a = max(stated.steps_a()[: range_ + 1])
+        conversion = Conversion("A", s.supply_v)
+        rail = Rail(s.rail, "mean", conversion, RATE_HZ, resolution=step_a, gain_id=f"{s.own.name}:{s.rail}")
+        rail = s.own.limited(rail, commands.serial_number(line), one_range=False)
+        if stated.defaults and s.own.calibration is None:
             source = f"typical values for {', '.join(stated.defaults)}, of which the PPK2 states none that can be"
-            offset_a = TYPICAL_OFF[1] * max(stated.steps_a()[: range_ + 1]) / 4.0
-            own = replace(own, accuracy=Accuracy(TYPICAL_OFF[0], offset_a, source))
-        rails: tuple[Rail, ...] = (own,)
-        if mark_channel:
-            does: Pin | None = next((known for known in get_args(Pin) if known == pin), None)
-            rails += (Rail(mark_channel, "edges", rate_hz=RATE_HZ, pin=does, pin_lag_s=pin_lag_s),)
-        details = {
-            "port": port, "mode": mode, "supply_v": supply_v, "power": power, "largest_a": largest_a,
-            "mark_channel": mark_channel, "metadata": stated.other, "step_a_by_range": stated.steps_a(),
-            "default_modifiers": list(stated.defaults),
-            "spike_filter": "none", "lost_readings": "NaN; told by its six-bit counter, and by the times of arrival",
-            "calibration": calibration_details(calibration),
-        }  # fmt: skip
-        info = _info(name, rails, clock_tolerance, hold_s, stated, details)
-        readings = Ppk2Source(line, info, stated, range_, timeout_s)
-        most = round(hold_s * RATE_HZ)
+            rail = replace(rail, accuracy=Accuracy(TYPICAL_OFF[0], TYPICAL_OFF[1] * step_a / 4.0, source))
+        marks = [Rail(s.mark_channel, "edges", rate_hz=RATE_HZ, pin=s.pin, pin_lag_s=s.pin_lag_s)]
+        info = s.own.info(
+            f"Nordic PPK2, {s.mode} mode, {RATE_HZ:g} readings/s", rail, *(marks if s.mark_channel else []),
+            simulated=stated.other.get("Simulated", "") == "1", tick_hz=RATE_HZ, buffer_s=s.hold_s,
+            versions={"PPK2 hardware": stated.other.get("HW", ""), "pyserial": version("pyserial")},
+            details={
+                "port": s.port, "mode": s.mode, "supply_v": s.supply_v, "power": s.power, "largest_a": s.largest_a,
+                "mark_channel": s.mark_channel, "metadata": stated.other, "step_a_by_range": stated.steps_a(),
+                "default_modifiers": list(stated.defaults), "spike_filter": "none",
+                "lost_readings": "NaN; told by its six-bit counter, and by the times of arrival",
+            },
+        )  # fmt: skip
+        readings = Ppk2Source(line, info, stated, range_, s.timeout_s)
+        most = round(s.hold_s * RATE_HZ)
         return Ppk2Meter(ThreadedMeter(info, readings, clock, every_s=EMPTY_EVERY_S, most=most), readings)
-
-
-def _info(
-    name: str, rails: tuple[Rail, ...], tolerance: float, hold_s: float, modifiers: Modifiers, details: dict[str, Any]
-) -> MeterInfo:
-    simulated = modifiers.other.get("Simulated", "") == "1"
-    mode: Mode = "simulator" if simulated else "hardware"
-    return MeterInfo(
-        name=name,
-        mode=mode,
-        clock=ClockInfo(name, RATE_HZ, tolerance),
-        rails=rails,
-        omitted=("every supply but the one that the meter is in",),
-        description=f"{'SIMULATED ' if simulated else ''}Nordic PPK2, {details['mode']} mode, {RATE_HZ:g} readings/s",
-        buffer_s=hold_s,
-        versions={"PPK2 hardware": modifiers.other.get("HW", ""), "pyserial": version("pyserial")},
-        details=details,
-    )

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from drivers.cleanup import released_on_error
 from drivers.failures import meter_failed
-from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.sampled import sampled_meter
-from drivers.meters.scpi.session import ScpiSession, identified, open_session
+from drivers.meters.scpi.session import ScpiSession, Visa, identified
+from drivers.meters.settings import Instrument, Positive, of_settings
 from drivers.meters.threaded import Batch
 from rig.bench.connected import Connected
-from rig.bench.options import positive, within
+from rig.bench.options import within
 from rig.errors import SetupError, refused
-from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
+from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 
 MODES = ("hardware",)
 FEEDS = True
@@ -105,46 +106,49 @@ def connected(addresses: Sequence[str]) -> Iterator[Connected]:
     yield from identified(addresses, r"DMM6500")
 
 
-def open_meter(
-    clock: Clock | None = None, *, address: str = "", name: str = "dmm6500", rail: str = "core",
-    rate_hz: float = 10_000.0, range_max: float = 0.1, supply_v: float | None = None, burden_ohm: float = 0.0,
-    readings: int = 1_000_000, clock_tolerance: float = 1e-3, calibration: str | None = None,
-    calibration_range: float | None = None, temperature_c: float | None = None, visa_library: str = "@py",
-    timeout_s: float = 4.0,
-) -> Meter:  # fmt: skip
+@dataclass(frozen=True)
+class Dmm6500:
+    """The options. See ``open_meter``."""
+
+    own: Instrument = Instrument("dmm6500")
+    rail: str = "core"
+    visa: Visa = Visa()
+    rate_hz: Annotated[float, partial(within, *RATE_HZ, "Hz")] = 10_000.0
+    range_max: Positive = 0.1
+    supply_v: Positive | None = None
+    burden_ohm: float = 0.0
+    readings: Annotated[int, partial(within, 1, READINGS_MOST)] = 1_000_000
+
+
+@of_settings
+def open_meter(settings: Dmm6500, clock: Clock | None) -> Meter:
     """A DMM6500 in series with a supply of ``supply_v``, digitizing the current at ``rate_hz`` (1 kHz to 1 MHz).
 
     ``range_max`` is the largest current expected; above 3 A it needs the rear terminals. ``readings`` are taken at
     most. The other options are those of ``scpi-dmm``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it."""
-    within(*RATE_HZ, "Hz", rate_hz=rate_hz)
-    within(1, READINGS_MOST, readings=readings)
-    positive(range_max=range_max, supply_v=supply_v, clock_tolerance=clock_tolerance)
-    if supply_v is None:
+    s = settings
+    if s.supply_v is None:
         raise refused("supply_v", None, "Give supply_v", "power cannot be computed from a current without it")
-    session = open_session(address, visa_library=visa_library, timeout_s=timeout_s)
+    session = s.visa.open()
     with released_on_error(session.close):
         who, language = session.identity(), session.query("*LANG?")
         if "DMM6500" not in who.model or language != "SCPI":
             what = f"the instrument at {session.address} is a {who.model} that speaks {language}"
             raise SetupError(what, field="address", value=who.model, remedy="Use a DMM6500; send it *LANG SCPI once")
-        for line in setup_lines(rate_hz, range_max, readings):
+        for line in setup_lines(s.rate_hz, s.range_max, s.readings):
             session.write(line)
         terminals = session.query("ROUT:TERM?")
         range_, hz = session.numbers("DIG:CURR:RANG?;:DIG:CURR:SRAT?", 2)
         session.check("it is set up")
-        described = Rail(
-            rail, conversion=Conversion("A", supply_v, burden_ohm), rate_hz=hz, aperture_s=1.0 / hz,
+        rail = Rail(
+            s.rail, conversion=Conversion("A", s.supply_v, s.burden_ohm), rate_hz=hz, aperture_s=1.0 / hz,
             resolution=2.4 * range_ / STEPS, range_max=1.2 * range_, gain_id=f"{who.serial}:{range_:g}",
         )  # fmt: skip
-        described = calibrated(described, calibration, who.serial, calibration_range or range_, temperature_c)
-        info = MeterInfo(
-            name=name, mode="hardware", clock=ClockInfo(name, 1e9, clock_tolerance), rails=(described,),
-            omitted=("every supply but the one that the meter is in",), buffer_s=readings / hz,
-            description=f"{who.maker} {who.model}, {terminals} terminals, {hz:g} readings/s",
-            versions={f"{who.model} {who.serial}": who.firmware, "pyvisa": version("pyvisa")},
-            details={"range": range_, "terminals": terminals, "calibration": calibration_details(calibration)},
-            serial_number=who.serial, firmware=who.firmware,
+        info = s.own.info(
+            f"{who.maker} {who.model}, {terminals} terminals, {hz:g} readings/s",
+            s.own.limited(rail, who.serial, range_), buffer_s=s.readings / hz, **who.described(),
+            details={"range": range_, "terminals": terminals},
         )  # fmt: skip
-        return sampled_meter(info, Digitizer(session, rail, readings), clock, timeout_s + 1.0)
+        return sampled_meter(info, Digitizer(session, rail.name, s.readings), clock, s.visa.timeout_s + 1.0)

@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from drivers.failures import meter_failed
+from drivers.meters.settings import Positive
 from rig.bench.connected import Connected
 from rig.bench.options import positive
 from rig.errors import MeterError, RigError, SetupError, UsageError
@@ -56,6 +58,11 @@ class Identity:
     def simulated(self) -> bool:
         """Whether the serial number is that of a simulator."""
         return self.serial.startswith("SIM")
+
+    def described(self) -> dict[str, Any]:
+        """The fields of ``MeterInfo`` that say which instrument it is."""
+        versions = {f"{self.model} {self.serial}": self.firmware, "pyvisa": version("pyvisa")}
+        return {"versions": versions, "serial_number": self.serial, "firmware": self.firmware}
 
 
 class ScpiSession:
@@ -215,6 +222,19 @@ class ScpiSession:
     def _failed(self, what: str) -> MeterError:
         self._broken = self._broken or what
         return meter_failed(f"the instrument at {self.address} {what}", "address", self.address, self._remedy)
+
+
+@dataclass(frozen=True)
+class Visa:
+    """Where an instrument is: its VISA ``address``, the library that reaches it, and how long it may be silent."""
+
+    address: str = ""
+    visa_library: str = "@py"
+    timeout_s: Positive = 4.0
+
+    def open(self) -> ScpiSession:
+        """Open it. Raises as ``open_session`` does."""
+        return open_session(self.address, visa_library=self.visa_library, timeout_s=self.timeout_s)
 
 
 def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> ScpiSession:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from drivers.links.serial_line import LINE_MOST, SerialLine
 from drivers.meters.serial_text.lines import Layout, LineError, Row
 from drivers.meters.serial_text.loss_detection import LineOrder, Pace
-from drivers.meters.serial_text.readings import CapturePlan, Readings
+from drivers.meters.serial_text.readings import Board, Plan, Readings
 from drivers.meters.threaded import Batch
 from rig.errors import RigError, SetupError
 from rig.types import Bracket, Clock, MeterInfo
@@ -23,19 +23,19 @@ POLL_S = 2e-3
 class TextSource:
     """The ``Source``. ``_last`` is the tick of the reading before, ``_heard_ns`` when the line before arrived."""
 
-    def __init__(self, info: MeterInfo, line: SerialLine, plan: CapturePlan) -> None:
+    def __init__(self, info: MeterInfo, line: SerialLine, plan: Plan) -> None:
         self._info, self._line, self._plan = info, line, plan
         self._sampling = False
 
     def begin(self, clock: Clock) -> Bracket:
         """Have the board print, and await a line that it can only have begun after the call."""
         p = self._plan
-        self._clock, self._order, self._first = clock, LineOrder(p.expected), Readings()
-        self._pace = Pace(self._info.name, p.expected.rate_hz, p.expected.tolerance) if p.stamp == "count" else None
+        self._clock, self._order, self._first = clock, LineOrder(p), Readings()
+        self._pace = Pace(self._info.name, p.board.rate_hz, p.board.own.clock_tolerance) if p.stamp == "count" else None
         self._rest, self._torn, self._last, self._count, self._heard_ns = b"", True, 0, 0, 0
         begin_ns = clock.now_ns()
         self._line.waiting()
-        self._line.write(p.start)
+        self._line.write(unescaped(p.board.start_command))
         self._sampling = True
         return self._await_first(begin_ns)
 
@@ -58,7 +58,7 @@ class TextSource:
 
     def _stop(self) -> None:
         self._sampling = False
-        self._line.write(self._plan.stop)
+        self._line.write(unescaped(self._plan.board.stop_command))
 
     # ---- the first line -------------------------------------------------------------------
 
@@ -68,13 +68,13 @@ class TextSource:
         A line comes at most ``latency_s`` after what it stands for, and after the port was last found without it.
         """
         p = self._plan
-        late_ns, uncertainty_ns = round(p.expected.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)
+        late_ns, uncertainty_ns = round(p.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)
         looked_ns = begin_ns
-        until_ns = begin_ns + late_ns + uncertainty_ns + round(p.expected.timeout_s * 1e9)
+        until_ns = begin_ns + late_ns + uncertainty_ns + round(p.board.timeout_s * 1e9)
         while looked_ns < until_ns:
             rows, at_ns = list(self._rows(self._line.waiting())), self._clock.now_ns()
             if looked_ns < begin_ns + late_ns + uncertainty_ns:
-                self._order = LineOrder(p.expected)  # lines of before the start say nothing about those that follow
+                self._order = LineOrder(p)  # lines of before the start say nothing about those that follow
             elif took := [(row, found[1]) for row in rows if (found := self._order.take(row, at_ns)) is not None]:
                 self._heard_ns = at_ns
                 after_ns = self._anchored(*took[-1], at_ns) + uncertainty_ns
@@ -82,7 +82,7 @@ class TextSource:
                 return Bracket(before_ns, self._last, after_ns)
             looked_ns = at_ns
             time.sleep(POLL_S)
-        what = f"printed no reading within {p.expected.timeout_s:g} s of its start"
+        what = f"printed no reading within {p.board.timeout_s:g} s of its start"
         raise self._line.failed(what, silent=True, remedy="Check start_command")
 
     def _anchored(self, row: Row, time_ns: int, at_ns: int) -> int:
@@ -92,7 +92,7 @@ class TextSource:
         """
         p = self._plan
         if p.stamp == "count":
-            return at_ns + (round((1.0 / p.expected.rate_hz - p.aperture_s) * 1e9) if p.aperture_s else 0)
+            return at_ns + (round((1.0 / p.board.rate_hz - p.aperture_s) * 1e9) if p.aperture_s else 0)
         self._last = time_ns + round(0.5 * row.time_step_ns)
         self._first.add(self._last, row.value, row.flag)
         return at_ns
@@ -111,8 +111,8 @@ class TextSource:
             self._heard_ns = at_ns
             if self._pace is not None:
                 self._pace.add(self._count, at_ns * 1e-9)
-        elif (at_ns - self._heard_ns) * 1e-9 > self._plan.expected.timeout_s:
-            raise self._line.failed(f"printed no reading for {self._plan.expected.timeout_s:g} s", silent=True)
+        elif (at_ns - self._heard_ns) * 1e-9 > self._plan.board.timeout_s:
+            raise self._line.failed(f"printed no reading for {self._plan.board.timeout_s:g} s", silent=True)
         return readings
 
     def _place(self, readings: Readings, row: Row, missing: int, time_ns: int) -> None:
@@ -132,7 +132,7 @@ class TextSource:
             if self._torn:  # the beginning of the first line is not known
                 self._torn = False
                 continue
-            if self._plan.banner and text.startswith(self._plan.banner) and self._heard_ns:
+            if self._plan.board.banner and text.startswith(self._plan.board.banner) and self._heard_ns:
                 raise self._line.failed(f"has restarted: it printed {text[:80]!r}", remedy="Check its supply")
             if self._plan.layout.ignored(text):
                 continue
@@ -144,11 +144,19 @@ class TextSource:
             yield row
 
 
-def first_line(line: SerialLine, layout: Layout, start: bytes, stop: bytes, boot_s: float) -> tuple[str, Row]:
+def unescaped(command: str) -> bytes:
+    """A command as it is sent: ``\\n`` and ``\\r`` are line ends."""
+    for mark, meant in (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t")):
+        command = command.replace(mark, meant)
+    return command.encode("latin-1", "replace")
+
+
+def first_line(line: SerialLine, layout: Layout, board: Board) -> tuple[str, Row]:
     """The text of the first line that is certainly a complete reading, and its row. A board may have to boot before.
 
-    ``start`` is sent again every second until something comes. Raises ``SetupError`` after ``boot_s``.
+    The start is sent again every second until something comes. Raises ``SetupError`` after ``boot_s``.
     """
+    start, stop, boot_s = unescaped(board.start_command), unescaped(board.stop_command), board.boot_s
     until_s = time.monotonic() + boot_s
     heard, why = 0, "nothing came"
     while time.monotonic() < until_s:

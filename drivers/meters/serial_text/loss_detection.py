@@ -14,6 +14,7 @@ import numpy as np
 
 from drivers.failures import meter_failed
 from drivers.meters.serial_text.lines import Row
+from drivers.meters.serial_text.readings import Plan
 from rig.errors import MeterError
 
 FREE = 3
@@ -31,26 +32,6 @@ JUMP_S = 0.1
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What is known of the board.
-
-    ``rate_hz`` is 0 where it is not stated. ``wrap_ns`` is where its time wraps, ``wrap_count`` where its counter does
-    (0: never). ``rises`` marks the values that must not fall (joules). ``bad_share`` of lines may be no reading.
-    ``latency_s`` is how late a line may come, ``timeout_s`` how long the board may pause.
-    """
-
-    name: str
-    rate_hz: float
-    tolerance: float
-    wrap_ns: int
-    wrap_count: int
-    rises: tuple[bool, ...]
-    bad_share: float
-    latency_s: float
-    timeout_s: float
-
-
-@dataclass(frozen=True)
 class _Line:
     row: Row
     time_ns: int
@@ -60,8 +41,10 @@ class _Line:
 class LineOrder:
     """Compares each line with the one before. Of ``lines`` so far, ``dropped`` were no readings."""
 
-    def __init__(self, expected: Expected) -> None:
-        self._e = expected
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._board, self._name = plan, plan.board, plan.board.own.name
+        self._tolerance = plan.board.own.clock_tolerance
+        self._rises = tuple(column.si == "J" for column in plan.layout.rails)
         self._last: _Line | None = None
         self._odd: _Line | None = None
         self._bad = 0
@@ -73,8 +56,8 @@ class LineOrder:
         self.lines += 1
         self.dropped += 1
         self._bad += 1
-        if self.dropped > FREE + self._e.bad_share * self.lines:
-            what = f"{self.dropped} of {self.lines} lines of meter {self._e.name} were not readings; the last one {why}"
+        if self.dropped > FREE + self._board.bad_share * self.lines:
+            what = f"{self.dropped} of {self.lines} lines of meter {self._name} were not readings; the last one {why}"
             remedy = "Check columns= with the unit of the time (ms, us), the baud rate and the cable"
             raise meter_failed(what, "bad_share", self.dropped, remedy)
 
@@ -94,7 +77,7 @@ class LineOrder:
         odd = self._odd
         if odd is not None and self._contradiction(odd, row, at_ns, follow=True) is None:
             raise meter_failed(
-                f"meter {self._e.name} {why}, and continued from there: it restarted, or its clock is off by more than "
+                f"meter {self._name} {why}, and continued from there: it restarted, or its clock is off by more than "
                 "clock_tolerance",
                 "columns",
                 why,
@@ -106,7 +89,7 @@ class LineOrder:
 
     def _accept(self, line: _Line, missing: int) -> tuple[int, int]:
         self._last, self._odd, self._bad = line, None, 0
-        self._lead_ns = max(self._lead_ns, line.time_ns * (1.0 - self._e.tolerance) - line.at_ns)
+        self._lead_ns = max(self._lead_ns, line.time_ns * (1.0 - self._tolerance) - line.at_ns)
         self.lines += 1
         return missing, line.time_ns
 
@@ -115,37 +98,37 @@ class LineOrder:
         if row.time_ns is None:
             return 0
         by = row.time_ns - (last.row.time_ns or 0)
-        wrap = self._e.wrap_ns
+        wrap = self._plan.wrap_ns
         return last.time_ns + (by + wrap if wrap and by < -wrap // 2 else by)
 
     def _contradiction(self, last: _Line, row: Row, at_ns: int, *, follow: bool = False) -> str | None:
         """Why ``row`` is no later reading than ``last``, or None; with ``follow`` it comes right after it."""
-        e, since_s = self._e, (at_ns - last.at_ns) * 1e-9
+        since_s = (at_ns - last.at_ns) * 1e-9
         if row.time_ns is not None:
             time_ns = self._unwrapped(last, row)
-            lead_ns = time_ns * (1.0 - e.tolerance) - at_ns
-            limit_s = e.latency_s + JUMP_S
+            lead_ns = time_ns * (1.0 - self._tolerance) - at_ns
+            limit_s = self._plan.latency_s + JUMP_S
             if time_ns == last.time_ns:
                 return f"has the same time as the one before, {time_ns * 1e-9:.6g} s: the column of time stands still"
-            ahead = lead_ns - (last.time_ns * (1.0 - e.tolerance) - last.at_ns if follow else self._lead_ns)
+            ahead = lead_ns - (last.time_ns * (1.0 - self._tolerance) - last.at_ns if follow else self._lead_ns)
             if time_ns < last.time_ns or ahead * 1e-9 > limit_s:
                 return f"went from {last.time_ns * 1e-9:.6g} s to {row.time_ns * 1e-9:.6g} s within {since_s:.3g} s"
         if row.count is not None and not 0 <= self._skipped(last, row) <= self._most(since_s):
             return f"counted from {last.row.count} to {row.count} within {since_s:.3g} s"
-        for value, before, rises in zip(row.value, last.row.value, e.rises, strict=True):
+        for value, before, rises in zip(row.value, last.row.value, self._rises, strict=True):
             if rises and value < before:
                 return f"counted joules from {before:.6g} back to {value:.6g}"
         return None
 
     def _skipped(self, last: _Line, row: Row) -> int:
         step = (row.count or 0) - (last.row.count or 0) - 1
-        return step % self._e.wrap_count if self._e.wrap_count else step
+        return step % self._board.counter_wrap if self._board.counter_wrap else step
 
     def _most(self, since_s: float) -> float:
         """The most readings that can be missing at once."""
-        if not self._e.rate_hz:
+        if not self._board.rate_hz:
             return 100.0
-        return 2.0 + 1.1 * (since_s + self._e.latency_s + JUMP_S) * self._e.rate_hz
+        return 2.0 + 1.1 * (since_s + self._plan.latency_s + JUMP_S) * self._board.rate_hz
 
     def _gap(self, last: _Line, line: _Line) -> int:
         """Readings missing between two lines: by the counter, else by time and rate or the lines dropped."""
@@ -154,10 +137,10 @@ class LineOrder:
         by_time = 0
         if line.row.time_ns is not None:
             since_s = (line.time_ns - last.time_ns) * 1e-9
-            if since_s > self._e.timeout_s:
-                what = f"the time of meter {self._e.name} advanced by {since_s:.3g} s between two lines"
+            if since_s > self._board.timeout_s:
+                what = f"the time of meter {self._name} advanced by {since_s:.3g} s between two lines"
                 raise meter_failed(what, "timeout_s", since_s, "Check what keeps it from printing")
-            by_time = max(0, round(since_s * self._e.rate_hz) - 1)
+            by_time = max(0, round(since_s * self._board.rate_hz) - 1)
         return max(by_time, self._bad)
 
 

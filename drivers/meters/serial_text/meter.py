@@ -9,21 +9,22 @@ docs/reference/serial-text.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 from drivers.cleanup import released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
-from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.serial_text.acquisition import POLL_S, TextSource, first_line
 from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, numbers_by_rail
-from drivers.meters.serial_text.loss_detection import Expected, Pace
-from drivers.meters.serial_text.readings import STAMP_AT, CapturePlan, Stamped
+from drivers.meters.serial_text.loss_detection import Pace
+from drivers.meters.serial_text.readings import Board, Plan, Stamped
+from drivers.meters.settings import of_settings
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.calibration import load
-from rig.bench.options import one_of, positive, within
 from rig.errors import refused
-from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail, TraceKind
+from rig.types import Clock, Conversion, Meter, Rail, TraceKind
 
 MODES = ("hardware",)
 
@@ -37,46 +38,10 @@ BRIDGE_S = 0.03
 """A USB bridge keeps bytes for 16 ms (the default of FTDI's), and the host reads them a little later."""
 BOARD_BYTES = 64
 """Arduino's serial port holds back this many bytes when a sketch prints faster than the wire is."""
-ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}
 
 
-def open_meter(
-    clock: Clock | None = None,
-    *,
-    port: str = "",
-    baud: int = 115200,
-    name: str = "serial-text",
-    columns: str = "",
-    separator: str = "comma",
-    prefix: str = "",
-    ignore: str = "#",
-    banner: str = "",
-    start_command: str = "",
-    stop_command: str = "",
-    stamp: str = "",
-    stamp_at: str = "end",
-    rate_hz: float = 0.0,
-    kind: str = "mean",
-    aperture_s: float | None = None,
-    filter_tau_s: float = 0.0,
-    timer_bits: int = 32,
-    counter_wrap: int = 0,
-    supply_v: str | None = None,
-    voltage: str | None = None,
-    resolution: str | None = None,
-    range_max: str | None = None,
-    clock_tolerance: float = 5e-3,
-    latency_s: float | None = None,
-    bad_share: float = 0.01,
-    timeout_s: float = 3.0,
-    boot_s: float = 5.0,
-    dtr: bool = True,
-    serial_number: str = "",
-    simulated: bool = False,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-) -> Meter:
+@of_settings
+def open_meter(settings: Board, clock: Clock | None) -> Meter:
     """A board on ``port`` that prints ``columns``: NAME:UNIT for each, ``-`` to skip one.
 
     Each column of W, A, V or J is a rail. ``separator`` is comma, semicolon, tab or whitespace. A reading begins with
@@ -94,61 +59,24 @@ def open_meter(
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
     """
-    layout = layout_of(columns, separator, prefix, ignore)
-    positive(clock_tolerance=clock_tolerance, timeout_s=timeout_s, boot_s=boot_s, aperture_s=aperture_s)
-    within(0.0, 0.5, bad_share=bad_share)
-    within(0.0, 1e6, "Hz", rate_hz=rate_hz)
-    within(0.0, 1e3, "s", filter_tau_s=filter_tau_s)
-    within(0, 64, timer_bits=timer_bits)
-    within(0, 2**62, counter_wrap=counter_wrap)
-    within(0.0, 10.0, "s", latency_s=latency_s or 0.0)
-    one_of(STAMP_AT, stamp_at=stamp_at)
+    s = settings
+    layout = layout_of(s.columns, s.separator, s.prefix, s.ignore)
     names = tuple(c.name for c in layout.rails)
-    resolutions = numbers_by_rail("resolution", resolution, names)
-    ranges = numbers_by_rail("range_max", range_max, names)
-    conversions = _conversions(layout, supply_v, voltage)
-    stamped = _stamp(stamp, layout, rate_hz)
-    lasts_s = _aperture_s(kind, aperture_s, rate_hz, layout)
-    start, stop = _unescaped(start_command), _unescaped(stop_command)
-    line = open_line(port, baud, METER, dtr=dtr)
+    resolutions, ranges = (numbers_by_rail(k, getattr(s, k), names) for k in ("resolution", "range_max"))
+    conversions = _conversions(layout, s.supply_v, s.voltage)
+    plan = Plan(s, layout, _stamp(s.stamp, layout, s.rate_hz), _aperture_s(s.kind, s.aperture_s, s.rate_hz, layout))
+    line = open_line(s.port, s.baud, METER, dtr=s.dtr)
     with released_on_error(line.close):
-        text, row = first_line(line, layout, start, stop, boot_s)
+        text, row = first_line(line, layout, s)
         length = len(text) + 2
-        unit_ns = next((column.factor for column in layout.columns if column.role == "time"), 0.0)
-        expected = Expected(
-            name=name,
-            rate_hz=rate_hz,
-            tolerance=clock_tolerance,
-            wrap_ns=round(unit_ns) << timer_bits if timer_bits else 0,
-            wrap_count=counter_wrap,
-            rises=tuple(column.si == "J" for column in layout.rails),
-            bad_share=bad_share,
-            latency_s=BRIDGE_S + line.wire_s(BOARD_BYTES + length) if latency_s is None else latency_s,
-            timeout_s=timeout_s,
-        )
-        plan = CapturePlan(
-            layout=layout,
-            expected=expected,
-            stamp=stamped,
-            stamp_at=stamp_at,
-            aperture_s=lasts_s,
-            start=start,
-            stop=stop,
-            banner=banner,
-        )
-        plain = _rails(plan, row, resolutions, ranges, conversions, kind, filter_tau_s)
-        info = MeterInfo(
-            name=name,
-            mode="simulator" if simulated else "hardware",
-            clock=ClockInfo(name, 1e9, clock_tolerance),
-            rails=_calibrated(plain, calibration, serial_number, calibration_range, temperature_c),
-            omitted=OMITTED,
-            description=f"{'SIMULATED ' if simulated else ''}lines of text on a serial port, placed by {plan.stamp}",
-            buffer_s=HOLD_S,
-            versions={"pyserial": version("pyserial")},
-            details=_details(line, columns, text, row, plan, calibration),
-        )
-        most = max(100, min(HOLD_MOST, round(HOLD_S * max(rate_hz, 1.0 / line.wire_s(length)))))
+        late_s = BRIDGE_S + line.wire_s(BOARD_BYTES + length) if s.latency_s is None else s.latency_s
+        plan = replace(plan, latency_s=late_s)
+        info = s.own.info(
+            f"lines of text on a serial port, placed by {plan.stamp}",
+            *_limited(s, _rails(plan, row, resolutions, ranges, conversions)), simulated=s.simulated, omitted=OMITTED,
+            buffer_s=HOLD_S, versions={"pyserial": version("pyserial")}, details=_details(line, text, row, plan),
+        )  # fmt: skip
+        most = max(100, min(HOLD_MOST, round(HOLD_S * max(s.rate_hz, 1.0 / line.wire_s(length)))))
         return ThreadedMeter(info, TextSource(info, line, plan), clock, every_s=POLL_S, most=most)
 
 
@@ -198,71 +126,39 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
 
 
 def _rails(
-    plan: CapturePlan,
-    row: Row,
-    resolutions: dict[str, float],
-    ranges: dict[str, float],
-    conversions: dict[str, Conversion],
-    kind: str,
-    filter_tau_s: float,
-) -> list[Rail]:
+    plan: Plan, row: Row, resolutions: dict[str, float], ranges: dict[str, float], conversions: dict[str, Conversion]
+) -> Iterator[Rail]:
     """The rails. ``resolutions`` and ``ranges`` are in the columns' units; ``row`` shows the steps of the others."""
-    rails = []
+    board = plan.board
     for column, step in zip(plan.layout.rails, row.step, strict=True):
-        what: TraceKind = "cumulative" if column.si == "J" else "point" if kind == "point" else "mean"
+        kind: TraceKind = "cumulative" if column.si == "J" else "point" if board.kind == "point" else "mean"
         plain = Conversion({"W": "W", "J": "J", "V": "V", "A": "A"}[column.si])  # type: ignore[arg-type]
-        range_max = ranges.get(column.name)
-        given = resolutions.get(column.name)
-        rails.append(
-            Rail(
-                column.name,
-                kind=what,
-                conversion=conversions.get(column.name, plain),
-                rate_hz=plan.expected.rate_hz,
-                aperture_s=plan.aperture_s if plan.aperture_s and (what == "mean" or plan.stamp == "count") else None,
-                filter_tau_s=filter_tau_s,
-                resolution=(step or None) if given is None else given * column.factor,
-                range_max=None if range_max is None else range_max * column.factor,
-                gain_id=f"{plan.expected.name} {column.si}",
-            )
-        )
-    return rails
+        lasts = plan.aperture_s and (kind == "mean" or plan.stamp == "count")
+        given, most = resolutions.get(column.name), ranges.get(column.name)
+        yield Rail(
+            column.name, kind, conversions.get(column.name, plain), board.rate_hz, plan.aperture_s if lasts else None,
+            board.filter_tau_s, resolution=(step or None) if given is None else given * column.factor,
+            range_max=None if most is None else most * column.factor, gain_id=f"{board.own.name} {column.si}",
+        )  # fmt: skip
 
 
-def _calibrated(
-    rails: list[Rail], path: str | None, serial: str, range_: float | None, temperature_c: float | None
-) -> tuple[Rail, ...]:
+def _limited(board: Board, found: Iterator[Rail]) -> Iterator[Rail]:
     """The rails with the limits of the file, except those of a unit that it does not have."""
+    rails, path = list(found), board.own.calibration
     units = {r.unit for r in load(Path(path)).ranges} if path is not None else set()
     if not units & {r.conversion.unit for r in rails}:
         units = {r.conversion.unit for r in rails}  # none fits: let it be refused by name
-    return tuple(calibrated(r, path, serial, range_, temperature_c) if r.conversion.unit in units else r for r in rails)
+    return (board.own.limited(r, board.serial_number) if r.conversion.unit in units else r for r in rails)
 
 
-def _details(
-    line: SerialLine, columns: str, text: str, row: Row, plan: CapturePlan, calibration: str | None
-) -> dict[str, object]:
-    e, layout = plan.expected, plan.layout
+def _details(line: SerialLine, text: str, row: Row, plan: Plan) -> dict[str, object]:
+    board, layout = plan.board, plan.layout
     checked = [c.unit if c.role == "check" else c.role for c in layout.columns if c.role in ("time", "count", "check")]
-    by_count = e.rate_hz > 0 and plan.stamp == "count" and not layout.has("count")
+    by_count = board.rate_hz > 0 and plan.stamp == "count" and not layout.has("count")
     return {
-        "port": line.port,
-        "baud": line.baud,
-        "columns": columns,
-        "first_line": text[:200],
-        "stamp": plan.stamp,
-        "stamp_at": plan.stamp_at or "not known",
-        "latency_s": e.latency_s,
-        "time_step_s": row.time_step_ns * 1e-9,
-        "bad_share": e.bad_share,
-        "checked_by": checked or ["the number of columns"],
-        "unseen_loss_s": Pace("", e.rate_hz, e.tolerance).unseen_s if by_count else None,
-        "commands": [plan.start.decode("latin-1"), plan.stop.decode("latin-1")],
-        "calibration": calibration_details(calibration),
-    }
-
-
-def _unescaped(text: str) -> bytes:
-    for mark, meant in ESCAPES.items():
-        text = text.replace(mark, meant)
-    return text.encode("latin-1", "replace")
+        "port": line.port, "baud": line.baud, "columns": board.columns, "first_line": text[:200], "stamp": plan.stamp,
+        "stamp_at": board.stamp_at or "not known", "latency_s": plan.latency_s, "bad_share": board.bad_share,
+        "time_step_s": row.time_step_ns * 1e-9, "checked_by": checked or ["the number of columns"],
+        "unseen_loss_s": Pace("", board.rate_hz, board.own.clock_tolerance).unseen_s if by_count else None,
+        "commands": [board.start_command, board.stop_command],
+    }  # fmt: skip

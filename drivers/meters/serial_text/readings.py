@@ -1,15 +1,17 @@
-"""Readings of text lines: the plan by which a line becomes one, and where each lies on the meter's clock."""
+"""Readings of text lines: the options, the plan by which a line becomes a reading, and where each lies in time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
 import numpy as np
 
 from drivers.meters.serial_text.lines import Layout
-from drivers.meters.serial_text.loss_detection import Expected
+from drivers.meters.settings import Instrument, Positive
+from rig.bench.options import within
 from rig.types import Chunk, Rail
 
 Stamped = Literal["count", "column"]
@@ -18,31 +20,68 @@ STAMP_AT = {"start": 0.0, "middle": 0.5, "end": 1.0, "": 0.5}
 
 
 @dataclass(frozen=True)
-class CapturePlan:
-    """How lines become readings, stamped by a time ``column`` or by their ``count``.
+class Board:
+    """The options. See ``meter.open_meter``."""
 
-    ``start`` and ``stop`` are sent; ``banner`` begins what only a restart prints. A mean lasts ``aperture_s`` (0: a
-    point); ``stamp_at`` is where in it its time stands, one of ``STAMP_AT``.
+    own: Instrument = Instrument("serial-text", 5e-3)
+    port: str = ""
+    baud: int = 115200
+    columns: str = ""
+    separator: str = "comma"
+    prefix: str = ""
+    ignore: str = "#"
+    banner: str = ""
+    start_command: str = ""
+    stop_command: str = ""
+    stamp: str = ""
+    stamp_at: Literal["start", "middle", "end", ""] = "end"
+    rate_hz: Annotated[float, partial(within, 0.0, 1e6, "Hz")] = 0.0
+    kind: str = "mean"
+    aperture_s: Positive | None = None
+    filter_tau_s: Annotated[float, partial(within, 0.0, 1e3, "s")] = 0.0
+    timer_bits: Annotated[int, partial(within, 0, 64)] = 32
+    counter_wrap: Annotated[int, partial(within, 0, 2**62)] = 0
+    supply_v: str | None = None
+    voltage: str | None = None
+    resolution: str | None = None
+    range_max: str | None = None
+    latency_s: Annotated[float, partial(within, 0.0, 10.0, "s")] | None = None
+    bad_share: Annotated[float, partial(within, 0.0, 0.5)] = 0.01
+    timeout_s: Positive = 3.0
+    boot_s: Positive = 5.0
+    dtr: bool = True
+    serial_number: str = ""
+    simulated: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the lines of a ``board`` become readings, stamped by a time ``column`` or by their ``count``.
+
+    A mean lasts ``aperture_s`` (0: a point). A line comes at most ``latency_s`` after what it stands for.
     """
 
+    board: Board
     layout: Layout
-    expected: Expected
     stamp: Stamped
-    stamp_at: str
     aperture_s: float
-    start: bytes
-    stop: bytes
-    banner: str
+    latency_s: float = 0.0
 
     @property
     def at(self) -> float:
         """Where in a reading its time stands: 0 is the start, 1 the end."""
-        return STAMP_AT[self.stamp_at] if self.stamp == "column" else 1.0
+        return STAMP_AT[self.board.stamp_at] if self.stamp == "column" else 1.0
 
     @property
     def stamp_uncertainty_s(self) -> float:
         """How far that may be off, where it is not known."""
-        return 0.5 * self.aperture_s if self.stamp == "column" and not self.stamp_at else 0.0
+        return 0.5 * self.aperture_s if self.stamp == "column" and not self.board.stamp_at else 0.0
+
+    @property
+    def wrap_ns(self) -> int:
+        """Where the board's time wraps; 0 where it does not."""
+        unit_ns = next((column.factor for column in self.layout.columns if column.role == "time"), 0.0)
+        return round(unit_ns) << self.board.timer_bits if self.board.timer_bits else 0
 
 
 @dataclass
@@ -64,7 +103,7 @@ class Readings:
         for k in range(missing):
             self.add(after + (tick - after) * (k + 1) // (missing + 1), (np.nan,) * rails, (False,) * rails)
 
-    def chunks(self, rails: Sequence[Rail], plan: CapturePlan) -> list[Chunk]:
+    def chunks(self, rails: Sequence[Rail], plan: Plan) -> list[Chunk]:
         """One chunk for each rail: on the grid when stamped by count, else with the ticks that each reading covers."""
         if not self.value:
             return []

@@ -110,7 +110,7 @@ def sim(plant: LivePlant) -> Iterator[Ppk2Sim]:
 
 
 def opened(sim: Ppk2Sim, **options: object) -> Ppk2Meter:
-    meter = ppk2.open_meter(port=sim.port, **({"supply_v": SUPPLY_V} | options))  # type: ignore[arg-type]
+    meter = ppk2.open_meter(port=sim.port, **({"supply_v": SUPPLY_V} | options))
     assert isinstance(meter, Ppk2Meter)
     return meter
 
@@ -310,7 +310,7 @@ def test_readings_that_nobody_reads_are_bounded(sim: Ppk2Sim) -> None:
 )
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, object], field: str) -> None:
     with pytest.raises(UsageError) as caught:
-        ppk2.open_meter(port="none", **({"supply_v": 3.0} | options))  # type: ignore[arg-type]
+        ppk2.open_meter(port="none", **({"supply_v": 3.0} | options))
     assert caught.value.field == field
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from drivers.meters.scpi.dmm.meter import open_meter
 from drivers.meters.scpi.smu import meter as scpi_smu
 from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device, token_file
 from fixtures.instruments.front_end import Wiring
-from fixtures.instruments.scpi_dmm_sim import TruevoltSim, actions_of
+from fixtures.instruments.scpi_dmm_sim import actions_of
 from fixtures.instruments.scpi_elog_sim import ElogSim
 from fixtures.instruments.scpi_server import ScpiServer
 from fixtures.worlds.random_draw import blank, truth
@@ -216,69 +216,10 @@ def test_a_voltage_over_a_shunt_is_a_current() -> None:
     assert np.mean(amperes) == pytest.approx(0.02 / 1.8, rel=2e-3)
 
 
-def test_a_second_multimeter_on_the_bus_measures_the_supply_once() -> None:
-    with live(EXACT) as (plant, _, _, server), ScpiServer(TruevoltSim(plant, EXACT, serial="SIM0000009")) as volts:
-        options: dict[str, Any] = {
-            "address": server.address,
-            "voltage_address": volts.address,
-            "voltage_range_max": 5.0,
-        }
-        with closing(open_meter(rate_hz=1000, **options)) as meter:
-            info = meter.info()
-
-    supply = info.details["supply"]
-    assert info.rails[0].conversion.unit == "A"
-    assert info.rails[0].conversion.supply_v == supply["volts"] == pytest.approx(1.8, rel=1e-3)
-    assert supply["readings"] == 10 and supply["deviation"] < 1e-3 and "SIM0000009" in supply["from"]
-
-
-def test_a_supply_that_is_off_is_a_setup_error() -> None:
-    off = replace(EXACT, noise=0.0, shunt_ohm=1e-12)
-    with (
-        live(EXACT) as (plant, _, _, server),
-        ScpiServer(TruevoltSim(plant, off)) as volts,
-        pytest.raises(SetupError, match="supply"),
-    ):
-        open_meter(address=server.address, voltage_address=volts.address)
-
-
-def test_two_multimeters_on_one_trigger_keep_the_current_and_the_voltage_at_the_device() -> None:
-    droop = replace(EXACT, source_ohm=5.0)
-    with live(droop) as (plant, _, sim, server):
-        other = TruevoltSim(plant, replace(droop, seed=2), serial="SIM0000009")
-        with ScpiServer(other) as volts, closing(
-            open_meter(
-                address=server.address, voltage_address=volts.address, trigger="external", rate_hz=2000,
-                voltage_range_max=2.0, timeout_s=PATIENT_S,
-            )
-        ) as meter:  # fmt: skip
-            pulse = threading.Thread(target=_trigger_both, args=([sim, other],))
-            pulse.start()
-            chunks = drained(meter, 200)
-            pulse.join()
-            rails = meter.info().rails
-
-    amperes, volts = (np.concatenate([c.value for c in chunks if c.rail == rail.name]) for rail in rails)
-    assert [r.name for r in rails] == ["core", "core-volts"] and rails[0].conversion.supply_rail == "core-volts"
-    assert [r.conversion.unit for r in rails] == ["A", "V"]
-    assert [r.range_max for r in rails] == pytest.approx([0.12, 12.0])
-    assert len({r.gain_id for r in rails}) == 2
-    assert np.mean(amperes * volts) == pytest.approx(0.02, rel=2e-3)  # 3 % less than current times 1.8 V
-
-
-def _trigger_both(sims: Sequence[TruevoltSim]) -> None:
-    deadline_s = time.monotonic() + PATIENT_S
-    while not all(sim.waiting for sim in sims) and time.monotonic() < deadline_s:
-        time.sleep(0.001)
-    for sim in sims:
-        sim.external_trigger()
-
-
-@pytest.mark.parametrize("trigger", ["bus", "immediate"])
-def test_the_first_reading_begins_inside_the_bracket(trigger: str) -> None:
+def test_the_first_reading_begins_inside_the_bracket() -> None:
     with (
         live() as (plant, _, sim, server),
-        closing(open_meter(plant.clock, address=server.address, rate_hz=1000, supply_v=1.8, trigger=trigger)) as meter,
+        closing(open_meter(plant.clock, address=server.address, rate_hz=1000, supply_v=1.8)) as meter,
     ):
         bracket = meter.start()
         began_ns = sim.began_ns()
@@ -296,7 +237,7 @@ def test_a_current_is_on_the_range_of_its_terminals(range_max: float, range_: fl
         value = np.concatenate([c.value for c in drained(meter, 50)])
         info = meter.info()
 
-    assert info.details["multimeters"][0]["range"] == range_
+    assert info.details["range"] == range_
     assert info.rails[0].range_max == pytest.approx(1.2 * range_)
     assert f"{terminals} terminals" in info.description
     assert np.mean(value) == pytest.approx(0.02 / 1.8, rel=3e-3)

@@ -19,7 +19,7 @@ import pytest
 from drivers.meters.scpi import session as scpi_session
 from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.dmm import truevolt as scpi_truevolt
-from drivers.meters.scpi.dmm.truevolt import NODE, TRIGGERS, CaptureSettings, Truevolt, begin, setup_lines
+from drivers.meters.scpi.dmm.truevolt import NODE, CaptureSettings, Truevolt, setup_lines
 from drivers.meters.scpi.session import open_session
 from drivers.meters.scpi.smu import meter as scpi_smu
 from fixtures.bench.live_plant import live_plant
@@ -52,7 +52,7 @@ IS_SET_UP: Dialogue = [
     ("FORM:DATA REAL,64", None),
     ("CURR:DC:RANG?;:CURR:DC:APER?;:SAMP:TIM?;:CURR:DC:TERM?", "+1.00000000E-01;+2.00000000E-05;+2.00000000E-05;+3"),
 ]
-FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6, "bus")
+FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6)
 
 
 def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
@@ -90,38 +90,15 @@ def test_a_bus_trigger_is_given_to_an_instrument_that_waits_for_it() -> None:
         ("*TRG;:STAT:OPER:COND?", "+16"),
     ]
     before_ns = HostClock().now_ns()
-    bracket = spoken(dialogue, lambda dmm: begin([dmm], "bus", HostClock(), 1.0))
+    bracket = spoken(dialogue, lambda dmm: dmm.begin(HostClock()))
 
     assert before_ns < bracket.before_ns < bracket.after_ns < HostClock().now_ns()
     assert bracket.tick == 0
 
 
-def test_an_external_trigger_lies_after_the_last_look_that_found_the_instrument_waiting() -> None:
-    looks = [("STAT:OPER:COND?", state) for state in ("+32", "+32", "+32", "+32", "+16")]
-    dialogue = [*IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), *looks]
-    seen: list[int] = []
-
-    class Noting(HostClock):
-        def now_ns(self) -> int:
-            seen.append(HostClock.now_ns())
-            return seen[-1]
-
-    bracket = spoken(dialogue, lambda dmm: begin([dmm], "external", Noting(), 1.0))
-
-    assert (bracket.before_ns, bracket.after_ns) == (seen[-3], seen[-1])  # not seen[0], where the waiting began
-
-
-def test_a_trigger_that_does_not_come_is_an_error_that_names_its_wire() -> None:
-    instrument = Scripted([*IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), *[("STAT:OPER:COND?", "+32")] * 10_000])
-    with ScpiServer(instrument) as server, closing(open_session(server.address)) as link:
-        error = refused(lambda: begin([Truevolt(link)], "external", HostClock(), 0.03))
-
-    assert isinstance(error, MeterError) and "Ext Trig" in error.remedy
-
-
 def fetched(answer: str, questionable: str = "+0") -> Any:
     dialogue = [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE), ("R? 25000", answer), ("STAT:QUES:EVEN?", questionable)]
-    return spoken(dialogue, lambda dmm: (dmm.configure(FAST), dmm.fetch())[1])
+    return spoken(dialogue, lambda dmm: (dmm.configure(FAST), dmm.readings())[1])
 
 
 def doubles(*values: float) -> str:
@@ -141,7 +118,7 @@ def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: s
     with ScpiServer(instrument) as server, closing(open_session(server.address)) as link:
         dmm = Truevolt(link)
         dmm.configure(FAST)
-        error = refused(dmm.fetch)
+        error = refused(dmm.readings)
 
     assert isinstance(error, MeterError) and says in error.message
 
@@ -232,8 +209,7 @@ def unknown(lines: Sequence[str], simulator: TruevoltSim | ElogSim) -> list[str]
 
 
 def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send() -> None:
-    plans = [CaptureSettings(f, 1.0, 1e-3, 5e-4, t) for f in NODE for t in TRIGGERS]
-    lines = [line for plan in plans for line in setup_lines(plan)] + list(scpi_truevolt.FIRE.values())
+    lines = [line for f in NODE for line in setup_lines(CaptureSettings(f, 1.0, 1e-3, 5e-4))]
     lines += sent_by(scpi_truevolt) + sent_by(scpi_dmm) + sent_by(scpi_session)
 
     assert {"R? 1", "SYST:ERR?", "*OPT?", "STAT:QUES:EVEN?"} <= set(lines)
@@ -258,14 +234,12 @@ def test_the_simulated_data_log_knows_every_command_that_its_driver_can_send() -
         ({}, "supply_v"),
         ({"supply_v": 0.0}, "supply_v"),
         ({"supply_v": 1.8, "function": "charge"}, "function"),
-        ({"supply_v": 1.8, "trigger": "level"}, "trigger"),
         ({"supply_v": 1.8, "rate_hz": -1.0}, "rate_hz"),
         ({"supply_v": 1.8, "rate_hz": 60_000.0}, "rate_hz"),
         ({"supply_v": 1.8, "range_max": 11.0}, "range_max"),
         ({"supply_v": 1.8, "aperture_s": 2e-3}, "aperture_s"),
         ({"supply_v": 1.8, "aperture_s": 1e-6}, "aperture_s"),
         ({"supply_v": 1.8, "function": "voltage"}, "shunt_ohm"),
-        ({"supply_v": 1.8, "voltage_calibration": "volts.toml"}, "voltage_calibration"),
         ({"supply_v": 1.8, "temperature_c": 20.0}, "temperature_c"),
     ],
 )
@@ -306,7 +280,7 @@ def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
     assert rail.accuracy is None and rail.resolution == pytest.approx(15e-6 * 0.1, rel=2)
     assert info.mode == "simulator" and info.buffer_s == pytest.approx(5.0)
     assert info.versions["34465A SIM0000001"].startswith("A.02.17")
-    assert info.details["multimeters"][0]["autozero"] == "off"
+    assert info.details["autozero"] == "off"
 
 
 # ---- calibration --------------------------------------------------------------------------
@@ -347,6 +321,6 @@ def test_a_data_log_that_is_asked_for_too_much_says_what_it_takes(rate_hz: float
 def test_resolution_is_coarser_for_shorter_apertures() -> None:
     steps = spoken(
         IS_OPENED,
-        lambda dmm: [dmm.resolution(CaptureSettings("current", 1.0, 1.0, s, "bus")) for s in (2e-5, 1e-3, 2e-2)],
+        lambda dmm: [dmm.resolution(CaptureSettings("current", 1.0, 1.0, s)) for s in (2e-5, 1e-3, 2e-2)],
     )
     assert np.all(np.diff(steps) < 0) and steps[0] == 30e-6

@@ -144,10 +144,6 @@ def test_it_waits_for_the_trigger_that_was_chosen() -> None:
     assert d.say("SYST:ERR?") == '-211,"Trigger ignored"'
     assert states(d) == "+32"
 
-    assert d.sim.external_trigger()
-    assert states(d) == "+16"
-    assert not d.sim.external_trigger()
-
 
 def test_a_series_ends_when_its_count_is_reached_or_it_is_aborted() -> None:
     d = desk()

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.meters.serial_text.lines import LineError, Row, layout_of
-from drivers.meters.serial_text.loss_detection import Expected, LineOrder, Pace
+from drivers.meters.serial_text.loss_detection import LineOrder, Pace
 from drivers.meters.serial_text.meter import open_meter
+from drivers.meters.serial_text.readings import Board, Plan
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.true_power import SimPlant
@@ -363,7 +364,7 @@ def test_too_many_lines_that_are_no_readings_end_it() -> None:
 
 def test_a_time_that_stands_still_is_named() -> None:
     """So is a time in s that is printed without a fraction, or declared in the wrong unit."""
-    order = LineOrder(Expected("board", 0.0, 5e-3, 0, 0, (False,), 0.01, 0.03, 1.0))
+    order = LineOrder(Plan(Board(timer_bits=0, timeout_s=1.0), layout_of("core:mW", "comma"), "column", 0.0, 0.03))
     with pytest.raises(MeterError, match=r"the column of time stands still.*unit"):
         for k in range(9):
             order.take(Row(57_963_000_000, 1e9, None, (1.0,), (False,), (0.0,)), k * 10**7)

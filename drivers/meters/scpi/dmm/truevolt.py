@@ -8,9 +8,8 @@ error; only Questionable bit 14 shows it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,6 @@ from rig.types import Bracket, Chunk, Clock, Floats
 MODELS = ("34465A", "34470A")
 RANGES = {"current": (1e-4, 1e-3, 1e-2, 0.1, 1.0, 3.0, 10.0), "voltage": (0.1, 1.0, 10.0, 100.0, 1000.0)}
 NODE = {"current": "CURR:DC", "voltage": "VOLT:DC"}
-TRIGGERS = {"bus": "BUS", "external": "EXT", "immediate": "IMM"}
-FIRE = {"bus": "*TRG;:STAT:OPER:COND?", "external": "STAT:OPER:COND?", "immediate": "INIT;:STAT:OPER:COND?"}
 OVER_RANGE = 1.2
 """Readings go up to 120 % of the range; beyond it they are 9.9E37."""
 APERTURE_LEAST_S = {True: 20e-6, False: 300e-6}
@@ -33,6 +30,7 @@ APERTURE_LEAST_S = {True: 20e-6, False: 300e-6}
 MEMORY = {True: 2_000_000, False: 50_000}
 """Readings, with and without the option MEM."""
 COUNT_MOST = 1_000_000_000
+TRIGGERED_S = 5.0
 PIECE = 25_000
 """Readings in one query."""
 MEASURING, WAITING = 1 << 4, 1 << 5
@@ -53,8 +51,6 @@ class CaptureSettings:
     range: float
     period_s: float
     aperture_s: float
-    trigger: str
-    count: int = COUNT_MOST
     terminals_a: float = 0.0
 
 
@@ -67,10 +63,10 @@ def setup_lines(settings: CaptureSettings) -> list[str]:
         f"{node}:RANG:AUTO OFF",
         f"{node}:APER {settings.aperture_s:.6g}",
         f"{node}:ZERO:AUTO OFF",
-        f"TRIG:SOUR {TRIGGERS[settings.trigger]}",
+        "TRIG:SOUR BUS",
         "TRIG:COUN 1",
         "TRIG:DEL 0",
-        f"SAMP:COUN {settings.count}",
+        f"SAMP:COUN {COUNT_MOST}",
         "SAMP:SOUR TIM",
         f"SAMP:TIM {settings.period_s:.6g}",
         "FORM:DATA REAL,64",
@@ -78,10 +74,13 @@ def setup_lines(settings: CaptureSettings) -> list[str]:
 
 
 class Truevolt:
-    """One multimeter. ``fast`` and ``memory`` are what its options and firmware allow."""
+    """One multimeter, and the ``Source`` of ``rail``, whose readings are the multimeter's times ``scale``.
+
+    ``fast`` and ``memory`` are what its options and firmware allow.
+    """
 
     def __init__(self, session: ScpiSession) -> None:
-        self.session = session
+        self.session, self.rail, self.scale = session, "core", 1.0
         self.identity = session.identity()
         if self.identity.model not in MODELS:
             raise SetupError(
@@ -111,30 +110,50 @@ class Truevolt:
             range_ = 10.0 if terminals_a == 10.0 else range_  # RANG? tells of the 3 A terminals only (manual, p. 192)
         else:
             range_, aperture_s, period_s = self.session.numbers(query, 3)
-        for what, asked, got in (
-            ("aperture_s", settings.aperture_s, aperture_s),
-            ("rate_hz", settings.period_s, period_s),
-        ):
-            if abs(got - asked) > 1e-3 * asked:
+        asked = (("aperture_s", settings.aperture_s, aperture_s), ("rate_hz", settings.period_s, period_s))
+        for name, asked_s, got_s in asked:
+            if abs(got_s - asked_s) > 1e-3 * asked_s:
                 said = "; ".join(self.session.errors()) or "no error"
-                raise refused(
-                    what,
-                    asked,
-                    "Leave a microsecond or more between aperture_s and 1/rate_hz, or leave aperture_s out",
-                    f"the instrument set {got:g} s where {asked:g} s was requested for {what} ({said})",
-                )
+                what = f"the instrument set {got_s:g} s where {asked_s:g} s was requested for {name} ({said})"
+                remedy = "Leave a microsecond or more between aperture_s and 1/rate_hz, or leave aperture_s out"
+                raise refused(name, asked_s, remedy, what)
         self.session.check("it is set up")
         self._range = range_
         return replace(settings, range=range_, period_s=period_s, aperture_s=aperture_s, terminals_a=terminals_a)
 
-    def arm(self, trigger: str) -> None:
-        """Clear the memory and wait until the instrument awaits its trigger; ``immediate`` starts when it is fired."""
+    def begin(self, clock: Clock) -> Bracket:
+        """Clear the memory, wait until the instrument awaits its trigger, and give it; the bracket of tick 0."""
         self.session.write("ABOR;*CLS")
-        if trigger != "immediate":
-            self.session.write("INIT")
-            await_state(self.session, "STAT:OPER:COND?", WAITING, WAITING, 5.0)
+        self.session.write("INIT")
+        await_state(self.session, "STAT:OPER:COND?", WAITING, WAITING, 5.0)
+        before_ns = clock.now_ns()
+        state = int(self.session.numbers("*TRG;:STAT:OPER:COND?", 1)[0])
+        while not state & MEASURING or state & WAITING:
+            if (clock.now_ns() - before_ns) * 1e-9 > TRIGGERED_S:
+                what = f"the instrument at {self.session.address} does not start"
+                raise MeterError(what, field="trigger", value=state, remedy="Check that no other program uses it")
+            asked_ns = clock.now_ns()
+            state = int(self.session.numbers("STAT:OPER:COND?", 1)[0])
+            before_ns = asked_ns if state & WAITING else before_ns
+        return Bracket(before_ns, 0, clock.now_ns())
 
-    def fetch(self) -> tuple[Floats, NDArray[np.uint8], bool]:
+    def fetch(self) -> Iterator[Batch]:
+        """What its memory holds, a piece at a time; a reading over the range is flagged."""
+        more = True
+        while more:
+            value, flags, more = self.readings()
+            yield [Chunk(self.rail, value * self.scale, flags=flags)]
+
+    def finish(self) -> Iterator[Batch]:
+        """Stop sampling; the memory can still be fetched. Raises ``MeterError`` for errors in the queue."""
+        self.session.write("ABOR")
+        self.session.check("it measures")
+        return self.fetch()
+
+    def close(self) -> None:
+        self.session.close()
+
+    def readings(self) -> tuple[Floats, NDArray[np.uint8], bool]:
         """Readings and overload flags (1: over range) of shape (n,), and whether there may be more.
 
         Raises ``MeterError`` when the memory overflowed: its readings do not follow those before, so none is returned.
@@ -151,11 +170,6 @@ class Truevolt:
             worst = float(np.nanmax(np.abs(value)))
             raise self._garbage(f"a reading of {worst:g} on its range {self._range:g}")
         return value, over.astype(np.uint8), len(value) >= PIECE
-
-    def finish(self) -> None:
-        """Stop sampling. The memory can still be fetched. Raises ``MeterError`` for errors in the queue."""
-        self.session.write("ABOR")
-        self.session.check("it measures")
 
     def resolution(self, settings: CaptureSettings) -> float:
         """The step that the manual gives for this integration time, in the function's unit."""
@@ -182,75 +196,6 @@ class Truevolt:
         return meter_failed(message, "address", self.session.address, remedy)
 
 
-def begin(meters: Sequence[Truevolt], trigger: str, clock: Clock, wait_s: float) -> Bracket:
-    """Arm every meter and trigger it, or await the external trigger; the bracket of that moment, tick 0.
-
-    The bracket begins at the last query at which a meter still awaited its trigger. Raises ``MeterError`` when no
-    trigger comes within ``wait_s``.
-    """
-    for meter in meters:
-        meter.arm(trigger)
-    before_ns = clock.now_ns()
-    give_up_s = time.monotonic() + wait_s
-    states = [_state(meter, FIRE[trigger]) for meter in meters]
-    while not all(state & MEASURING and not state & WAITING for state in states):
-        if time.monotonic() > give_up_s:
-            what = f"no trigger reached {', '.join(m.session.address for m in meters)} within {wait_s:g} s"
-            remedy = "Check the wire to Ext Trig and its edge, or use trigger=bus"
-            raise MeterError(what, field="trigger", value=trigger, remedy=remedy)
-        asked_ns = clock.now_ns()
-        states = [_state(meter, "STAT:OPER:COND?") for meter in meters]
-        if any(state & WAITING for state in states):
-            before_ns = asked_ns
-    return Bracket(before_ns, 0, clock.now_ns())
-
-
-@dataclass
-class TriggeredTogether:
-    """The ``Source``: multimeters on one trigger, each of which fills the rail of its place in ``rails``.
-
-    ``scale`` converts the readings of the first, amperes or volts over ``1 / scale`` ohms, to amperes.
-    """
-
-    dmms: tuple[Truevolt, ...]
-    trigger: str
-    rails: tuple[str, ...]
-    scale: float
-    wait_s: float
-    waiting: list[tuple[Floats, NDArray[np.uint8]]] = field(default_factory=list)
-
-    def begin(self, clock: Clock) -> Bracket:
-        self.waiting = [(np.zeros(0), np.zeros(0, np.uint8))] * len(self.dmms)
-        return begin(self.dmms, self.trigger, clock, self.wait_s)
-
-    def fetch(self) -> Iterator[Batch]:
-        """What every multimeter has delivered by now; the rest waits for the others."""
-        more = True
-        while more:
-            got = [dmm.fetch() for dmm in self.dmms]
-            more = any(has_more for _, _, has_more in got)
-            parts = [
-                (np.concatenate([value, new_value]), np.concatenate([flags, new_flags]))
-                for (value, flags), (new_value, new_flags, _) in zip(self.waiting, got, strict=True)
-            ]
-            n = min(len(value) for value, _ in parts)
-            self.waiting = [(value[n:], flags[n:]) for value, flags in parts]
-            scales = (self.scale, *[1.0] * (len(parts) - 1))
-            yield [
-                Chunk(rail, value[:n] * scale, flags=flags[:n])
-                for rail, (value, flags), scale in zip(self.rails, parts, scales, strict=True)
-            ]
-
-    def finish(self) -> Iterator[Batch]:
-        for dmm in self.dmms:
-            dmm.finish()
-        return self.fetch()
-
-    def close(self) -> None:
-        for dmm in self.dmms:
-            dmm.session.close()
-
-
 def range_for(function: str, largest: float) -> float:
     """The smallest range that holds ``largest``. Raises ``UsageError`` when none does."""
     fitting = [r for r in RANGES.get(function, ()) if r >= largest * (1.0 - 1e-9)]
@@ -258,10 +203,6 @@ def range_for(function: str, largest: float) -> float:
         known = ", ".join(f"{r:g}" for r in RANGES.get(function, ()))
         raise refused("range_max", largest, f"Known: {known}", f"no {function} range holds {largest:g}")
     return fitting[0]
-
-
-def _state(meter: Truevolt, line: str) -> int:
-    return int(meter.session.numbers(line, 1)[0])
 
 
 def _major(firmware: str) -> int:

@@ -16,27 +16,24 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.cleanup import released_on_error
 from drivers.failures import meter_failed
-from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.sampled import sampled_meter
-from drivers.meters.scpi.session import Identity, ScpiSession, identified, open_session
+from drivers.meters.scpi.session import Identity, ScpiSession, Visa, identified
+from drivers.meters.settings import Instrument, Positive, of_settings
 from drivers.meters.threaded import Batch
 from rig.bench.connected import Connected
-from rig.bench.options import one_of, positive
 from rig.errors import MeterError, SetupError, refused
-from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
+from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 
 MODES = ("hardware",)
 FEEDS = True
 
-TICK_HZ = 1e9
 STEP_S = 20.48e-6
 LEAST_S = 102.4e-6
 """Shortest period for each logged parameter."""
@@ -137,25 +134,23 @@ def connected(addresses: Sequence[str]) -> Iterator[Connected]:
     yield from identified(addresses, r"N6[79]\d\d")
 
 
-def open_meter(
-    clock: Clock | None = None,
-    *,
-    address: str = "",
-    channel: int = 1,
-    name: str = "scpi-smu",
-    rail: str = "core",
-    rate_hz: float = 1000.0,
-    range_max: float = 0.1,
-    voltage_range_max: float = 5.0,
-    supply_v: float | None = None,
-    clock_tolerance: float = 1e-3,
-    power: str = "keep",
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-    visa_library: str = "@py",
-    timeout_s: float = 4.0,
-) -> Meter:
+@dataclass(frozen=True)
+class Smu:
+    """The options. See ``open_meter``."""
+
+    own: Instrument = Instrument("scpi-smu")
+    rail: str = "core"
+    visa: Visa = Visa()
+    channel: int = 1
+    rate_hz: Positive = 1000.0
+    range_max: float = 0.1
+    voltage_range_max: float = 5.0
+    supply_v: float | None = None
+    power: Literal["keep", "on"] = "keep"
+
+
+@of_settings
+def open_meter(settings: Smu, clock: Clock | None) -> Meter:
     """The data log of one output: watts, from voltage and current of each period.
 
     With ``power=keep`` the output must be on already; ``on`` switches it on, at the volts that it is set to. With
@@ -167,49 +162,41 @@ def open_meter(
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no instrument answers.
     """
+    s, supply_v = settings, settings.supply_v
     columns = ("CURR", "VOLT") if supply_v is None else ("CURR",)
-    positive(rate_hz=rate_hz)
-    one_of(("keep", "on"), power=power)
-    period_s = _period_s(rate_hz, len(columns))
-    session = open_session(address, visa_library=visa_library, timeout_s=timeout_s)
+    period_s = _period_s(s.rate_hz, len(columns))
+    session = s.visa.open()
     with released_on_error(session.close):
         identity = session.identity()
-        module = _module(session, identity, channel)
-        if power == "on":
-            session.write(f"OUTP ON,(@{channel})")
-        elif not session.numbers(f"OUTP? (@{channel})", 1)[0]:
-            what = f"output {channel} of the {identity.model} is off, so what it supplies has no power"
-            raise SetupError(
-                what, field="power", value=power, remedy="Switch it on at the instrument, or give power=on"
-            )
+        module, at = _module(session, identity, s.channel), f"(@{s.channel})"
+        if s.power == "on":
+            session.write(f"OUTP ON,{at}")
+        elif not session.numbers(f"OUTP? {at}", 1)[0]:
+            what = f"output {s.channel} of the {identity.model} is off, so what it supplies has no power"
+            remedy = "Switch it on at the instrument, or give power=on"
+            raise SetupError(what, field="power", value=s.power, remedy=remedy)
         watts = "voltage times current of each period" if supply_v is None else "current times supply_v"
         if supply_v is None and not BOTH.match(module):
-            supply_v = session.numbers(f"MEAS:VOLT? (@{channel})", 1)[0]
+            supply_v = session.numbers(f"MEAS:VOLT? {at}", 1)[0]
             columns, watts = ("CURR",), f"current times {supply_v:g} V, which the module measured when it was opened"
-        for line in setup_lines(channel, columns, (range_max, voltage_range_max)[: len(columns)], period_s, module):
+        ranges = (s.range_max, s.voltage_range_max)[: len(columns)]
+        for line in setup_lines(s.channel, columns, ranges, period_s, module):
             session.write(line)
-        query = ";:".join([f"SENS:ELOG:{node}:RANG? (@{channel})" for node in columns])
-        *got_ranges, got_s = session.numbers(f"{query};:SENS:ELOG:PER? (@{channel})", len(columns) + 1)
+        query = ";:".join([f"SENS:ELOG:{node}:RANG? {at}" for node in columns])
+        *got_ranges, got_s = session.numbers(f"{query};:SENS:ELOG:PER? {at}", len(columns) + 1)
         session.check("its log is set up")
-        described = Rail(
-            name=rail,
-            kind="mean",
-            conversion=Conversion("W") if supply_v is None else Conversion("A", supply_v),
-            rate_hz=round(1.0 / got_s, 6),
-            aperture_s=got_s,
-            gain_id=f"{identity.serial}:{channel}:{got_ranges[0]:g}",
-        )
-        described = calibrated(described, calibration, identity.serial, calibration_range, temperature_c)
-        details = {
-            "channel": channel,
-            "module": module,
-            "period_s": got_s,
-            "ranges": dict(zip(columns, got_ranges, strict=True)),
-            "watts": watts,
-            "calibration": calibration_details(calibration),
-        }
-        info = _info(ClockInfo(name, TICK_HZ, clock_tolerance), identity, described, details)
-        return sampled_meter(info, Elog(session, channel, columns, rail), clock, timeout_s + 1.0)
+        rail = Rail(
+            s.rail, "mean", Conversion("W") if supply_v is None else Conversion("A", supply_v),
+            round(1.0 / got_s, 6), got_s, gain_id=f"{identity.serial}:{s.channel}:{got_ranges[0]:g}",
+        )  # fmt: skip
+        info = s.own.info(
+            f"{identity.maker} {identity.model} with {module}, {rail.rate_hz:g} records/s",
+            s.own.limited(rail, identity.serial), simulated=identity.simulated,
+            omitted=("every supply but this output",), buffer_s=BUFFER_S, **identity.described(),
+            details={"channel": s.channel, "module": module, "period_s": got_s,
+                     "ranges": dict(zip(columns, got_ranges, strict=True)), "watts": watts},
+        )  # fmt: skip
+        return sampled_meter(info, Elog(session, s.channel, columns, rail.name), clock, s.visa.timeout_s + 1.0)
 
 
 def _module(session: ScpiSession, identity: Identity, channel: int) -> str:
@@ -227,20 +214,3 @@ def _period_s(rate_hz: float, parameters: int) -> float:
         what = f"{rate_hz:g} records/s of {parameters} parameters are too many for the log"
         raise refused("rate_hz", rate_hz, remedy, what)
     return steps * STEP_S
-
-
-def _info(clock: ClockInfo, identity: Identity, rail: Rail, details: dict[str, Any]) -> MeterInfo:
-    return MeterInfo(
-        name=clock.name,
-        mode="simulator" if identity.simulated else "hardware",
-        clock=clock,
-        rails=(rail,),
-        omitted=("every supply but this output",),
-        description=f"{'SIMULATED ' if identity.simulated else ''}{identity.maker} {identity.model} with "
-        f"{details['module']}, {rail.rate_hz:g} records/s",
-        buffer_s=BUFFER_S,
-        versions={f"{identity.model} {identity.serial}": identity.firmware, "pyvisa": version("pyvisa")},
-        details=details,
-        serial_number=identity.serial,
-        firmware=identity.firmware,
-    )
