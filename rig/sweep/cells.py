@@ -6,7 +6,6 @@ finds it. Two processes never record the same cell, nor use the same exclusive d
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from rig.recording.atomic_write import not_stored, set_aside, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts
-from rig.sweep.rows import keep_row, keep_seconds, one_thread
+from rig.sweep.rows import keep_row, one_thread
 from rig.sweep.store import (
     PENDING,
     desk_of,
@@ -54,7 +53,6 @@ class Outcome(msgspec.Struct, frozen=True):
 
     key: str
     state: Literal["done", "failed", "interrupted", "halted", "again"]
-    seconds: float = 0.0
     error: dict[str, Any] | None = None
 
 
@@ -86,24 +84,19 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
     # the runs of a session may be whole where the session is not
     if work.exists() and (cell.mode == "session" or torn(work, cell)):
         set_aside(folder, work, cell.key)
-    seconds = None
     if not work.exists():
         which = which_of(cell.device, texts(cell.options)) if cell.exclusive else ""
         with device_lock(cell.device, task.wait, say, which) if cell.exclusive else nullcontext():
-            began_s = time.monotonic()
             if (ended := _record(folder, cell, work)) is not None:
                 return ended
-            seconds = time.monotonic() - began_s
     try:
         if one_thread() or task.rows:
-            keep_row(work, cell, seconds)
-        elif seconds is not None:
-            keep_seconds(work, cell, seconds)
+            keep_row(work, cell)
     except IntegrityError as error:
         return _failed(folder, cell, work, error.to_json())
     if not put(folder, work, place_of(folder, cell)):
         set_aside(folder, work, cell.key)
-    return Outcome(cell.key, "done", seconds or 0.0)
+    return Outcome(cell.key, "done")
 
 
 def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:

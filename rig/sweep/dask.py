@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 import re
 import secrets
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from rig.errors import DeviceError, SetupError, refused
 from rig.plugins import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
-from rig.sweep.pool import TICK_S, Brake
+from rig.sweep.pool import Brake, Outcomes, through
 from rig.sweep.rows import figures_by
 from rig.sweep.store import PENDING
 
@@ -23,9 +23,7 @@ AHEAD = 2
 """Tasks given out for each thread of the cluster."""
 
 
-def over_cluster(
-    tasks: Sequence[Task], address: str, timeout_s: float, brake: Brake, say: Say
-) -> Generator[Outcome | None, None, None]:
+def over_cluster(tasks: Sequence[Task], address: str, timeout_s: float, brake: Brake, say: Say) -> Outcomes:
     """Yield the outcome of each task as it comes, and None now and then.
 
     With a brake, workers finish the cells in work. Raises ``MissingExtraError`` without `distributed`,
@@ -37,7 +35,11 @@ def over_cluster(
     with closing(_client(address, timeout_s)) as client:
         threads = _greeted(client, address, Path(tasks[0].folder), timeout_s)
         say(f"{threads} threads at {address}")
-        yield from _spread(client, deque(tasks), AHEAD * threads, brake)
+        pool = client.get_executor(pure=False, retries=0)
+        lost = yield from through(pool, perform, deque(tasks), AHEAD * threads, brake, _recall, _given_up)
+        if lost and not brake.level:
+            remedy = "Start the scheduler, and run the same command again"
+            raise SetupError("the connection to the scheduler was lost", field="scheduler", remedy=remedy)
 
 
 def check_address(address: str, trust: bool) -> None:
@@ -105,53 +107,20 @@ def _unfit(worker: str, what: str, remedy: str) -> SetupError:
     return SetupError(f"worker {worker} {what}", field="scheduler", value=worker, remedy=remedy)
 
 
-def _spread(client: Any, waiting: deque[Task], ahead: int, brake: Brake) -> Generator[Outcome | None, None, None]:
-    ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    out: dict[str, tuple[Any, Task]] = {}
-    while waiting or out:
-        while waiting and len(out) < ahead and not brake.level:
-            task = waiting.popleft()
-            future = client.submit(perform, task, pure=False, retries=0)
-            out[future.key] = (future, task)
-            future.add_done_callback(ended.put)
-        if brake.level:
-            _recall(out)
-            if brake.level > 1 or not out:
-                return
-        try:
-            future = ended.get(timeout=TICK_S)
-        except queue.Empty:
-            yield None
-            continue
-        held = out.pop(future.key, None)
-        if held is not None:
-            yield _outcome(future, held[1])
-
-
-def _recall(out: dict[str, tuple[Any, Task]]) -> None:
+def _recall(out: dict[Future[Outcome], Task], level: int) -> None:
     """Cancel the tasks that no worker has claimed; a worker that claims one just now still finishes it."""
-    for key, (future, task) in list(out.items()):
-        if not (Path(task.folder) / PENDING / task.cell.key).exists():
-            del out[key]
+    for future, task in out.items():
+        if level > 1 or not (Path(task.folder) / PENDING / task.cell.key).exists():
             future.cancel()
 
 
-def _outcome(future: Any, task: Task) -> Outcome:
-    if future.status == "finished":
-        outcome: Outcome = future.result()
-        return outcome
-    if future.status == "error":
-        error = future.exception()
-        if type(error).__name__ == "KilledWorker":
-            dead = DeviceError(
-                "every worker that measured this cell died",
-                field="cell",
-                value=task.cell.key,
-                remedy="Correct the driver",
-            )
-            return give_up(Path(task.folder), task.cell, dead)
-        what = f"a worker failed with cell {task.cell.key}: {type(error).__name__}: {error}"
-        remedy = "See the worker's log; finished cells are kept"
-        raise SetupError(what, field="scheduler", value=task.cell.key, remedy=remedy)
-    remedy = "Start the scheduler, and run the same command again"
-    raise SetupError("the connection to the scheduler was lost", field="scheduler", remedy=remedy)
+def _given_up(task: Task, error: BaseException) -> Outcome:
+    """The outcome of a task that killed its workers. Raises ``SetupError`` for any other error."""
+    key = task.cell.key
+    if type(error).__name__ == "KilledWorker":
+        what = "every worker that measured this cell died"
+        dead = DeviceError(what, field="cell", value=key, remedy="Correct the driver")
+        return give_up(Path(task.folder), task.cell, dead)
+    what = f"a worker failed with cell {key}: {type(error).__name__}: {error}"
+    remedy = "See the worker's log; finished cells are kept. Where the scheduler is gone, start it and try again"
+    raise SetupError(what, field="scheduler", value=key, remedy=remedy)

@@ -20,7 +20,7 @@ from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of
 from rig.sweep.pool import Brake, spread
 from rig.sweep.progress import Progress
-from rig.sweep.rows import kept_row, row_path, seconds_of
+from rig.sweep.rows import kept_row, row_path
 from rig.sweep.store import Frozen, failure_of, frozen, place_of, state_of, torn
 from rig.terminal import say
 
@@ -55,10 +55,10 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     """
     cells = cells_of(entry.grid for entry in grids)
     with locked(folder / ".lock", f"the sweep {folder}", wait=False), _braking(means.jobs == 0) as brake:
-        took_s = _sort_out(folder, cells, means.retry_failed)
+        _sort_out(folder, cells, means.retry_failed)
         states = {cell.key: state_of(folder, cell) for cell in cells}
         left = [cell for cell in in_order(cells) if states[cell.key] == "open"]
-        progress = Progress(cells, [cell.key for cell in left], list(states.values()).count("failed"), took_s)
+        progress = Progress(len(cells), [cell.key for cell in left], list(states.values()).count("failed"))
         try:
             for exclusive in (True, False):
                 _record(folder, [cell for cell in left if cell.exclusive is exclusive], means, brake, progress)
@@ -115,19 +115,15 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
     return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
 
 
-def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> dict[str, float]:
-    """Set aside torn recordings, and failures to try again; return how long the others took, by cell."""
-    took_s = {}
+def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> None:
+    """Set aside torn recordings, and failures to try again."""
     for cell in cells:
         place = place_of(folder, cell)
-        if (seconds := seconds_of(place, cell)) is not None:
-            took_s[cell.key] = seconds
         if place.exists() and (why := torn(place, cell)):
             say(f"{why}; it was set aside and is recorded again", error=True)
             set_aside(folder, place, cell.key)
         if retry and failure_of(folder, cell).exists():
             set_aside(folder, failure_of(folder, cell), cell.key)
-    return took_s
 
 
 def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, progress: Progress) -> None:

@@ -1,39 +1,31 @@
-"""Worker processes on this machine. Each has one task at a time, so that a dead worker names its cell.
-
-    python -P -m rig.sweep.pool     a worker: tasks as JSON lines on standard input, outcomes on standard output
-
-A worker outlives the process that started it by the cell in work.
-"""
+"""The tasks of a sweep go through an executor: worker processes on this machine, or a cluster."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import queue
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rig.engine.interrupts import interrupt
 from rig.errors import DeviceError, SetupError
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.rows import THREADS
+from rig.sweep.worker import begin, performed
 
 TICK_S = 0.2
-DEATHS = 2
-"""A cell fails when so many workers have died of it."""
 PATIENCE_S = 30.0
 """How long a worker that is told to stop may take to close its device."""
+Outcomes = Generator[Outcome | None, None, None]
 
 
 @dataclass
@@ -43,206 +35,129 @@ class Brake:
     level: int = 0
 
 
-@dataclass(eq=False)
-class Worker:
-    """A process and its task."""
-
-    process: subprocess.Popen[bytes]
-    task: Task | None = None
-    ear: threading.Thread | None = None
-    ready: bool = False
-    told_s: float | None = None
-    """When it was told to stop."""
-
-
-@dataclass
-class _Crew:
-    inbox: queue.SimpleQueue[tuple[Worker, bytes]] = field(default_factory=queue.SimpleQueue)
-    workers: list[Worker] = field(default_factory=list)
-    deaths: dict[str, int] = field(default_factory=dict)
-    died_at_start: int = 0
-
-
-def spread(
-    tasks: Sequence[Task], jobs: int, brake: Brake, say: Say, quiet_cores: bool
-) -> Generator[Outcome | None, None, None]:
+def spread(tasks: Sequence[Task], jobs: int, brake: Brake, say: Say, quiet_cores: bool) -> Outcomes:
     """Yield the outcome of each task as it comes, and None now and then. Tasks of one exclusive device never overlap.
 
-    With 0 ``jobs`` they are done in this process. ``quiet_cores`` gives each worker's linear algebra one thread.
-    Raises ``SetupError`` when workers cannot start.
+    With 0 ``jobs`` they are done in this process. ``quiet_cores`` gives each worker's linear algebra one thread. A
+    worker that dies takes the others with it: their cells are tried again one by one, and one that kills a second
+    worker fails. Raises ``SetupError`` when workers cannot start.
     """
     if jobs == 0:
-        yield from _here(tasks, brake, say)
+        for task in tasks:
+            if not brake.level:
+                yield perform(msgspec.structs.replace(task, rows=True), say)
         return
-    waiting = deque(tasks)
-    crew = _Crew()
-    try:
-        while waiting or any(w.task for w in crew.workers):
-            if brake.level == 0:
-                _hand_out(crew, waiting, jobs, quiet_cores)
-            elif not any(w.task for w in crew.workers):
-                return
-            elif brake.level > 1:
-                _break_off(crew)
+    waiting, suspects = deque(tasks), deque[Task]()
+    while (waiting or suspects) and not brake.level:
+        alone = bool(suspects)
+        own = deque([suspects.popleft()]) if alone else waiting
+        with _local(1 if alone else jobs, quiet_cores) as pool:
+            lost = yield from through(pool, performed, own, 1 if alone else jobs, brake, _broken_off())
+        if alone and not brake.level:
+            yield from map(_killed, lost)
+        elif not brake.level:
+            suspects += lost
+
+
+def through(
+    pool: Executor, work: Callable[[Task], Outcome], waiting: deque[Task], at_once: int, brake: Brake,
+    recall: Callable[[dict[Future[Outcome], Task], int], None],
+    given_up: Callable[[Task, BaseException], Outcome] | None = None,
+) -> Generator[Outcome | None, None, list[Task]]:  # fmt: skip
+    """Yield the outcomes of the tasks that ``waiting`` holds; return those whose worker died.
+
+    ``recall`` takes back what is out, again and again while the brake is on, and is given the brake's level.
+    ``given_up`` makes the outcome of a task that raised.
+    """
+    out: dict[Future[Outcome], Task] = {}
+    lost: list[Task] = []
+    while out or (waiting and not brake.level and not lost):
+        while len(out) < at_once and not brake.level and not lost and (task := _next(waiting, out.values())):
             try:
-                worker, line = crew.inbox.get(timeout=TICK_S)
-            except queue.Empty:
-                yield None
-                continue
-            if not line:
-                yield _died(crew, worker, waiting, brake)
-            elif outcome := _heard(worker, line, say):
-                yield outcome
-    finally:
-        _dismiss(crew)
+                out[pool.submit(work, task)] = task
+            except BrokenProcessPool:
+                lost.append(task)
+        if brake.level:
+            recall(out, brake.level)
+        done, _ = wait(out, TICK_S, FIRST_COMPLETED)
+        if not done:
+            yield None
+        for future in done:
+            task = out.pop(future)
+            if future.cancelled() or isinstance(future.exception(), BrokenProcessPool):
+                lost += [task]
+                if brake.level:
+                    yield Outcome(task.cell.key, "interrupted")
+            elif given_up is not None and (error := future.exception()) is not None:
+                yield given_up(task, error)
+            else:
+                yield future.result()
+    return lost
 
 
-def _hand_out(crew: _Crew, waiting: deque[Task], jobs: int, quiet_cores: bool) -> None:
-    while waiting:
-        busy = {w.task.cell.device for w in crew.workers if w.task and _exclusive(w.task)}
-        task = next((t for t in waiting if not (_exclusive(t) and t.cell.device in busy)), None)
-        idle = next((w for w in crew.workers if w.task is None), None)
-        if task is None or (idle is None and len(crew.workers) >= jobs):
-            return
-        if idle is None:
-            idle = _hired(crew, quiet_cores)
+def _next(waiting: deque[Task], out: Any) -> Task | None:
+    """Take the first task whose device is free."""
+    busy = {task.cell.device for task in out if _exclusive(task)}
+    task = next((t for t in waiting if not (_exclusive(t) and t.cell.device in busy)), None)
+    if task is not None:
         waiting.remove(task)
-        idle.task = task
-        with suppress(BrokenPipeError):  # its death is in the inbox
-            assert idle.process.stdin is not None
-            idle.process.stdin.write(msgspec.json.encode(task) + b"\n")
-            idle.process.stdin.flush()
+    return task
 
 
 def _exclusive(task: Task) -> bool:
     return task.what == "cell" and task.cell.exclusive
 
 
-def _hired(crew: _Crew, quiet_cores: bool) -> Worker:
-    root = str(Path(__file__).parents[2])
-    path = os.pathsep.join(dict.fromkeys([root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
-    environment = {**os.environ, **(THREADS if quiet_cores else {}), "PYTHONPATH": path}
-    command = [sys.executable, "-P", "-m", "rig.sweep.pool"]  # -P: no packages of the working directory
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-    worker = Worker(process)
-    crew.workers.append(worker)
-
-    def listen() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            crew.inbox.put((worker, line))
-        crew.inbox.put((worker, b""))
-
-    worker.ear = threading.Thread(target=listen, daemon=True)
-    worker.ear.start()
-    return worker
-
-
-def _heard(worker: Worker, line: bytes, say: Say) -> Outcome | None:
-    said = msgspec.json.decode(line)
-    worker.ready = True
-    if "say" in said:
-        if said["say"]:
-            say(str(said["say"]))
-        return None
-    worker.task = None
-    return msgspec.convert(said, Outcome)
+@contextmanager
+def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
+    """Worker processes, which import nothing of the working directory. At the end, busy ones are interrupted."""
+    pool = ProcessPoolExecutor(
+        jobs, multiprocessing.get_context("spawn"), begin, ({**(THREADS if quiet_cores else {})},)
+    )
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        with _beginning(jobs):
+            pool.submit(os.getpid).result()
+        yield pool
+    finally:
+        os.environ.pop("PYTHONSAFEPATH")
+        if before is not None:
+            os.environ["PYTHONSAFEPATH"] = before
+        for process in multiprocessing.active_children():
+            process.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
-def _died(crew: _Crew, worker: Worker, waiting: deque[Task], brake: Brake) -> Outcome | None:
-    """Try the cell of a dead worker once more; it fails when it kills a second."""
-    crew.workers.remove(worker)
-    code, task = _buried(worker), worker.task
-    if task is None:
-        return None
-    key = task.cell.key
-    if brake.level:
-        return Outcome(key, "interrupted")
-    if not worker.ready:
-        crew.died_at_start += 1
-        if crew.died_at_start > DEATHS:
-            what = f"workers die before they begin, with exit code {code}"
-            remedy = "See what they print above, or use --jobs 0 for none"
-            raise SetupError(what, field="jobs", value=code, remedy=remedy)
-        waiting.appendleft(task)
-        return None
-    crew.deaths[key] = crew.deaths.get(key, 0) + 1
-    if crew.deaths[key] < DEATHS:
-        waiting.appendleft(task)
-        return None
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    what = f"{DEATHS} workers died while they worked on it, with {how}"
+@contextmanager
+def _beginning(jobs: int) -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool as error:
+        remedy = "See what they print above, or use --jobs 0 for none"
+        raise SetupError("workers die before they begin", field="jobs", value=jobs, remedy=remedy) from error
+
+
+def _broken_off() -> Callable[[dict[Future[Outcome], Task], int], None]:
+    """Interrupt the workers at the level 2, and kill those that take too long to end."""
+    told_s: list[float] = []
+
+    def recall(out: dict[Future[Outcome], Task], level: int) -> None:
+        if level > 1 and not told_s:
+            told_s.append(time.monotonic())
+            for process in multiprocessing.active_children():
+                process.terminate()
+        elif told_s and time.monotonic() - told_s[0] > PATIENCE_S:
+            for process in multiprocessing.active_children():
+                process.kill()
+
+    return recall
+
+
+def _killed(task: Task) -> Outcome:
+    """The outcome of a task that killed two workers."""
+    key, what = task.cell.key, "2 workers died while they worked on it"
     if task.what == "row":
         raise SetupError(f"cell {key} cannot be evaluated: {what}", field="cell", value=key, remedy="Try `rig report`")
-    return give_up(
-        Path(task.folder), task.cell, DeviceError(what, field="cell", value=key, remedy="Correct the driver")
-    )
-
-
-def _break_off(crew: _Crew) -> None:
-    now_s = time.monotonic()
-    for worker in crew.workers:
-        if worker.told_s is None:
-            worker.told_s = now_s
-            worker.process.terminate()
-        elif now_s - worker.told_s > PATIENCE_S:
-            worker.process.kill()
-
-
-def _dismiss(crew: _Crew) -> None:
-    """End every worker, a busy one after its task."""
-    for worker in crew.workers:
-        with suppress(OSError):
-            assert worker.process.stdin is not None
-            worker.process.stdin.close()
-        if worker.task is not None and worker.told_s is None:
-            worker.process.terminate()
-    for worker in crew.workers:
-        try:
-            worker.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
-        _buried(worker)
-
-
-def _buried(worker: Worker) -> int:
-    """The exit code of a process that has ended, its pipes closed."""
-    code = worker.process.wait()
-    if worker.ear is not None:
-        worker.ear.join()
-    for pipe in (worker.process.stdin, worker.process.stdout):
-        with suppress(OSError):
-            assert pipe is not None
-            pipe.close()
-    return code
-
-
-def _here(tasks: Sequence[Task], brake: Brake, say: Say) -> Generator[Outcome | None, None, None]:
-    """Do the tasks in this process, one after the other, and yield each outcome."""
-    for task in tasks:
-        if brake.level:
-            return
-        yield perform(msgspec.structs.replace(task, rows=True), say)
-
-
-# ---- the worker's side ----------------------------------------------------------------------
-
-
-def serve() -> None:
-    """Do tasks until standard input ends. Output of drivers goes to standard error."""
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process decides what Ctrl-C means
-    signal.signal(signal.SIGTERM, interrupt)
-
-    def answer(said: Any) -> None:
-        out.write(msgspec.json.encode(said) + b"\n")
-
-    with suppress(KeyboardInterrupt, BrokenPipeError):
-        answer({"say": ""})  # the worker has started
-        for line in sys.stdin.buffer:
-            answer(perform(msgspec.json.decode(line, type=Task), lambda text: answer({"say": text})))
-
-
-if __name__ == "__main__":
-    serve()
+    error = DeviceError(what, field="cell", value=key, remedy="Correct the driver")
+    return give_up(Path(task.folder), task.cell, error)

@@ -57,7 +57,6 @@ class Row(msgspec.Struct, frozen=True):
     refusals: int
     error: str
     figures: tuple[Figure, ...]
-    seconds: float | None = None
 
 
 def one_thread() -> bool:
@@ -99,32 +98,10 @@ def verified_row(folder: Path, cell: Cell) -> Row | None:
     return kept_row(folder, cell)
 
 
-def keep_row(path: Path, cell: Cell, seconds: float | None = None) -> None:
+def keep_row(path: Path, cell: Cell) -> None:
     """Compute and keep the row of the recording ``path``. Raises ``IntegrityError`` where it is not whole."""
-    row = row_of(path, cell, seconds_of(path, cell) if seconds is None else seconds)
-    _keep(path, cell, msgspec.json.encode(row))
-
-
-def keep_seconds(path: Path, cell: Cell, seconds: float) -> None:
-    """Keep how long a recording took, until its row is computed."""
-    _keep(path, cell, json.dumps({"seconds": seconds}).encode())
-
-
-def seconds_of(path: Path, cell: Cell) -> float | None:
-    """Seconds that the recording ``path`` took; None where they were not kept."""
-    try:
-        return msgspec.json.decode(read_bounded(row_path(path, cell)), type=_Took).seconds
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-class _Took(msgspec.Struct):
-    seconds: float | None = None
-
-
-def _keep(path: Path, cell: Cell, content: bytes) -> None:
     target = row_path(path, cell)
-    keep(target.parent, target, content + b"\n")
+    keep(target.parent, target, msgspec.json.encode(row_of(path, cell)) + b"\n")
 
 
 def check_whole(path: Path, cell: Cell) -> None:
@@ -134,7 +111,7 @@ def check_whole(path: Path, cell: Cell) -> None:
         raise IntegrityError(why, field="run", value=str(path), remedy=remedy)
 
 
-def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
+def row_of(path: Path, cell: Cell) -> Row:
     """Read back, verify and evaluate a run directory or session as `rig report` does, and return its row."""
     from rig.analysis.evaluate import evaluate
     from rig.analysis.session_part import Part
@@ -166,7 +143,6 @@ def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
         refusals=0 if result is None else len(result.refusals),
         error=error,
         figures=() if result is None else tuple(_figure(key, q) for key, q in result.quantities.items()),
-        seconds=seconds,
     )
 
 

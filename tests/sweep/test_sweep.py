@@ -635,36 +635,15 @@ def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> No
 # ---- how long the rest may take -------------------------------------------------------------
 
 
-def test_what_is_left_is_reckoned_by_kind_and_by_how_many_work_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [0.0]
     monkeypatch.setattr("rig.sweep.progress.time.monotonic", lambda: now_s[0])
-    made = [Cell(f"{n}-{k}", "d", "", "", "", "", True, (), {"n": n, "seed": k}, 0, False) for n in "ab" for k in "123"]
-    progress = Progress(made, [cell.key for cell in made], 0, {})
+    progress = Progress(8, ["a", "b", "c", "d"], 0)
     assert progress.left_s() is None
-    now_s[0] = 6.0  # two workers: 2 s and 10 s of work in 6 s
-    progress.note(Outcome("a-1", "done", 2.0))
-    progress.note(Outcome("b-1", "done", 10.0))
-    assert progress.left_s() == pytest.approx((2 * 2.0 + 2 * 10.0) / 2)
-    progress.note(Outcome("b-2", "failed"))
-    assert progress.left_s() == pytest.approx((2 * 2.0 + 10.0) / 2)
-
-
-def test_what_no_cell_of_a_kind_has_shown_is_reckoned_by_the_seconds_declared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now_s = [0.0]
-    monkeypatch.setattr("rig.sweep.progress.time.monotonic", lambda: now_s[0])
-    budgets = {"a": "0.1", "b": "1", "c": "10"}
-    made = [Cell(n, "d", "", "", "", "", True, (), {"timeout_s": b}, 0, False) for n, b in budgets.items()]
-    progress = Progress(made, [cell.key for cell in made], 0, {})
-    now_s[0] = 2.0
-    progress.note(Outcome("a", "done", 2.0))
-    assert progress.left_s() is None  # one alone says nothing of those that are given more
-    now_s[0] = 5.8
-    progress.note(Outcome("b", "done", 3.8))
-    assert progress.left_s() == pytest.approx(1.8 + 2.0 * 10.0)
-    now_s[0] = 10.8  # nothing has ended since, and it goes on
-    assert progress.left_s() == pytest.approx(1.8 + 2.0 * 10.0 - 5.0)
+    now_s[0] = 6.0
+    progress.note(Outcome("a", "done"))
+    progress.note(Outcome("b", "failed"))
+    assert progress.left_s() == pytest.approx(6.0)
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (600, "10 min"), (9000, "2.5 h")])
