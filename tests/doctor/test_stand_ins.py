@@ -15,7 +15,6 @@ from fixtures.instruments.lpm01a_sim import Lpm01aSim
 from fixtures.instruments.otii_server import OtiiServer
 from fixtures.instruments.ppk2_sim import Ppk2Sim
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
-from fixtures.instruments.scpi_elog_sim import ElogSim
 from fixtures.instruments.scpi_server import ScpiServer
 from fixtures.instruments.text_board import Sketch, TextBoard
 from fixtures.instruments.tiny_board import Chip, TinyBoardSim
@@ -77,12 +76,6 @@ def truevolt(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @contextmanager
-def elog(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
-    with ScpiServer(ElogSim(plant, EXACT)) as server:
-        yield f'options = {{ address = "{server.address}" }}'
-
-
-@contextmanager
 def serial_text(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
     with TextBoard(plant, Sketch()) as sim:
         yield f'options = {{ port = "{sim.port}", columns = "time:ms, core:mW", kind = "point" }}'
@@ -102,7 +95,6 @@ def nvml(plant: LivePlant, patch: pytest.MonkeyPatch) -> Iterator[str]:
         ("otii", otii, "SIMULATED Otii Simulator", 4000),
         ("joulescope", joulescope, "Joulescope u/js110/000007, power", 20_000),
         ("scpi-dmm", truevolt, "34465A on its 3 A terminals", 1000),
-        ("scpi-smu", elog, "N6705C with N6781A", 996.492347),
         ("serial-text", serial_text, "serial", 0),
         ("nvml", nvml, "SIM", None),
     ],

@@ -14,7 +14,7 @@ from fixtures.instruments.front_end import WIRING, Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
 
-Dialogue = Sequence[tuple[str, str | None]]
+Dialogue = Sequence[tuple[str, str | bytes | None]]
 
 
 class Scripted:
@@ -27,7 +27,7 @@ class Scripted:
     def execute(self, line: str) -> bytes:
         if self.left and self.left[0][0] == line:
             answer = self.left.pop(0)[1]
-            return b"" if answer is None else answer.encode() + b"\n"
+            return b"" if answer is None else (answer.encode() if isinstance(answer, str) else answer) + b"\n"
         self.strange.append(line)
         return b"\n"
 

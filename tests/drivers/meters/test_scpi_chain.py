@@ -15,12 +15,9 @@ import numpy as np
 import pytest
 
 from drivers.meters.scpi.dmm.meter import open_meter
-from drivers.meters.scpi.smu import meter as scpi_smu
 from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device, token_file
 from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.scpi_dmm_sim import actions_of
-from fixtures.instruments.scpi_elog_sim import ElogSim
-from fixtures.instruments.scpi_server import ScpiServer
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
@@ -253,66 +250,6 @@ def test_the_multimeter_keeps_every_rule() -> None:
 
         assert "read.count" in check_meter(meter, clock=plant.clock, seconds=0.2)
         assert sim.language.failures == []
-
-
-@pytest.mark.parametrize("supply_v", [None, 1.8])
-def test_the_data_log_keeps_every_rule(supply_v: float | None) -> None:
-    with live() as (plant, _, _, _), ScpiServer(ElogSim(plant, PROMPT)) as server:
-        meter = scpi_smu.open_meter(plant.clock, address=server.address, rate_hz=4000, supply_v=supply_v)
-
-        assert "read.count" in check_meter(meter, clock=plant.clock, seconds=0.2)
-
-
-def test_the_data_log_multiplies_what_belongs_together() -> None:
-    droop = replace(EXACT, source_ohm=5.0)
-    with (
-        live(droop) as (plant, _, _, _),
-        ScpiServer(ElogSim(plant, droop)) as server,
-        closing(scpi_smu.open_meter(address=server.address, rate_hz=4000, voltage_range_max=1.8)) as meter,
-    ):
-        watts = np.concatenate([c.value for c in drained(meter, 200)])
-        details = meter.info().details
-
-    assert np.mean(watts) == pytest.approx(0.02, rel=2e-3)
-    assert details["module"] == "N6781A" and details["ranges"] == {"CURR": 0.1, "VOLT": 20.0}
-
-
-@pytest.mark.parametrize(
-    ("module", "supply_v", "unit", "volts"),
-    [
-        ("N6781A", None, "W", None),
-        ("N6761A", None, "W", None),
-        ("N6900X", None, "W", None),
-        ("N6731B", None, "A", 1.8),
-        ("N6783A", None, "A", 1.8),
-        ("N6731B", 1.9, "A", 1.9),
-    ],
-)
-def test_a_module_logs_what_its_converters_allow(
-    module: str, supply_v: float | None, unit: str, volts: float | None
-) -> None:
-    with (
-        live(EXACT) as (plant, _, _, _),
-        ScpiServer(sim := ElogSim(plant, EXACT, module=module)) as server,
-        closing(scpi_smu.open_meter(address=server.address, rate_hz=1000, supply_v=supply_v)) as meter,
-    ):
-        value = np.concatenate([c.value for c in drained(meter, 50)])
-        info = meter.info()
-
-    assert (info.rails[0].conversion.unit, info.rails[0].conversion.supply_v) == (unit, volts)
-    assert np.mean(value) == pytest.approx(0.02 if unit == "W" else 0.02 / 1.8, rel=1e-3)
-    assert info.details["module"] == module
-    assert {entry for entry in sim.language.failures if not entry.startswith("-211")} == set()  # it was not ready
-
-
-def test_an_output_that_is_off_is_switched_on_only_when_asked() -> None:
-    with live(EXACT) as (plant, _, _, _), ScpiServer(sim := ElogSim(plant, EXACT)) as server:
-        sim.output = False
-        with pytest.raises(SetupError, match="output 1 of the N6705C is off"):
-            scpi_smu.open_meter(address=server.address)
-        assert not sim.output
-        scpi_smu.open_meter(address=server.address, power="on").close()
-        assert sim.output
 
 
 # ---- a device in another process ----------------------------------------------------------

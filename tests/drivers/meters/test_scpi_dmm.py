@@ -21,14 +21,12 @@ from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.dmm import truevolt as scpi_truevolt
 from drivers.meters.scpi.dmm.truevolt import NODE, CaptureSettings, Truevolt, setup_lines
 from drivers.meters.scpi.session import open_session
-from drivers.meters.scpi.smu import meter as scpi_smu
 from fixtures.bench.live_plant import live_plant
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
-from fixtures.instruments.scpi_elog_sim import ElogSim
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
-from rig.factories import build, options_of
+from rig.factories import build
 from tests.support.scpi_bench import Dialogue, Scripted, calibration, live
 
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
@@ -160,27 +158,7 @@ def test_another_model_is_no_digitiser() -> None:
     assert isinstance(refused(lambda: spoken(dialogue, lambda dmm: None)), SetupError)
 
 
-def test_the_data_log_is_set_up_without_touching_the_output() -> None:
-    at = "(@3)"
-    assert scpi_smu.setup_lines(3, ("CURR", "VOLT"), (0.1, 5.0), 204.8e-6, "N6781A") == [
-        "*CLS",
-        f"ABOR:ELOG {at}",
-        "FORM REAL",
-        "FORM:BORD NORM",
-        "SENS:SWE:TINT:RES RES20",
-        f"SENS:ELOG:FUNC:CURR:MINM OFF,{at}",
-        f"SENS:ELOG:FUNC:CURR ON,{at}",
-        f"SENS:ELOG:FUNC:VOLT:MINM OFF,{at}",
-        f"SENS:ELOG:FUNC:VOLT ON,{at}",
-        f"SENS:ELOG:CURR:RANG:AUTO OFF,{at}",
-        f"SENS:ELOG:CURR:RANG 0.1,{at}",
-        f"SENS:ELOG:VOLT:RANG 5,{at}",
-        f"SENS:ELOG:PER 0.0002048,{at}",
-        f"TRIG:ELOG:SOUR BUS,{at}",
-    ]
-
-
-# ---- lint: both simulators know every command that the drivers can send -------------------
+# ---- lint: the simulator knows every command that the drivers can send -------------------
 
 
 def sent_by(module: ModuleType) -> list[str]:
@@ -200,10 +178,10 @@ def _plain(part: ast.expr) -> str:
     if isinstance(part, ast.Constant):
         return str(part.value)
     named = ast.unparse(part)
-    return "CURR:DC" if "node" in named else "SENS:ELOG:CURR:RANG? (@1)" if "asked" in named else "1"
+    return "CURR:DC" if "node" in named else "1"
 
 
-def unknown(lines: Sequence[str], simulator: TruevoltSim | ElogSim) -> list[str]:
+def unknown(lines: Sequence[str], simulator: TruevoltSim) -> list[str]:
     commands = [c.strip().removeprefix(":") for line in lines for c in line.split(";")]
     return [c for c in commands if not simulator.language.known(c.partition(" ")[0])]
 
@@ -214,15 +192,6 @@ def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send()
 
     assert {"R? 1", "SYST:ERR?", "*OPT?", "STAT:QUES:EVEN?"} <= set(lines)
     assert unknown(lines, TruevoltSim(live_plant())) == []
-
-
-def test_the_simulated_data_log_knows_every_command_that_its_driver_can_send() -> None:
-    lines = scpi_smu.setup_lines(1, ("CURR",), (1.0,), 1.0, "N6731B")
-    lines += scpi_smu.setup_lines(1, ("CURR", "VOLT"), (1.0, 1.0), 1.0, "N6781A")
-    lines += sent_by(scpi_smu) + sent_by(scpi_session)
-
-    assert {"FETC:ELOG? 1,(@1)", "TRIG:ELOG (@1)", "SYST:CHAN:MOD? (@1)"} <= set(lines)
-    assert unknown(lines, ElogSim(live_plant())) == []
 
 
 # ---- options ------------------------------------------------------------------------------
@@ -265,7 +234,6 @@ def test_options_can_be_set_from_the_command_line() -> None:
         texts = {"address": server.address, "supply_v": "1.8", "rate_hz": "500", "calibration": "none"}
         with closing(build(scpi_dmm.open_meter, {"clock": plant.clock}, texts)) as meter:
             assert meter.info().rails[0].rate_hz == 500.0
-    assert set(options_of(scpi_smu.open_meter)) >= {"address", "channel", "supply_v", "calibration"}
 
 
 def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
@@ -309,13 +277,6 @@ def test_a_calibration_of_another_instrument_or_range_is_refused(tmp_path: Path)
 
     assert isinstance(error, DataError) and "MY1" in error.message
     assert second.field == "calibration_range"
-
-
-@pytest.mark.parametrize("rate_hz", [6000.0, 0.0])
-def test_a_data_log_that_is_asked_for_too_much_says_what_it_takes(rate_hz: float) -> None:
-    error = refused(lambda: scpi_smu.open_meter(address="TCPIP::127.0.0.1::1::SOCKET", rate_hz=rate_hz))
-
-    assert isinstance(error, UsageError) and error.field == "rate_hz"
 
 
 def test_resolution_is_coarser_for_shorter_apertures() -> None:
