@@ -16,8 +16,9 @@ from drivers.cleanup import released_on_error
 from drivers.meters.joulescope.inputs import Input, Mark
 from drivers.meters.joulescope.stream import JoulescopeStream, let_go
 from drivers.meters.sampled import sampled_meter
-from drivers.meters.settings import Instrument, Positive, of_settings
+from drivers.meters.settings import Instrument
 from rig.bench.connected import Connected
+from rig.bench.settings import Positive, of_settings
 from rig.errors import SetupError, refused
 from rig.plugins import imported
 from rig.types import Clock, Conversion, Meter, Rail
@@ -46,7 +47,7 @@ class Joulescope:
 
 
 @of_settings
-def open_meter(settings: Joulescope, clock: Clock | None) -> Meter:
+def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     """A Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
 
     ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is one of the instrument's

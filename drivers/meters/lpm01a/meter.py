@@ -15,7 +15,8 @@ from drivers.links.serial_line import METER, open_line
 from drivers.meters.lpm01a.powershield import BAUD, PowerShield, ShieldSettings
 from drivers.meters.lpm01a.stream import step_at
 from drivers.meters.sampled import sampled_meter
-from drivers.meters.settings import Instrument, Positive, of_settings
+from drivers.meters.settings import Instrument
+from rig.bench.settings import Positive, of_settings
 from rig.errors import refused
 from rig.types import Clock, Conversion, Meter, Rail
 
@@ -45,7 +46,7 @@ class Lpm01a:
 
 
 @of_settings
-def open_meter(settings: Lpm01a, clock: Clock | None) -> Meter:
+def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
     """An LPM01A on a serial ``port``; pyserial opens it (extra ``serial``).
 
     ``output`` is ``energy`` (each reading is the energy of its whole period; 10 kHz at most) or ``current``

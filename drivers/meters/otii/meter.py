@@ -23,8 +23,9 @@ from drivers.failures import meter_failed
 from drivers.meters.lost_readings import GapFiller
 from drivers.meters.otii.server import DEVICES_S, OtiiServer
 from drivers.meters.sampled import sampled_meter
-from drivers.meters.settings import Instrument, Positive, of_settings
+from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch
+from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, MeterSilentError, RigError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Floats, Meter, MeterInfo, Rail
 
@@ -59,7 +60,7 @@ class Otii:
 
 
 @of_settings
-def open_meter(settings: Otii, clock: Clock | None) -> Meter:
+def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
     """An Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is

@@ -20,10 +20,11 @@ from drivers.links.serial_line import METER, open_line
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Meter, Ppk2Source
 from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ, TYPICAL_OFF
-from drivers.meters.settings import Instrument, Positive, of_settings
+from drivers.meters.settings import Instrument
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.connected import Connected
 from rig.bench.options import positive, within
+from rig.bench.settings import Positive, of_settings
 from rig.plugins import imported
 from rig.types import Accuracy, Clock, Conversion, Meter, Pin, Rail
 
@@ -58,7 +59,7 @@ class Ppk2:
 
 
 @of_settings
-def open_meter(settings: Ppk2, clock: Clock | None) -> Meter:
+def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
     """A PPK2 on a serial ``port``, and the current through it.
 
     ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (it lies in a supply of ``supply_v``).

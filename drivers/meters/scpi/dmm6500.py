@@ -20,10 +20,11 @@ from drivers.cleanup import released_on_error
 from drivers.failures import meter_failed
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.scpi.session import ScpiSession, Visa, identified
-from drivers.meters.settings import Instrument, Positive, of_settings
+from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch
 from rig.bench.connected import Connected
 from rig.bench.options import within
+from rig.bench.settings import Positive, of_settings
 from rig.errors import SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 
@@ -121,7 +122,7 @@ class Dmm6500:
 
 
 @of_settings
-def open_meter(settings: Dmm6500, clock: Clock | None) -> Meter:
+def open_meter(settings: Dmm6500, clock: Clock | None = None) -> Meter:
     """A DMM6500 in series with a supply of ``supply_v``, digitizing the current at ``rate_hz`` (1 kHz to 1 MHz).
 
     ``range_max`` is the largest current expected; above 3 A it needs the rear terminals. ``readings`` are taken at

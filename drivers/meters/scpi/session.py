@@ -18,9 +18,9 @@ from importlib.metadata import version
 from typing import Any
 
 from drivers.failures import meter_failed
-from drivers.meters.settings import Positive
 from rig.bench.connected import Connected
 from rig.bench.options import positive
+from rig.bench.settings import Positive
 from rig.errors import MeterError, RigError, SetupError, UsageError
 from rig.plugins import imported
 

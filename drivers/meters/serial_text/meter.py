@@ -20,9 +20,9 @@ from drivers.meters.serial_text.acquisition import POLL_S, TextSource, first_lin
 from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, numbers_by_rail
 from drivers.meters.serial_text.loss_detection import Pace
 from drivers.meters.serial_text.readings import Board, Plan, Stamped
-from drivers.meters.settings import of_settings
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.calibration import load
+from rig.bench.settings import of_settings
 from rig.errors import refused
 from rig.types import Clock, Conversion, Meter, Rail, TraceKind
 
@@ -41,7 +41,7 @@ BOARD_BYTES = 64
 
 
 @of_settings
-def open_meter(settings: Board, clock: Clock | None) -> Meter:
+def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     """A board on ``port`` that prints ``columns``: NAME:UNIT for each, ``-`` to skip one.
 
     Each column of W, A, V or J is a rail. ``separator`` is comma, semicolon, tab or whitespace. A reading begins with

@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 import numpy as np
 
 from drivers.meters.serial_text.lines import Layout
-from drivers.meters.settings import Instrument, Positive
+from drivers.meters.settings import Instrument
 from rig.bench.options import within
+from rig.bench.settings import Positive
 from rig.types import Chunk, Rail
 
 Stamped = Literal["count", "column"]

@@ -16,9 +16,10 @@ from drivers.cleanup import released_on_error
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.scpi.dmm.truevolt import APERTURE_LEAST_S, OVER_RANGE, CaptureSettings, Truevolt, range_for
 from drivers.meters.scpi.session import Visa, identified
-from drivers.meters.settings import Instrument, Positive, of_settings
+from drivers.meters.settings import Instrument
 from rig.bench.connected import Connected
 from rig.bench.options import within
+from rig.bench.settings import Positive, of_settings
 from rig.errors import refused
 from rig.types import Clock, Conversion, Meter, Rail
 
@@ -48,7 +49,7 @@ class Dmm:
 
 
 @of_settings
-def open_meter(settings: Dmm, clock: Clock | None) -> Meter:
+def open_meter(settings: Dmm, clock: Clock | None = None) -> Meter:
     """A 34465A or 34470A at a VISA ``address``, with fixed range, aperture and sample timer, autozero off.
 
     ``function`` is ``current``, or ``voltage`` over a resistor of ``shunt_ohm``; ``supply_v`` is the voltage of the

@@ -25,9 +25,10 @@ from drivers.cleanup import released_on_error
 from drivers.failures import meter_failed
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.scpi.session import Identity, ScpiSession, Visa, identified
-from drivers.meters.settings import Instrument, Positive, of_settings
+from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch
 from rig.bench.connected import Connected
+from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 
@@ -150,7 +151,7 @@ class Smu:
 
 
 @of_settings
-def open_meter(settings: Smu, clock: Clock | None) -> Meter:
+def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
     """The data log of one output: watts, from voltage and current of each period.
 
     With ``power=keep`` the output must be on already; ``on`` switches it on, at the volts that it is set to. With

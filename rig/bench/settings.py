@@ -1,0 +1,70 @@
+"""Factories whose options are the fields of a settings record, in place of a long signature."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import wraps
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from rig.bench.options import one_of, positive
+
+M = TypeVar("M")
+Positive = Annotated[float, positive]
+"""What follows the type of a field is called with its value, by name, and raises ``UsageError`` for a bad one."""
+
+
+def of_settings(open_: Callable[..., M]) -> Callable[..., M]:
+    """Make a factory of ``open_(settings, ...)``: its options are the fields of the record ``settings``.
+
+    A field that is a record itself stands for its fields. The other parameters are those of the factory. The factory
+    raises ``UsageError`` for a value that its annotation does not allow.
+    """
+    kind = get_type_hints(open_)["settings"]
+    options = {name: (hint, default) for name, hint, default in _flat(kind, kind())}
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+        for name, (hint, default) in options.items()
+    ]
+
+    _, *others = inspect.signature(open_).parameters.values()
+
+    @wraps(open_)
+    def opened(*args: Any, **given: Any) -> M:
+        for name, (hint, default) in options.items():
+            _check(name, hint, given.get(name, default))
+        rest = {name: value for name, value in given.items() if name not in options}
+        return open_(_filled(kind(), given), *args, **rest)
+
+    opened.__signature__ = inspect.Signature([*others, *keywords])  # type: ignore[attr-defined]
+    opened.__annotations__ = {name: hint for name, (hint, _) in options.items()}
+    return opened
+
+
+def _flat(kind: Any, at: Any) -> Iterator[tuple[str, Any, Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint, default = hints[field.name], getattr(at, field.name)
+        if is_dataclass(hint):
+            yield from _flat(hint, default)
+        else:
+            yield field.name, hint, default
+
+
+def _filled(at: Any, given: Mapping[str, Any]) -> Any:
+    own = {field.name: getattr(at, field.name) for field in fields(at)}
+    return replace(at, **{k: _filled(v, given) if is_dataclass(v) else given.get(k, v) for k, v in own.items()})
+
+
+def _check(name: str, hint: Any, value: Any) -> None:
+    """Check a value by its annotation; None, where it may be None, passes."""
+    if get_origin(hint) in (Union, types.UnionType):
+        for member in get_args(hint) if value is not None else ():
+            _check(name, member, value)
+    elif get_origin(hint) is Literal:
+        one_of(get_args(hint), **{name: value})
+    else:
+        for check in getattr(hint, "__metadata__", ()):
+            check(**{name: value})
