@@ -23,7 +23,7 @@ import numpy as np
 
 from drivers.devices.arduino.simulated import RAIL, SimulatedBoard
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.true_power import SimPlant, open_plant, seconds_of
+from fixtures.bench.true_power import SimPlant, Traits, open_plant, seconds_of
 from fixtures.worlds.random_draw import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
@@ -124,7 +124,7 @@ def steps(d: Draw, sample: Sample, loop_s: float) -> Iterator[Step]:
 def compared(seed: int, way: str, folder: Path) -> list[dict[str, Any]]:
     """Measure one board one way; how each figure of each phase compares with the truth."""
     d, (rate_hz, aperture, loop_s) = draw(seed), WAYS[way]
-    plant = UnevenPlant(open_plant().clock, seed)
+    plant = UnevenPlant(open_plant().clock, Traits(seed=seed))
     device = SimulatedBoard(StatedBoard(d.seconds), plant, lambda: None)
     plant.shape(d)
     rng = np.random.default_rng([seed, 0x3446])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -13,12 +14,14 @@ import pytest
 from drivers.meters.scpi.session import open_session
 from drivers.meters.scpi.smu.meter import Elog, open_meter, setup_lines
 from fixtures.instruments.scpi_server import ScpiServer, block
+from rig.conformance.device import check_meter
 from rig.engine.clock import HostClock
 from rig.errors import SetupError, UsageError
 from rig.types import Meter
 from tests.support.scpi_bench import Scripted
 
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+pytestmark = pytest.mark.real_time
 
 NONE = '+0,"No error"'
 PERIOD_S = 2.048e-4
@@ -43,6 +46,30 @@ def opens(module: str, columns: Sequence[str], supply_v: float | None = None) ->
 
 def records(*value: float) -> Said:
     return ("FETC:ELOG? 4096,(@1)", block(struct.pack(f">{len(value)}f", *value)))
+
+
+class LogInTime:
+    """A log of one ampere at two volts that grows with the time; all that it is not asked it takes as a setting."""
+
+    def __init__(self) -> None:
+        self._answers = {line: answer for line, answer in opens("N6781A", ("CURR", "VOLT")) if answer is not None}
+        self._began_s, self._taken = 0.0, 0
+
+    def execute(self, line: str) -> bytes:
+        if line.startswith("TRIG:ELOG (@"):
+            self._began_s, self._taken = time.monotonic(), 0
+        if line.startswith("FETC"):
+            n = min(int((time.monotonic() - self._began_s) / PERIOD_S) - self._taken, 4096)
+            self._taken += n
+            return block(struct.pack(">2f", 1.0, 2.0) * n) + b"\n"
+        answer = self._answers.get(line)
+        return b"" if answer is None else f"{answer!s}\n".encode()
+
+
+def test_the_log_keeps_every_rule() -> None:
+    with ScpiServer(LogInTime()) as server:
+        meter = open_meter(address=server.address, rate_hz=1.0 / PERIOD_S)
+        assert "read.count" in check_meter(meter, seconds=0.2)
 
 
 @contextmanager

@@ -84,4 +84,4 @@ class Flat:
 
 
 def flat_meter(plant: Plant) -> Flat:
-    return Flat(open_meter(plant))  # type: ignore[arg-type]
+    return Flat(open_meter(plant))
