@@ -124,7 +124,7 @@ def test_with_json_the_error_is_one_object_with_the_code(rig: Rig) -> None:
         (option("fail_at=1.5"), "option fail_at is '1.5'. Give a whole number"),
         (option("marks=perhaps"), "option marks is 'perhaps'. Give true or false"),
         (option("noise=nan"), "option noise is 'nan'. Give a finite number"),
-        (option("fail=explode"), "option fail is 'explode'. Give hang or raise"),
+        (option("fail=explode"), "option fail is 'explode'. Give one of hang, raise"),
         (option(f"fail_at={'9' * 5000}"), "option fail_at is"),
         (option("idle_s"), "option 'idle_s' is not key=value"),
         (option("idle_s=-1"), "option idle_s is -1.0. Give 0 to 86400"),
