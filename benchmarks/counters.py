@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fixtures.bench.counter_meter import Counter, CounterMeter
+from benchmarks.counter_meter import Counter, CounterMeter
 from fixtures.bench.true_power import SimPlant, open_plant
 from fixtures.worlds.random_draw import FIGURES, blank, steps, truth
 from rig.analysis.evaluate import evaluate

@@ -23,7 +23,7 @@ from benchmarks.faults.hostile import MARK, change, hostile, with_raw
 from benchmarks.faults.tally import Outcome, Tally, spread, tried
 from benchmarks.fuzz_importers import lay_out, mutated
 from benchmarks.import_cases import Case, cases
-from drivers.devices.xylo.network import SHIPPED, load_network
+from drivers.devices.xylo.networks.network import SHIPPED, load_network
 from drivers.importers import windows as importer_windows
 from drivers.meters.lpm01a.stream import Stream
 from drivers.meters.ppk2.words import modifiers_of

@@ -14,10 +14,10 @@ from drivers.devices.arduino import quantised
 from drivers.devices.arduino import train_command as arduino
 from drivers.devices.arduino.training import Settings
 from drivers.devices.training_data import train_split
-from drivers.devices.xylo import train_command as xylo
 from drivers.devices.xylo.device import read_network
-from drivers.devices.xylo.network import load_network, write_network
-from drivers.devices.xylo.nir_deploy import write_nir
+from drivers.devices.xylo.networks import train_command as xylo
+from drivers.devices.xylo.networks.network import load_network, write_network
+from drivers.devices.xylo.networks.nir_deploy import write_nir
 from rig.bench.options import within
 from rig.errors import StoreError, UsageError, refused
 from rig.terminal import say, say_json

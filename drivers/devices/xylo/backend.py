@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
-from drivers.devices.xylo.complexity import Inspection, inspection_of
-from drivers.devices.xylo.network import Network
+from drivers.devices.xylo.networks.complexity import Inspection, inspection_of
+from drivers.devices.xylo.networks.network import Network
 from drivers.links.virtual_time import VirtualTime
 from rig.network.description import Activity
 from rig.types import Plant, Span

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from drivers.devices.xylo.kit import Kit
-from drivers.devices.xylo.network import Network
+from drivers.devices.xylo.networks.network import Network
 from rig.errors import DataError
 
 

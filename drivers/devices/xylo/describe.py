@@ -10,10 +10,10 @@ from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo.backend import PHASES, TICK_NS, SimBackend
 from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend, ChipOptions
-from drivers.devices.xylo.complexity import inspection_of
 from drivers.devices.xylo.kit import AUDIO_2, Kit
 from drivers.devices.xylo.microphone import PENDING, MicrophoneBackend
-from drivers.devices.xylo.network import Network
+from drivers.devices.xylo.networks.complexity import inspection_of
+from drivers.devices.xylo.networks.network import Network
 from rig.types import ClockInfo, DeviceInfo, Preprocessing
 
 TICK_HZ = 1e9 / TICK_NS

@@ -23,11 +23,11 @@ from drivers.devices.xylo.backend import Backend, Done, Job, Raster, SimBackend,
 from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import ChipBackend, ChipOptions
 from drivers.devices.xylo.describe import describe_chip, describe_microphone, describe_simulator
-from drivers.devices.xylo.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.kit import Kit, only_one
 from drivers.devices.xylo.microphone import MicrophoneBackend, overlapping
-from drivers.devices.xylo.network import Network, load_network
-from drivers.devices.xylo.nir_deploy import load_nir
+from drivers.devices.xylo.networks.encoder import check_audio, check_raster, raster_of
+from drivers.devices.xylo.networks.network import Network, load_network
+from drivers.devices.xylo.networks.nir_deploy import load_nir
 from drivers.devices.xylo.player import SLACK_S, Play, Playing, player_of
 from rig.bench.options import one_of, parts_of, positive
 from rig.errors import DataError, SetupError, UsageError, refused

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from drivers.devices.xylo.complexity import float_inspection_of
 from drivers.devices.xylo.device import decision, read_network
-from drivers.devices.xylo.encoder import raster_of
+from drivers.devices.xylo.networks.complexity import float_inspection_of
+from drivers.devices.xylo.networks.encoder import raster_of
 from rig.engine.blocking_device import blocking
 from rig.errors import SetupError
 from rig.network.description import Activity

@@ -24,7 +24,7 @@ from drivers.devices.xylo.board import Board, default_rate_hz
 from drivers.devices.xylo.chip import SPAN_TICKS, ChipOptions, no_network
 from drivers.devices.xylo.configuration import configuration_of
 from drivers.devices.xylo.kit import AUDIO_2, Kit
-from drivers.devices.xylo.network import Network
+from drivers.devices.xylo.networks.network import Network
 from drivers.devices.xylo.stopwatch import TICK_HZ, StopWatch
 from rig.errors import DeviceError, DeviceTimeoutError, UsageError
 from rig.types import Span

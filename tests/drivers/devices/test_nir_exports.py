@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.xylo.network import Network
-from drivers.devices.xylo.nir_deploy import deployed, load_nir
-from drivers.devices.xylo.nir_graph import checked
+from drivers.devices.xylo.networks.network import Network
+from drivers.devices.xylo.networks.nir_deploy import deployed, load_nir
+from drivers.devices.xylo.networks.nir_graph import checked
 from rig.errors import DataError
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")

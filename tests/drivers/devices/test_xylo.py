@@ -16,8 +16,8 @@ import pytest
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.backend import PHASES, SimBackend
-from drivers.devices.xylo.encoder import encode
-from drivers.devices.xylo.network import load_network
+from drivers.devices.xylo.networks.encoder import encode
+from drivers.devices.xylo.networks.network import load_network
 from drivers.meters.xylo_monitor import open_meter
 from rig.errors import DataError, SetupError, UsageError
 from rig.network.description import activity_faults, network_faults

@@ -16,8 +16,8 @@ from drivers.devices.xylo import stopwatch
 from drivers.devices.xylo.backend import SimBackend
 from drivers.devices.xylo.chip import TRIES, ChipOptions
 from drivers.devices.xylo.device import XyloDevice
-from drivers.devices.xylo.encoder import encode
-from drivers.devices.xylo.network import load_network
+from drivers.devices.xylo.networks.encoder import encode
+from drivers.devices.xylo.networks.network import load_network
 from drivers.devices.xylo.stopwatch import COUNTER, HeldUpError, StopWatch, span_of
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.instruments.xylo_bench import events, on_board, small_network

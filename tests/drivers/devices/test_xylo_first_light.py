@@ -12,7 +12,7 @@ import pytest
 
 from drivers.devices.xylo import board as board_module
 from drivers.devices.xylo import microphone, stopwatch
-from drivers.devices.xylo.network import load_network
+from drivers.devices.xylo.networks.network import load_network
 from rig.commands.main import main, parser
 from tests.support.paths import DOCS, ROOT
 

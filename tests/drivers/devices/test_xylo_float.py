@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from drivers.devices.xylo import float_device
 from drivers.devices.xylo.backend import SimBackend
-from drivers.devices.xylo.encoder import EncoderParams
-from drivers.devices.xylo.fitting import fitted, wanted_of
-from drivers.devices.xylo.float_network import MOST_SPIKES, MOST_SPIKES_OUT, FloatNetwork, Neurons
-from drivers.devices.xylo.network import Network, load_network, write_network
+from drivers.devices.xylo.networks.encoder import EncoderParams
+from drivers.devices.xylo.networks.fitting import fitted, wanted_of
+from drivers.devices.xylo.networks.float_network import MOST_SPIKES, MOST_SPIKES_OUT, FloatNetwork, Neurons
+from drivers.devices.xylo.networks.network import Network, load_network, write_network
 from rig.conformance.device import check_device
 from rig.errors import SetupError
 from rig.network.description import activity_faults
@@ -72,7 +72,9 @@ def test_many_samples_at_once_give_what_each_gives_alone() -> None:
 @pytest.mark.skipif(find_spec("nir") is None, reason="needs neurorig[nir]")
 def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() -> None:
     """Where nothing changes any more, NIR's CubaLIF has I = w_in W S and v = v_leak + r I, whatever the time step."""
-    nir_graph, deploy = (importlib.import_module(f"drivers.devices.xylo.nir_{name}") for name in ("graph", "deploy"))
+    nir_graph, deploy = (
+        importlib.import_module(f"drivers.devices.xylo.networks.nir_{name}") for name in ("graph", "deploy")
+    )
     values = {
         "tau_syn": 3e-3,
         "tau_mem": 7e-3,
@@ -96,7 +98,7 @@ def test_a_graph_sends_the_spikes_of_the_neurons_of_the_framework_that_trained_i
 
     With all of the weights, membranes reach twice the threshold, where snnTorch subtracts it a second time.
     """
-    load_nir = importlib.import_module("drivers.devices.xylo.nir_deploy").load_nir
+    load_nir = importlib.import_module("drivers.devices.xylo.networks.nir_deploy").load_nir
     floats = load_nir(BRAILLE, 1e-4, "subtract", "channel", ()).floats
     halved = replace(floats, weights={link: 0.5 * weights for link, weights in floats.weights.items()})
     hidden, output = halved.run((np.random.default_rng(0).random((256, 12)) < 0.06).astype(np.float64))

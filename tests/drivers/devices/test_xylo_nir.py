@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo.backend import SimBackend
-from drivers.devices.xylo.network import Network, load_network
-from drivers.devices.xylo.nir_deploy import load_nir, write_nir
-from drivers.devices.xylo.nir_graph import checked
+from drivers.devices.xylo.networks.network import Network, load_network
+from drivers.devices.xylo.networks.nir_deploy import load_nir, write_nir
+from drivers.devices.xylo.networks.nir_graph import checked
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from fixtures.bench.true_power import open_plant
 from rig.commands.main import main
@@ -156,7 +156,7 @@ def test_the_shipped_network_survives_nir(tmp_path: Path) -> None:
 def test_the_specification_is_that_of_the_vendors_mapper(seed: int) -> None:
     nodes, edges = graph(seed, (3, 6, 4, 2))
     read = checked(nodes, edges)
-    own, _ = importlib.import_module("drivers.devices.xylo.nir_deploy").deployed(read, DT_S, "channel")
+    own, _ = importlib.import_module("drivers.devices.xylo.networks.nir_deploy").deployed(read, DT_S, "channel")
     theirs = _by_the_mapper(nodes)
     for name in ("weights_in", "weights_rec", "weights_out", "threshold", "threshold_out", "dash_mem", "dash_syn"):
         assert np.array_equal(np.squeeze(own[name]), np.squeeze(theirs[name])), name
@@ -314,7 +314,7 @@ def bad_graphs() -> dict[str, Any]:
 def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> None:
     nodes, edges = graph(4)
     bad_graphs()[text](nodes, edges)
-    deploy = importlib.import_module("drivers.devices.xylo.nir_deploy").deployed
+    deploy = importlib.import_module("drivers.devices.xylo.networks.nir_deploy").deployed
     with pytest.raises(DataError, match=text):
         deploy(checked(nodes, edges), DT_S, "channel")
 

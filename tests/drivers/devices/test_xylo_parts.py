@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from drivers.devices.xylo import rockpool_import
-from drivers.devices.xylo.encoder import EncoderParams, check_audio, encode
-from drivers.devices.xylo.network import FORMAT, SHIPPED, content_digest, load_network, write_network
+from drivers.devices.xylo.networks.encoder import EncoderParams, check_audio, encode
+from drivers.devices.xylo.networks.network import FORMAT, SHIPPED, content_digest, load_network, write_network
 from rig.errors import DataError, MissingExtraError
 from scenarios.workloads.asc.scenes import synthesize
 from tests.support.paths import ROOT

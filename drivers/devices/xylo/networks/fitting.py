@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from drivers.devices.xylo import rockpool_import
-from drivers.devices.xylo.float_network import FloatNetwork
-from drivers.devices.xylo.network import place_of
+from drivers.devices.xylo.networks.float_network import FloatNetwork
+from drivers.devices.xylo.networks.network import place_of
 from rig.errors import DataError
 
 QUANTIZERS = ("channel", "none")

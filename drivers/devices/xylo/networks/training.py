@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.xylo.float_network import FloatNetwork, Neurons, chip_neurons
+from drivers.devices.xylo.networks.float_network import FloatNetwork, Neurons, chip_neurons
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.xylo.float_network import FloatNetwork, Link
-from drivers.devices.xylo.network import Network
+from drivers.devices.xylo.networks.float_network import FloatNetwork, Link
+from drivers.devices.xylo.networks.network import Network
 from rig.network.counting import Synapses, active, count, linear
 from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.xylo.network import LIMITS
+from drivers.devices.xylo.networks.network import LIMITS
 from rig.errors import DataError
 from rig.plugins import imported
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.training_data import labelled, train_split
-from drivers.devices.xylo import training
-from drivers.devices.xylo.encoder import EncoderParams, encode
-from drivers.devices.xylo.fitting import fitted, wanted_of
-from drivers.devices.xylo.network import LIMITS, MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS, Network, chain
+from drivers.devices.xylo.networks import training
+from drivers.devices.xylo.networks.encoder import EncoderParams, encode
+from drivers.devices.xylo.networks.fitting import fitted, wanted_of
+from drivers.devices.xylo.networks.network import LIMITS, MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS, Network, chain
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from rig.bench.options import within
 from rig.errors import DataError, refused

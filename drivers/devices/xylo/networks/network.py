@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.xylo.encoder import EncoderParams
-from drivers.devices.xylo.float_network import FloatNetwork, Link, chip_neurons
+from drivers.devices.xylo.networks.encoder import EncoderParams
+from drivers.devices.xylo.networks.float_network import FloatNetwork, Link, chip_neurons
 from rig.errors import DataError
 from rig.recording.bounded import read_bounded
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from drivers.devices.xylo import float_network
-from drivers.devices.xylo.encoder import EncoderParams
-from drivers.devices.xylo.fitting import NEAR, QUANTIZERS, fitted, wanted_of
-from drivers.devices.xylo.float_network import FloatNetwork
-from drivers.devices.xylo.network import Network, check_shapes, fan_out_faults, place_of
-from drivers.devices.xylo.nir_graph import Floats, Graph, Neurons, read_graph
+from drivers.devices.xylo.networks import float_network
+from drivers.devices.xylo.networks.encoder import EncoderParams
+from drivers.devices.xylo.networks.fitting import NEAR, QUANTIZERS, fitted, wanted_of
+from drivers.devices.xylo.networks.float_network import FloatNetwork
+from drivers.devices.xylo.networks.network import Network, check_shapes, fan_out_faults, place_of
+from drivers.devices.xylo.networks.nir_graph import Floats, Graph, Neurons, read_graph
 from rig.bench.options import one_of, positive
 from rig.errors import DataError, SetupError, refused
 from rig.plugins import imported
