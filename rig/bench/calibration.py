@@ -5,33 +5,33 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from rig.bench import fields
-from rig.bench.fields import Field, check_table
+import msgspec
+from msgspec import Meta
+
 from rig.errors import DataError, refused
 from rig.recording.bounded import read_bounded
+from rig.recording.decoding import place_of
 from rig.types import Accuracy, Rail
 
-UNITS = ("W", "A", "J", "V")
 PLAUSIBLE_C = (-60.0, 150.0)
 """Degrees Celsius that an instrument can have around it; others are a mistake, or kelvins."""
+Positive = Annotated[float, Meta(gt=0, le=1e300)]
+NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 
 
-@dataclass(frozen=True)
-class Aperture:
+class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What apertures below ``below_s`` add to the limits, in per cent of range."""
 
-    below_s: float
-    of_range_percent: float
+    below_s: Positive
+    of_range_percent: NotNegative
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one range: |error| <= ``of_reading_percent`` of the reading + ``of_range_percent`` of full scale.
 
     ``unit`` is W, A, J or V, ``full_scale`` in it. The temperature coefficients are in per cent per degree, for each
@@ -39,28 +39,27 @@ class Range:
     what of the error is neither one gain nor one offset; None means not stated.
     """
 
-    unit: str
-    full_scale: float
-    of_reading_percent: float
-    of_range_percent: float
-    of_reading_percent_per_c: float = 0.0
-    of_range_percent_per_c: float = 0.0
-    linearity_of_range_percent: float | None = None
-    apertures: tuple[Aperture, ...] = ()
+    unit: Literal["W", "A", "J", "V"]
+    full_scale: Positive
+    of_reading_percent: NotNegative
+    of_range_percent: NotNegative
+    of_reading_percent_per_c: NotNegative = 0.0
+    of_range_percent_per_c: NotNegative = 0.0
+    linearity_of_range_percent: NotNegative | None = None
+    apertures: tuple[Aperture, ...] = msgspec.field(default=(), name="aperture")
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One instrument's calibration. ``reference`` names the certificate or datasheet, ``path`` the file read."""
 
     instrument: str
     reference: str
     valid_from: date
     valid_until: date
-    ranges: tuple[Range, ...]
+    ranges: Annotated[tuple[Range, ...], Meta(min_length=1)] = msgspec.field(name="range")
     serial: str = ""
-    temperature_c: float = 23.0
-    temperature_span_c: float = 5.0
+    temperature_c: Annotated[float, Meta(ge=PLAUSIBLE_C[0], le=PLAUSIBLE_C[1])] = 23.0
+    temperature_span_c: NotNegative = 5.0
     path: str = ""
 
 
@@ -78,9 +77,12 @@ def load(path: Path) -> Calibration:
         raise refused("calibration", str(path), remedy, what) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
         raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
-    values = _values(path, data, "", _FILE)
-    ranges = tuple(_range(path, item, f"range[{k}]") for k, item in enumerate(values.pop("range")))
-    found = Calibration(**values, ranges=ranges, path=path.name)
+    try:
+        found = msgspec.structs.replace(msgspec.convert(data, Calibration), path=path.name)
+    except msgspec.ValidationError as error:
+        field, what, value = place_of(error, data)
+        remedy = "docs/reference/calibration.md describes the fields"
+        raise _bad(path, field or "the file", f"is {value!r:.80}: {what}", value, remedy) from error
     if found.valid_until < found.valid_from:
         raise _bad(path, "valid_until", f"is {found.valid_until}", found.valid_until, "Give a day after valid_from")
     return found
@@ -186,63 +188,6 @@ def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Ran
     else:
         what, remedy = f"has no single range of {range_max:g} {unit}", f"Its ranges: {known}"
     raise refused("calibration_range", range_max, remedy, f"the calibration {calibration.path} {what}")
-
-
-def _day(x: Any) -> date | None:
-    if isinstance(x, str):
-        try:
-            return date.fromisoformat(x)
-        except ValueError:
-            return None
-    return x if type(x) is date else None
-
-
-def _unit(x: Any) -> str | None:
-    return x if x in UNITS else None
-
-
-_FILE = {
-    "instrument": Field(fields.of(str), "a text", needed=True),
-    "reference": Field(fields.of(str), "a text", needed=True),
-    "valid_from": Field(_day, "a date, YYYY-MM-DD", needed=True),
-    "valid_until": Field(_day, "a date, YYYY-MM-DD", needed=True),
-    "serial": Field(fields.of(str), "a text"),
-    "temperature_c": Field(fields.between(*PLAUSIBLE_C), "a number of degrees Celsius"),
-    "temperature_span_c": Field(fields.not_negative, "a number, 0 or more"),
-    "range": Field(fields.of(list, empty=False), "one [[range]] at least", needed=True),
-}
-_PERCENT = Field(fields.not_negative, "a number, 0 or more")
-_RANGE = {
-    "unit": Field(_unit, "W, A, J or V", needed=True),
-    "full_scale": Field(fields.positive, "a number above 0", needed=True),
-    "of_reading_percent": _PERCENT._replace(needed=True),
-    "of_range_percent": _PERCENT._replace(needed=True),
-    "of_reading_percent_per_c": _PERCENT,
-    "of_range_percent_per_c": _PERCENT,
-    "linearity_of_range_percent": _PERCENT,
-    "aperture": Field(fields.of(list), "[[range.aperture]] tables"),
-}
-_APERTURE = {
-    "below_s": Field(fields.positive, "a number above 0", needed=True),
-    "of_range_percent": _PERCENT._replace(needed=True),
-}
-
-
-def _range(path: Path, item: Any, where: str) -> Range:
-    values = _values(path, item, f"{where}.", _RANGE)
-    rows = enumerate(values.pop("aperture", []))
-    apertures = [Aperture(**_values(path, row, f"{where}.aperture[{k}].", _APERTURE)) for k, row in rows]
-    return Range(**values, apertures=tuple(apertures))
-
-
-def _values(path: Path, table: Any, prefix: str, known: Mapping[str, Field]) -> dict[str, Any]:
-    """The values of one table. Raises ``DataError`` for the first that is wrong."""
-    if not isinstance(table, Mapping):
-        raise _bad(path, prefix.rstrip(".") or "the file", f"is {table!r}", table, "Write it as a table")
-    found = check_table(table, known)
-    for name, what, value, remedy in found.problems[:1]:
-        raise _bad(path, prefix + name, what, value, remedy)
-    return found.values
 
 
 def _bad(path: Path, field: str, what: str, value: object, remedy: str) -> DataError:

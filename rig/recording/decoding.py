@@ -171,17 +171,25 @@ def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> S
     required = [f.name for f in msgspec.structs.fields(LINES[type_]) if f.required]
     if missing := [name for name in required if name not in document]:
         return kind(f"{at} lacks {', '.join(missing)}", field=type_, value=missing, remedy=REMEDY)
-    what, _, where = str(error).partition(" - at ")
-    path = re.search(r"\$\.?([^`]*)", where)
-    field, value = path[1] if path else "", document
-    for step in re.findall(r"\w+", field):
-        if isinstance(value, dict) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
+    field, what, value = place_of(error, document)
     if len(shown := repr(value)) > 80:
         value = shown = shown[:77] + "..."
     return kind(f"{field or 'a field'} of {at} is {shown}: {what}", field=field, value=value, remedy=REMEDY)
+
+
+def place_of(error: Exception, document: Any) -> tuple[str, str, Any]:
+    """Return the field at which a document is no struct, what is wrong there, and the value that it has."""
+    what, _, where = str(error).partition(" - at ")
+    field = where.strip("`").removeprefix("$").removeprefix(".")
+    if named := re.search("(?:missing required|unknown) field `([^`]+)`", what):
+        field = f"{field}.{named[1]}".removeprefix(".")
+    value = document
+    for step in re.findall(r"\w+", field):
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+    return field, what, value
 
 
 def _check_order(found: Line, type_: str, number: int) -> None:
