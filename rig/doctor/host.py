@@ -161,7 +161,8 @@ def permission_findings(item: str, driver: str, options: Sequence[object], root:
         if isinstance(value, str) and value.startswith("/dev/"):
             yield _port(item, Path(value), root)
     if driver == "rapl":
-        yield from _powercap(item, root)
+        given = (Path(value) for value in options if isinstance(value, str) and value.startswith("/"))
+        yield from _powercap(item, next(given, root / "sys/class/powercap"))
 
 
 def _port(item: str, path: Path, root: Path) -> Finding:
@@ -186,15 +187,15 @@ def _join(status: os.stat_result) -> str:
     return f"sudo usermod -aG {group} $USER, then log in again"
 
 
-def _powercap(item: str, root: Path) -> Iterator[Finding]:
-    counters = sorted(root.glob("sys/class/powercap/*/energy_uj"))
+def _powercap(item: str, folder: Path) -> Iterator[Finding]:
+    counters = sorted(folder.glob("*/energy_uj"))
     if not counters:
         remedy = "modprobe intel_rapl_msr; a virtual machine has none"
         yield broken(item, "powercap", "this computer has no energy counters that can be read", remedy)
         return
     shut = [path for path in counters if not os.access(path, os.R_OK)]
     if shut:
-        remedy = f"sudo chmod a+r {root / 'sys/class/powercap'}/*/energy_uj until the next boot, or a udev rule"
+        remedy = f"sudo chmod a+r {folder}/*/energy_uj until the next boot, or a udev rule"
         yield broken(item, "powercap", f"{len(shut)} of {len(counters)} energy counters may not be read", remedy)
     else:
         yield ok(item, "powercap", f"{len(counters)} energy counters may be read")
