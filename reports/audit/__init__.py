@@ -1,4 +1,4 @@
-"""The auditor: it reads a recording by itself, computes the main figures by plain methods, and checks every rule.
+"""The auditor: it computes the main figures of a recording by plain methods, and checks every rule.
 
-It imports of the rig only ``rig.types`` and ``rig.errors``, so that no defect of the estimators is its own.
+It imports no ``rig.analysis``, so that no defect of the estimators is its own. It reads as the report does.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reports.audit import folder_checks, power_checks, work_checks
 from reports.audit.archive import is_archive, unpacked
-from reports.audit.evidence import Anchor, Asked, Check, Compared, Doubtful, Evidence, NotApplicable, compared
+from reports.audit.evidence import Anchor, Asked, Check, Compared, Doubtful, Evidence, NotApplicable, Verdict, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
@@ -18,10 +18,13 @@ from reports.audit.rules import judge_run, modes_of, values_of
 from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
-from rig.errors import MissingExtraError, StoreError
+from rig.errors import MissingExtraError, RigError, StoreError
 
 _HELD = [one for module in (folder_checks, power_checks, work_checks) for one in vars(module).values()]
 CHECKS = sorted((one for one in _HELD if isinstance(one, Asked)), key=lambda one: one.number)
+
+OF_THE_FOLDER = (1, 2, 3)
+"""The checks that look at no run."""
 
 
 @dataclass(frozen=True)
@@ -166,18 +169,24 @@ def run_checks(evidence: Evidence) -> list[Check]:
     for one in CHECKS:
         head = (one.number, one.name)
         try:
-            faults, found, allowed = one.decide(evidence)
+            faults, found, allowed = _decided(one, evidence)
         except NotApplicable as missing:
             done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
             continue
         except Doubtful as doubt:
             done.append(Check(*head, "warned", shown(doubt.args), "nothing that a reader must be told", one.source))
             continue
-        except StoreError as error:
+        except RigError as error:
             faults, found, allowed = [error.message], "", "a recording that can be read"
         said = shown(faults) if faults else clean(found)
         done.append(Check(*head, "failed" if faults else "passed", said, allowed, one.source))
     return done
+
+
+def _decided(one: Asked, evidence: Evidence) -> Verdict:
+    if not evidence.subject.runs and one.number not in OF_THE_FOLDER:
+        raise NotApplicable("no run can be read")
+    return one.decide(evidence)
 
 
 def shown(told: Sequence[str], most: int = 6) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.judged import Judged, none
-from reports.audit.reading import Run, column
+from reports.audit.reading import Run, column, table
 
 OF_BENCHMARK, OPTION = "benchmark of the workload", "benchmark: option "
 DECLARED = "limits as the submitter declares them"
@@ -60,7 +60,7 @@ def benchmark(run: Run) -> Iterator[Judged]:
         allowed = held["allowed"].get(rule, own)
         yield rule, _words(found), _words(allowed), found and set(found) <= {*allowed} & {*own}
     if (each_s := held["inference_s"]) is not None:
-        samples = run.tables["samples"]
+        samples = table(run, "samples")
         pairs = list(zip(column(samples, "duration_s"), column(samples, "inferences"), strict=True))
         odd = sum(s is None or abs(s - each_s * (1 if n is None else n)) > 1e-6 * each_s for s, n in pairs)
         yield none(f"samples that are not {each_s:g} s long for each inference", odd, len(pairs))

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
-from reports.audit.reading import Run, by_sample, column, once, ticks
+from reports.audit.reading import Run, by_sample, column, once, table, ticks
 from rig.types import Floats
 
 EXACT = 1e-9
@@ -46,16 +46,16 @@ def issues(run: Run) -> Table:
     ``sample``, ``warmup``, the first ``output`` (None without one), ``phases`` as a tuple, and times in s of the run
     (NaN without one): ``due_s``, ``issued_s``, ``answered_s``, and ``asked_s``, when it was due, or else issued.
     """
-    table, t0 = run.tables["replies"], int(run.start["t0_ns"])
-    numbers = ticks(table, "issue")[0]
+    replies, t0 = table(run, "replies"), int(run.start["t0_ns"])
+    numbers = ticks(replies, "issue")[0]
     number, first = np.unique(numbers, return_index=True)
     output, phases = dict[int, str](), defaultdict[int, tuple[str, ...]](tuple)
-    for issue, text, phase in zip(numbers, column(table, "output"), column(table, "phase"), strict=True):
+    for issue, text, phase in zip(numbers, column(replies, "output"), column(replies, "phase"), strict=True):
         output |= {issue: text} if text is not None and issue not in output else {}
         phases[issue] += () if phase is None else (phase,)
-    sample, warmup = (np.array(column(table, name), dtype=object)[first] for name in ("sample_id", "warmup"))
+    sample, warmup = (np.array(column(replies, name), dtype=object)[first] for name in ("sample_id", "warmup"))
     told = (np.fromiter(map(of, number), dtype=object, count=len(number)) for of in (output.get, phases.get))
-    stamps = (ticks(table, name) for name in ("due_ns", "issued_ns", "completed_ns"))
+    stamps = (ticks(replies, name) for name in ("due_ns", "issued_ns", "completed_ns"))
     due, issued, answered = (np.where(there, (ns - t0) * 1e-9, np.nan)[first] for ns, there in stamps)
     asked = np.where(np.isnan(due), issued, due)
     names = ("number", "sample", "warmup", "output", "phases", "asked_s", "due_s", "issued_s", "answered_s")
@@ -89,12 +89,12 @@ def spans(run: Run) -> Table:
 
     ``on`` and ``off`` in s of the run, ``issue``, ``phase``, ``inferences`` and ``warmup``.
     """
-    table, clock = run.tables["replies"], device_line(run)
-    (on, there), (off, _), (issue, _) = (ticks(table, name) for name in ("on_tick", "off_tick", "issue"))
-    executed = zip(column(table, "sample_id"), column(table, "executions"), strict=True)
+    replies, clock = table(run, "replies"), device_line(run)
+    (on, there), (off, _), (issue, _) = (ticks(replies, name) for name in ("on_tick", "off_tick", "issue"))
+    executed = zip(column(replies, "sample_id"), column(replies, "executions"), strict=True)
     each = by_sample(run, "inferences")
     inferences = np.array([(n or 1) * (each.get(sample) or 1) for sample, n in executed], dtype=np.float64)
-    phase, warmup = (np.array(column(table, name), dtype=object) for name in ("phase", "warmup"))
+    phase, warmup = (np.array(column(replies, name), dtype=object) for name in ("phase", "warmup"))
     columns = [clock.seconds(on), clock.seconds(off), issue, phase, inferences, warmup.astype(bool)]
     order = np.flatnonzero(there)[np.argsort(columns[0][there], kind="stable")]
     return _table(("on", "off", "issue", "phase", "inferences", "warmup"), [one[order] for one in columns])

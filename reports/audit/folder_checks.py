@@ -16,9 +16,9 @@ from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, check, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.power import power_rails
-from reports.audit.reading import BLOCK, Run, blocks, ticks
+from reports.audit.reading import BLOCK, Run, blocks, table, ticks
 from reports.audit.rules import modes_of, values_of
-from rig.errors import StoreError
+from rig.errors import RigError
 
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")
@@ -37,7 +37,9 @@ def layout(e: Evidence) -> Verdict:
         held = walk(e.subject.path)
         faults += [f"{name} is missing or empty" for name in FILES if not held.get(name)]
     tables = ("samples", "replies")
-    faults += each(e, lambda run: [f"{name}.arrows has no row" for name in tables if not run.tables[name].num_rows])
+    faults += each(e, lambda run: [f"{name}.arrows has no row" for name in tables if not table(run, name).num_rows])
+    torn = "has lost its end, and its run was closed"
+    faults += each(e, lambda run: [f"{name} {torn}" for name in run.whole.truncated if run.stop is not None])
     return faults, f"{len(e.subject.runs)} runs", "every file of the layout, with content"
 
 
@@ -57,7 +59,7 @@ def _shared(e: Evidence) -> Iterator[str]:
     """
     seen = dict[str | bytes, str]()
     for name, run in e.subject.runs:
-        own: dict[str, str | bytes] = {"events.jsonl": run.digest}
+        own: dict[str, str | bytes] = {"events.jsonl": run.whole.digest}
         if modes_of(run) == {"hardware"}:
             own |= {key: hashlib.sha256(found.tobytes()).digest() for key, found in _measured(run) if found.size}
         for key, found in own.items():
@@ -68,11 +70,11 @@ def _shared(e: Evidence) -> Iterator[str]:
 def _measured(run: Run) -> Iterator[tuple[str, Any]]:
     """What no other measurement repeats: stamps of the host, or if they are many, the times between them; readings."""
     if not run.start.get("imported"):  # stamps of which may be those of a plan
-        told = (ticks(run.tables["replies"], name) for name in ("issued_ns", "completed_ns"))
+        told = (ticks(table(run, "replies"), name) for name in ("issued_ns", "completed_ns"))
         stamps = np.sort(np.concatenate([ns[there] for ns, there in told]))
         between = np.diff(stamps)
         yield "stamps", between if len(np.unique(between)) >= STAMPS_LEAST else stamps
-    with contextlib.suppress(StoreError):  # a trace that cannot be read is told of elsewhere
+    with contextlib.suppress(RigError):  # a trace that cannot be read is told of elsewhere
         for name, trace in power_rails(run).items():
             value = next(blocks(trace, 0), np.empty((4, 0)))[2][:READINGS]
             yield f"readings of {clean(name)}", value if len(np.unique(value)) >= VALUES_LEAST else value[:0]

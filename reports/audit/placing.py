@@ -8,8 +8,9 @@ import numpy as np
 
 from reports.audit.clocks import line
 from reports.audit.figures import Table, batches, device_line, issues, requested, windows_of
-from reports.audit.reading import Run, Trace
+from reports.audit.reading import Run
 from reports.audit.windows import TINY, Facts, facts_of, sums
+from rig.recording.traces import Trace
 from rig.types import Bools, Floats
 
 SEARCHED, SHIFTS = 300, 4000
@@ -77,7 +78,7 @@ def looked_at(
     what the clocks leave open, ``middle`` the middle thirds of gaps, ``eighth`` the eighths of idle windows, and
     ``asked`` from the first request to the last answer.
     """
-    period, settle = facts.period_s, SETTLED * float(trace.rail.get("filter_tau_s", 0.0))
+    period, settle = facts.period_s, SETTLED * trace.rail.filter_tau_s
     bound = line(run, trace.clock).bound_s
     window = batches(stamped[~stamped.warmup])[0] + shift
     other = _other(run, stamped) + shift
@@ -110,12 +111,11 @@ def _other(run: Run, stamped: Table) -> Floats:
 
     Such work is that of issues without an answer, and whatever follows the end of a run that broke off.
     """
-    rows = np.array([pair for event in run.events["marks"] for pair in event["spans"]], dtype=np.int64).reshape(-1, 2)
     every, last = issues(run), float(stamped.off.max())
     begins = every.issued_s[np.isnan(every.answered_s) & ~np.isnan(every.issued_s)]
     warmup, lost = windows_of(stamped[stamped.warmup]), np.stack([begins, begins + 1.0], axis=1)
     after = np.array([[last, last + 1e9]] * (not run.ended)).reshape(-1, 2)
-    return np.concatenate([warmup, device_line(run).seconds(rows), lost, after])
+    return np.concatenate([warmup, device_line(run).seconds(run.whole.marks()), lost, after])
 
 
 def shortened(window: Floats, head: float, tail: float) -> Floats:

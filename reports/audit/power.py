@@ -9,8 +9,9 @@ import numpy as np
 
 from reports.audit.figures import Figures, Plain, Table, device_line, spans
 from reports.audit.placing import PAD, drift_s, length_s, looked_at, open_s, shift_s
-from reports.audit.reading import Run, Trace, traces
+from reports.audit.reading import Run, traces
 from reports.audit.windows import TINY, Facts, Sums, facts_of, sums
+from rig.recording.traces import Trace
 from rig.types import Floats
 
 SHARP = 2e-3
@@ -67,16 +68,12 @@ class RailPower:
 
 def power_rails(run: Run) -> dict[str, Trace]:
     """The rails of which power can be made, by name."""
-    found = traces(run)
-    units = {name: trace.rail.get("conversion", {}).get("unit", "W") for name, trace in found.items()}
-    return {n: t for n, t in found.items() if t.rail.get("kind", "mean") != "edges" and units[n] != "V"}
+    return {n: t for n, t in traces(run).items() if t.rail.kind != "edges" and t.rail.conversion.unit != "V"}
 
 
 def idle_windows(run: Run) -> Floats:
     """The idle windows in seconds of the run: float64 of shape (k, 2)."""
-    t0 = int(run.start["t0_ns"])
-    rows = [[(e["on_ns"] - t0) * 1e-9, (e["off_ns"] - t0) * 1e-9] for e in run.events["idle"]]
-    return np.array(rows, dtype=np.float64).reshape(-1, 2)
+    return (run.whole.idle_windows_ns().reshape(-1, 2) - int(run.start["t0_ns"])) * 1e-9
 
 
 def power(run: Run) -> tuple[Figures, dict[str, RailPower]]:

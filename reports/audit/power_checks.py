@@ -13,10 +13,11 @@ import numpy as np
 from reports.audit.clocks import line
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, doubted, each, unlike
 from reports.audit.figures import device_line, execution_times, mean_of, spans, windows_of
-from reports.audit.files import clean, defaults
+from reports.audit.files import clean
 from reports.audit.placing import shortened, touch
 from reports.audit.power import Level, RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
+from rig.recording.records import DeviceRecord, MeterRecord
 
 LOST_MOST, OVER_MOST = 0.05, 0.01
 """The largest shares of readings that may be missing or at the end of the range."""
@@ -32,6 +33,8 @@ STEP_BOUNDS = 2.0
 """Dynamic power of fewer of its bounds is no step: readings are laid where spans stand out most."""
 INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
 """So far, beyond intervals, energy by integration may lie from power times the time of the same runs."""
+SAID = ("kind", "aperture_s", "gain_id", "pin", "pin_lag_s")
+"""What of a rail the reader does not compare between the start line and the trace."""
 DRAWN = ("active_power_w", "average_power_w", "runtime_power_w")
 """What the whole device draws at work, which is never below zero."""
 
@@ -53,7 +56,7 @@ def _rails(e: Evidence) -> Iterator[tuple[str, Run, str, RailPower]]:
 
 @check(18, "idle measured, configured, not asleep, long enough", "NeuroBench N36, N37")
 def idle(e: Evidence) -> Verdict:
-    faults = [f"{name}: no idle window" for name, run in _metered(e) if not run.events["idle"]]
+    faults = [f"{name}: no idle window" for name, run in _metered(e) if not len(idle_windows(run))]
     faults += broken(e, "shortest idle window")
     found, doubts = "long enough", []
     held = ((f"{part.name}/{own}", rails.values()) for part in e.subject.parts for own, rails in part.rails.items())
@@ -126,37 +129,23 @@ def clocks(e: Evidence) -> Verdict:
 
 def _lost(run: Run) -> Iterator[str]:
     """Traces of a run that ended well whose readings are not as many as arrived."""
-    for name, trace in traces(run).items() if run.stop is not None else ():
-        arrived = run.arrived.get(name)
-        if arrived is not None and (held := trace.readings) != arrived:
-            yield f"the trace of {clean(name)} holds {held} readings, and {arrived} arrived"
+    for name, batches in zip(traces(run), run.whole.trace_files, strict=True) if run.stop is not None else ():
+        if (held := int(batches.row[-1])) != run.arrived.get(name, held):
+            yield f"the trace of {clean(name)} holds {held} readings, and {run.arrived[name]} arrived"
 
 
 def _two_clocks(run: Run) -> Iterator[str]:
     """Clocks that a device or meter describes otherwise than the run."""
-    listed = {clock["name"]: clock for clock in run.start["clocks"]}
-    for part in (run.start["device"], *run.start["meters"]):
-        clock = part.get("clock")
-        if clock and otherwise(clock, listed.get(clock["name"], clock)):
-            yield f"{clean(part['name'])} describes its clock {clean(clock['name'])!r} otherwise than the run does"
+    listed, start = run.whole.clocks(), run.whole.start
+    parts: list[DeviceRecord | MeterRecord] = [start.device, *start.meters]
+    for part in parts:
+        if part.clock is not None and part.clock != listed.get(part.clock.name, part.clock):
+            yield f"{clean(part.name)} describes its clock {clean(part.clock.name)!r} otherwise than the run does"
 
 
 def _meters(run: Run) -> list[tuple[Any, Any]]:
     """Name and serial number of each meter; what it says of its present state differs whenever it is opened."""
     return [(meter["name"], meter.get("serial_number")) for meter in run.start["meters"]]
-
-
-def otherwise(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The keys that both have, with another value; limits are not said on one side alone, whatever their source."""
-    limits = [{**(rail.get("accuracy") or {}), "source": None} for rail in (one, other)]
-    differ = [key for key in one if key in other and key != "accuracy" and one[key] != other[key]]
-    return differ + ["accuracy"] * (limits[0] != limits[1])
-
-
-def _whole(rail: dict[str, Any]) -> dict[str, Any]:
-    """A rail with what it means where it says nothing."""
-    usual = defaults("start", "Rail")
-    return usual | rail | {"conversion": usual["conversion"] | rail.get("conversion", {})}
 
 
 @check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
@@ -208,10 +197,10 @@ def instrument(e: Evidence) -> Verdict:
 @check(24, "rails as declared; power derived again by separate code", "NeuroBench N8, N41")
 def rails(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        told = {rail["name"]: rail for meter in run.start["meters"] for rail in meter.get("rails") or []}
+        told = {rail.name: rail for meter in run.whole.start.meters for rail in meter.rails}
         declared, recorded = set(map(clean, told)), set(map(clean, traces(run)))
-        for name, trace in traces(run).items():
-            if differ := otherwise(_whole(told.get(name, trace.rail)), _whole(trace.rail)):
+        for name, own in ((name, trace.rail) for name, trace in traces(run).items() if name in told):
+            if differ := [key for key in SAID if getattr(told[name], key) != getattr(own, key)]:
                 yield f"rail {clean(name)} has another {', '.join(differ)} in its trace than in the start line"
         if missing := sorted(declared - recorded):
             yield f"no trace of the declared rails {', '.join(missing)}"

@@ -17,7 +17,7 @@ from reports.audit.benchmarks import benchmark
 from reports.audit.figures import Table, counted, issues, spans
 from reports.audit.judged import ROUNDING, Judged, Rule, at_least, at_most, none, written
 from reports.audit.power import idle_windows
-from reports.audit.reading import Run, column
+from reports.audit.reading import Run, column, table
 from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 
@@ -79,7 +79,7 @@ def judge_run(run: Run, values: Values) -> list[Rule]:
 
 def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     yield from to_the_end(run)
-    labels = set(column(run.tables["samples"], "label")) - {None}
+    labels = set(column(table(run, "samples"), "label")) - {None}
     if labels:
         told = [answer for _, answer in answers(run)]
         given = [a for a in told if a is not None]
@@ -93,7 +93,7 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
         modes = modes_of(run)
         yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
     if (values["whole_set"] and run.purpose not in ("probe", "compliance")) or run.purpose == "accuracy":
-        whole = run.start["workload"].get("samples") or run.tables["samples"].num_rows
+        whole = run.start["workload"].get("samples") or table(run, "samples").num_rows
         done = len({i.sample for i in asked if not np.isnan(i.answered_s) or i.output is not None})
         yield "samples of the set answered", done, whole, done >= whole
     if values["benchmark"] and run.purpose != "probe":
@@ -110,13 +110,13 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 def to_the_end(run: Run) -> Iterator[Judged]:
     """The rules that hold of every run, whatever its set: it ended well, and every sample was answered."""
-    error = ((run.stop or {}).get("error") or {}).get("error")
-    how = "to the end" if run.ended else "no stop line" if run.stop is None else f"broken off by {error}"
+    error = None if run.stop is None else run.stop.error
+    how = "to the end" if run.ended else "no stop line" if error is None else f"broken off by {error.error}"
     yield "the run", how, "to the end", run.ended
     asked = counted(run)
     lost = int(np.sum(np.isnan(asked.answered_s) & ~np.isnan(asked.issued_s)))
     yield none("samples without an answer", 0 if run.start.get("imported") else lost)
-    yield none("gaps in which the host did not run", len(run.events["gap"]))
+    yield none("gaps in which the host did not run", run.gaps)
 
 
 def _timed(run: Run, asked: Table) -> Iterator[Judged]:
@@ -140,7 +140,7 @@ def _preprocessing(run: Run) -> Judged:
     allowed = "measured by itself, or a reason why there is none"
     phases, rails = told.get("phases") or [], told.get("rails") or []
     metered = {rail.get("name") for meter in run.start["meters"] for rail in meter.get("rails") or []}
-    missing = [p for p in phases if p not in set(column(run.tables["replies"], "phase"))]
+    missing = [p for p in phases if p not in set(column(table(run, "replies"), "phase"))]
     missing += [r for r in rails if r not in metered and run.purpose == "power"]
     found = f"not measured: {', '.join(missing)}" if missing else ", ".join([*phases, *rails]) or "nothing declared"
     ok = told.get("none") or ((phases or rails) and not missing)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from reports.audit.figures import EXACT, Figures, Plain, counted, issues, mean_of
 from reports.audit.files import clean, refuse
-from reports.audit.reading import Run, by_sample, payload
+from reports.audit.reading import Run, by_sample
 from rig.types import Floats
 
 NODES_MOST = 10_000
@@ -120,7 +120,7 @@ def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], s
 
 def _truth(run: Run, sample: str, field: str | None, begin: Any) -> Any:
     """What was to be predicted, float64, of the stored payload; nothing where it is not stored."""
-    stored = payload(run, sample) if type(begin) is int and begin >= 0 else None
+    stored = run.whole.payload(sample) if type(begin) is int and begin >= 0 else None
     try:
         return np.zeros(0) if stored is None else np.asarray(stored[field] if field else stored, np.float64)[begin:]
     except (ValueError, IndexError, TypeError):
@@ -134,7 +134,7 @@ def is_solving(run: Run) -> bool:
 
 def problem(run: Run, sample: str) -> tuple[int, Any] | None:
     """The number of nodes and the edges, int32 of shape (m, 2), of a stored problem; None where none is stored."""
-    body = payload(run, sample)
+    body = run.whole.payload(sample)
     if body is None:
         return None
     if body.dtype != "<i4" or body.ndim != 1 or len(body) < 2 or len(body) != 2 + 2 * body[1]:

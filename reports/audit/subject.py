@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from reports.audit import hashes
 from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
-from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, schema_faults, walk
-from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
+from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, walk
+from reports.audit.hashes import EVENTS, MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.judged import Rule
 from reports.audit.power import RailPower, power
 from reports.audit.reading import Run, read_run
 from reports.audit.scores import accuracy, is_solving, predictions, solving
-from rig.errors import StoreError
+from rig.errors import IntegrityError, RigError
+from rig.recording.files import Folder
+from rig.recording.layout import is_recorded
+from rig.recording.session import open_session
+from rig.recording.submission import Submission
 
 RESULTS = "derived/results.json"
 RESULTS_BYTES = 64 << 20
@@ -90,53 +96,83 @@ class Subject:
 def open_subject(path: Path) -> Subject:
     """Open a path. Raises ``StoreError`` if it holds no recording; faults inside are collected."""
     ledger = Ledger()
-    if (path / SUBMISSION).is_file() or (path / MANIFEST).is_file():
+    if is_recorded(path, SUBMISSION) or is_recorded(path, MANIFEST):
         return _submission(path, ledger)
-    part = _part(path, path.resolve().name, ledger)
+    part, root = _part(path, path.resolve().name, ledger)
     if part.unread and not part.runs:
         refuse(path.name or path, part.unread[0])
-    root = ledger.of(path / (SESSION if part.bound else "events.jsonl"))
     return Subject("session" if part.bound else "run", path, clean(part.name), [part], ledger, root=root)
 
 
 def _submission(path: Path, ledger: Ledger) -> Subject:
-    root = hashes.check_manifest(path, ledger) if (path / MANIFEST).is_file() else None
+    root = hashes.check_manifest(path, ledger) if is_recorded(path, MANIFEST) else None
     if root is None:
         ledger.faults.append(f"there is no {MANIFEST}")
-    document = parse_json(read_bytes(path / SUBMISSION), SUBMISSION)
-    faults = schema_faults(document, "submission")
-    if any(not text.startswith("about.") for text in faults) or not all(map(_whole, document["configurations"])):
-        faults, document = faults or [UNEVEN], {"configurations": [], "about": {}}
+    content = read_bytes(path / SUBMISSION)
+    ledger.used(SUBMISSION, hashlib.sha256(content).hexdigest())
+    document, faults = _described(parse_json(content, SUBMISSION))
     names = [name for one in document["configurations"] for name in one["sessions"]]
-    parts = [_part(inside(path, name), name.rpartition("/")[2], ledger) for name in dict.fromkeys(names)]
+    parts = []
+    for name in dict.fromkeys(names):
+        part, digest = _part(inside(path, name), name.rpartition("/")[2], ledger)
+        ledger.used(f"{name}/{SESSION if part.bound else EVENTS}", digest or "")
+        parts.append(part)
     faults += [f"{name} stands in more than one configuration" for name in set(names) if names.count(name) > 1]
     held = {f"sessions/{p.name}" for p in (path / "sessions").iterdir()} if (path / "sessions").is_dir() else set()
     faults += [clean(f"{name} belongs to no configuration") for name in sorted(held - set(names))]
     return Subject("submission", path, clean(path.resolve().name), parts, ledger, document, faults, root)
 
 
-def _whole(one: dict[str, Any]) -> bool:
-    return all(len(claim["trials"]) == len(one["sessions"]) for claim in one["claims"].values())
-
-
-def _part(folder: Path, name: str, ledger: Ledger) -> Part:
-    """Read a session or run, and verify its hashes."""
-    bound = (folder / SESSION).is_file()
-    if folder.is_symlink() or not (bound or (folder / "events.jsonl").is_file()):
-        return Part(clean(name), folder, [], ["holds neither session.json nor events.jsonl"], False)
-    document = hashes.read_session(folder, ledger) if bound else None
-    places = [inside(folder, run["path"]) for run in document["runs"]] if document else [folder]
-    part = Part(clean(name), folder, [], [], bound)
-    for place in places:
+def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
+    """What ``submission.json`` says, and what of it is not of its format; without rows where these are not."""
+    faults = []
+    for told in (document, document | {"about": {}} if isinstance(document, dict) else document):
         try:
-            run = read_run(place)
-            hashes.check_run(run, ledger)
-            part.runs.append(run)
-        except StoreError as error:
-            part.unread.append(clean(f"{place.name}: {error.message}"))
-    if document and not part.unread:
-        hashes.check_session(document, part.runs, ledger)
-    return part
+            rows = msgspec.convert(told, Submission).configurations
+        except (msgspec.ValidationError, RecursionError) as error:
+            what, _, where = str(error).partition(" - at ")
+            faults.append(clean(f"{where.strip('`').removeprefix('$.')}: {what}"))
+            continue
+        if all(len(claim.trials) == len(one.sessions) for one in rows for claim in one.claims.values()):
+            return document, faults
+        return {"configurations": [], "about": {}}, [UNEVEN]
+    return {"configurations": [], "about": {}}, faults[:1]
+
+
+def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
+    """Read a session or run, whose hashes are verified, and the hash that stands for it."""
+    part = Part(clean(name), folder, [], [], is_recorded(folder, SESSION))
+    try:
+        session = open_session(folder) if part.bound else None
+        bound: list[Path | Folder] = [folder]
+        if session is not None:
+            bound = [session.folder.sub(place.name) for place, _ in session.runs]
+            part.unread += [f"{SESSION} binds no run: none of them has ended"] if not bound else []
+            ledger.unsealed += [part.name] * (not session.sealed)
+    except (RigError, OSError) as error:
+        _note(error, part, ledger)
+        return part, None
+    for place in bound:
+        try:
+            part.runs.append(run := read_run(place))
+        except (RigError, OSError) as error:
+            _note(error, part, ledger)
+            continue
+        ledger.files += 1 + len(run.stop.files if run.stop is not None else ())
+        ledger.unsealed += [clean(run.path.name)] * (not run.whole.sealed)
+    whole = (part.runs[0].start.get("session") or {}).get("of") if part.bound and part.runs else None
+    if isinstance(whole, int) and whole > len(bound):
+        ledger.faults.append(f"{SESSION} binds {len(bound)} of {whole} runs")
+    if session is not None:
+        return part, session.digest
+    return part, part.runs[0].whole.digest if part.runs else None
+
+
+def _note(error: RigError | OSError, part: Part, ledger: Ledger) -> None:
+    """What is altered contradicts a hash; anything else cannot be read."""
+    said = error.message if isinstance(error, RigError) else f"cannot be read: {error}"
+    told = clean(said.replace(f"{part.folder.parent}/", ""))
+    (ledger.faults if isinstance(error, IntegrityError) else part.unread).append(told)
 
 
 def compute(part: Part) -> None:
@@ -147,7 +183,7 @@ def compute(part: Part) -> None:
         try:
             figures, part.rails[name] = power(run)
             part.plain[name] |= _energies(part.plain[name] | figures, run)
-        except StoreError as error:
+        except RigError as error:
             part.refused[name] = clean(error.message)
 
 

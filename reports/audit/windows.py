@@ -9,7 +9,8 @@ import numpy as np
 
 from reports.audit.clocks import line
 from reports.audit.files import refuse
-from reports.audit.reading import Run, Trace, blocks, traces
+from reports.audit.reading import Run, blocks, traces
+from rig.recording.traces import Trace
 from rig.types import Floats
 
 TINY = 1e-300
@@ -62,9 +63,9 @@ def readings(run: Run, trace: Trace) -> Iterator[Readings]:
 
 def _watts(run: Run, trace: Trace) -> Iterator[Floats]:
     """The readings of a rail as ``blocks`` has them, in seconds and watts by its kind and conversion."""
-    clock, kind = line(run, trace.clock), trace.rail.get("kind", "mean")
-    rule = trace.rail.get("conversion", {})
-    volts = _volts(run, rule["supply_rail"]) if rule.get("supply_rail") else None
+    clock, kind = line(run, trace.clock), trace.rail.kind
+    rule = trace.rail.conversion
+    volts = _volts(run, rule.supply_rail) if rule.supply_rail else None
     last = np.empty((4, 0))
     for block in blocks(trace, clock.origin):
         block[:2] = clock.at_s + clock.s_per_tick * block[:2]
@@ -77,11 +78,11 @@ def _watts(run: Run, trace: Trace) -> Iterator[Floats]:
         begin, end, value, _ = block
         if kind == "point":
             begin[:] = end
-        if rule.get("unit", "W") == "A":
-            supply = rule.get("supply_v") if volts is None else _at(volts, (begin + end) / 2)
+        if rule.unit == "A":
+            supply = rule.supply_v if volts is None else _at(volts, (begin + end) / 2)
             if supply is None:
-                refuse(trace.path.name, "is a current without a voltage")
-            value[:] = value * supply - value * value * rule.get("burden_ohm", 0.0)
+                refuse(f"the rail {trace.rail.name}", "is a current without a voltage")
+            value[:] = value * supply - value * value * rule.burden_ohm
         yield block[:, np.isfinite(value)]
 
 
@@ -95,9 +96,9 @@ def _volts(run: Run, name: str) -> Floats:
         parts.append(np.array([clock.at_s + clock.s_per_tick * (begin + end) / 2, value]))
         count += len(value)
         if count > VOLTS_MOST:
-            refuse(trace.path.name, f"has more than {VOLTS_MOST} readings of volts, too many for the auditor")
+            refuse(f"the rail {name}", f"has more than {VOLTS_MOST} readings of volts, too many for the auditor")
     if count < 2:
-        refuse(trace.path.name, "has fewer than two readings of volts")
+        refuse(f"the rail {name}", "has fewer than two readings of volts")
     return np.concatenate(parts, axis=1)
 
 
@@ -153,7 +154,7 @@ def facts_of(run: Run, trace: Trace) -> Facts:
         if len(part.watt) > 1:
             period = period or float(np.median(np.diff(part.begin)))
             noise = max(noise, float(np.median(np.abs(np.diff(part.watt)))) / NEIGHBOURS)
-    supply = trace.rail.get("conversion", {}).get("supply_rail")
+    supply = trace.rail.conversion.supply_rail
     return Facts(count, first, last, period, overload, noise, _volts_step(run, supply, period) if supply else 0.0)
 
 

@@ -20,7 +20,7 @@ from reports.audit.evidence import (
 )  # fmt: skip
 from reports.audit.figures import counted, issues
 from reports.audit.files import clean
-from reports.audit.reading import Run, column
+from reports.audit.reading import Run, column, table
 from reports.audit.rules import modes_of, to_the_end
 from reports.audit.scores import redrawn
 from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SPEED, TRIED
@@ -32,7 +32,7 @@ LATENCY_RULES = ("p90", "p99", "frames answered")
 @check(8, "workload: digest, number of samples, each issued as often", "MLPerf inference rules")
 def workload(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        ids = column(run.tables["samples"], "id")
+        ids = column(table(run, "samples"), "id")
         if len(set(ids)) != len(ids):
             yield "a sample stands twice"
         if unknown := set(issues(run).sample) - set(ids):
@@ -40,7 +40,7 @@ def workload(e: Evidence) -> Verdict:
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
         if streamed or not run.ended or _other_data(run):
             return
-        same = Counter(column(run.tables["samples"], "payload_sha256"))
+        same = Counter(column(table(run, "samples"), "payload_sha256"))
         twice = sum(count - 1 for digest, count in same.items() if digest is not None)
         if twice and (run.start.get("rules") or {}).get("whole_set"):
             yield f"{twice} samples have the payload of another"
@@ -56,7 +56,7 @@ def workload(e: Evidence) -> Verdict:
 
     searched = any(part.searched for part in e.subject.parts)
     faults = each(e, faults_of) + ([] if searched else unlike(e, "runs of {} data sets", data_of))
-    count = sum(run.tables["samples"].num_rows for _, run in e.subject.runs)
+    count = sum(table(run, "samples").num_rows for _, run in e.subject.runs)
     return faults, f"{count} samples", "one data set, as declared"
 
 
@@ -74,7 +74,7 @@ def tuning_seeds(e: Evidence) -> Verdict:
         told = run.start["device"].get("algorithm") or {}
         tuned = told.get("tuning") if isinstance(told.get("tuning"), dict) else told.get("training")
         used = tuned.get("seeds") if isinstance(tuned, dict) else None
-        seeds = set(map(str, column(run.tables["samples"], "seed"))) - {"None"}
+        seeds = set(map(str, column(table(run, "samples"), "seed"))) - {"None"}
         if isinstance(used, list) and (both := seeds & set(map(str, used))):
             yield f"seeds {', '.join(sorted(both)[:5])} were used in tuning"
 
@@ -119,7 +119,7 @@ def clean_end(e: Evidence) -> Verdict:
 
 def _unlabelled(run: Run) -> Iterator[str]:
     """Samples that count in no accuracy, beside others that do."""
-    label = column(run.tables["samples"], "label")
+    label = column(table(run, "samples"), "label")
     if any(label) and not _other_data(run) and (lost := label.count(None)):
         yield f"{lost} of {len(label)} samples have no label"
 
@@ -176,7 +176,7 @@ def trials(e: Evidence) -> Verdict:
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         declared = run.start.get("imported") or run.options.get("repeat") or run.options.get("window_s")
-        most = max((n or 1 for n in column(run.tables["replies"], "executions")), default=1)
+        most = max((n or 1 for n in column(table(run, "replies"), "executions")), default=1)
         if most > 1 and not declared:
             yield f"a span holds {most} executions, and no repeat is declared"
 

@@ -15,6 +15,7 @@ from rig.errors import StoreError
 from rig.recording.layout import payload_path
 from rig.recording.reader import open_run
 from tests.support.predicted import recorded
+from tests.support.submission_folder import altered
 
 RNG = np.random.default_rng(0)
 SERIES = RNG.normal(size=9)
@@ -47,6 +48,7 @@ def test_a_payload_of_another_kind_is_refused(tmp_path: Path) -> None:
     kept, details, key = REGRESSION
     run = recorded(tmp_path, [("a", rows(key, 1.0))], kept, details, key)
     np.save(run / payload_path("a"), SERIES)
+    altered(run, lambda lines: None)
     with pytest.raises(StoreError, match="payload of 'a'"):
         predictions(read_run(run))
 

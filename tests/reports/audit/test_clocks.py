@@ -20,7 +20,7 @@ def run_of(late_ns: Indices) -> Run:
     tick = np.arange(COUNT, dtype=np.int64) * 1_000_000
     brackets = {"device": np.column_stack([tick * 1000 - 1000, tick, tick * 1000 + late_ns])}
     start = {"t0_ns": 0, "clocks": [{"name": "device", "tick_hz": TICK_HZ, "tolerance": 1e-3}]}
-    return Run(Path("run"), start, None, {}, brackets, "", ())
+    return Run(Path("run"), start, brackets)
 
 
 def test_slow_readings_do_not_move_the_line() -> None:
