@@ -77,7 +77,7 @@ install_extras = { PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 $(INSTALL) --edi
 
 # What takes room and serves nobody goes: setuptools, which builds bring along themselves, what `venv` compiled of pip,
 # and the tests of pandas and SciPy (36 MB). Python compiles modules when they are first used.
-RUNTIME_EXTRAS := audit,xylo
+RUNTIME_EXTRAS := xylo
 $(RUNTIME): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
 	@echo "Installing the rig and the simulated Xylo into $(VENV): 38 packages, about 510 MB, 1 to 3 minutes"
@@ -87,7 +87,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 	@find $(addprefix $(SITE)/,pip pandas scipy) -type d '(' -name __pycache__ -o -name tests ')' -prune -exec rm -r {} +
 	@touch $@
 
-EXTRAS := audio,audit,xylo,nir,qubo,visa,serial,joulescope,nvml,dask,loihi2,docs,dev
+EXTRAS := audio,xylo,nir,qubo,visa,serial,joulescope,nvml,dask,loihi2,docs,dev
 $(STAMP): $(RUNTIME)
 	@echo "Adding every extra and the tools of development to $(VENV): 116 packages and 1.1 GB in all, 1 to 3 minutes"
 	@$(call install_extras,$(EXTRAS))

@@ -18,13 +18,15 @@ from reports.audit.rules import judge_run, modes_of, values_of
 from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
-from rig.errors import MissingExtraError, RigError, StoreError
+from rig.errors import RigError, StoreError
 
 _HELD = [one for module in (folder_checks, power_checks, work_checks) for one in vars(module).values()]
 CHECKS = sorted((one for one in _HELD if isinstance(one, Asked)), key=lambda one: one.number)
 
 OF_THE_FOLDER = (1, 2, 3)
 """The checks that look at no run."""
+NOBODY = "no line of the signers allows its key for submissions today"
+UNVERIFIED = "its signature is not verified, for ssh-keygen is not installed; install OpenSSH"
 
 
 @dataclass(frozen=True)
@@ -146,10 +148,9 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
             message = read_bytes(subject.path / MANIFEST, MANIFEST_BYTES)
             found = verify(message, read_bytes(place, TEXT_BYTES), signers or "")
             by += [f"anchored by the signature of {clean(found.who)} ({found.fingerprint})"] * bool(found.who)
-            faults += [f"{found.why}: {found.fingerprint}"] if signers is not None and not found.who else []
-        except MissingExtraError:
-            if signers is not None:  # what was asked cannot be done, whatever the submission is like
-                raise
+            faults += [f"{NOBODY}: {found.fingerprint}"] if signers is not None and not found.who else []
+        except FileNotFoundError:
+            faults += [UNVERIFIED] * (signers is not None)
         except StoreError as error:
             faults.append(error.message)
     elif signers is not None:

@@ -1,4 +1,4 @@
-"""A signature by OpenSSH is verified without ssh: by whom, of what, for what."""
+"""A signature is verified by OpenSSH: by whom, of what, for what."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from reports.audit.signature import verify
 from rig.errors import StoreError
 
-pytest.importorskip("cryptography")
 if shutil.which("ssh-keygen") is None:
     pytest.skip("ssh-keygen makes the signatures of this test", allow_module_level=True)
 
@@ -129,7 +128,8 @@ def test_times_without_a_z_are_local(key: Path, tmp_path: Path, hours: int, monk
 
 def test_a_key_that_no_line_names_is_nobody(key: Path, tmp_path: Path) -> None:
     found = verify(MESSAGE, signature(key, tmp_path), "")
-    assert (found.who, found.why) == ("", "no line of the signers has its key")
+    assert found.who == ""
+    assert found.fingerprint.startswith("SHA256:")
 
 
 def test_another_file_or_purpose_is_refused(key: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from reports.audit.audit import Audit, audit
 from reports.audit_page import worst
-from rig.errors import MissingExtraError, StoreError
+from rig.errors import StoreError
 from tests.support.submission_folder import altered, chained, listed, submission, unpacked
 
 
@@ -65,12 +64,15 @@ def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed(folder: Path)
     assert said.endswith(". Remove it")
 
 
-def test_signers_are_not_compared_without_the_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was asked for cannot be done; nothing is wrong with the submission."""
-    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+def test_without_openssh_a_submission_counts_as_unsigned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked for cannot be done, and the check says so; the exit code is that of a failed check."""
+    unsigned = audit(folder, quick=True, signers="lab ssh-ed25519 AAAA")
     (folder / "MANIFEST.sha256.sig").write_text("a signature\n")
-    with pytest.raises(MissingExtraError):
-        audit(folder, quick=True, signers="lab ssh-ed25519 AAAA")
+    monkeypatch.setenv("PATH", "")
+    found = audit(folder, quick=True, signers="lab ssh-ed25519 AAAA")
+    (check,) = (c for c in found.failed if c.number == 3)
+    assert "ssh-keygen is not installed" in check.found
+    assert {c.number for c in found.failed} == {c.number for c in unsigned.failed}
     assert audit(folder, quick=True).anchor == "self-consistent, not anchored"
 
 
