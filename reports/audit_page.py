@@ -22,8 +22,13 @@ MEND = "Mend it and submit again, or ask its author"
 
 def document(audits: Sequence[Audit]) -> str:
     """The content of ``audit.json``."""
-    found = {"schema": f"neurorig-audit/{FORMAT}", "audits": [to_json(one) for one in audits]}
+    found = {"schema": f"neurorig-audit/{FORMAT}", "not_seen": not_seen(), "audits": [to_json(one) for one in audits]}
     return json.dumps(found, indent=1, allow_nan=False, default=str) + "\n"
+
+
+def not_seen() -> dict[str, str]:
+    """What no audit sees, by its name."""
+    return dict(json.loads((Path(__file__).parent / "audit" / "not_seen.json").read_bytes()))
 
 
 def to_json(one: Audit) -> dict[str, Any]:
@@ -83,7 +88,7 @@ def html(audits: Sequence[Audit]) -> str:
 
     shelf = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True)
     return shelf.get_template("audit.html.j2").render(
-        audits=audits, counted=counted, worst=worst, sound=SOUND, beside=beside
+        audits=audits, counted=counted, worst=worst, sound=SOUND, beside=beside, not_seen=not_seen()
     )
 
 
@@ -117,4 +122,5 @@ def text(one: Audit) -> list[str]:
     rows += [f"    rule    and {len(broken) - 20} more"] if len(broken) > 20 else []
     rows += [f"root    {one.root or 'none'}", f"anchor  {one.anchor}", f"counted {counted(one)}"]
     rows += [f"beside  {beside(one)}"] if one.beside else []
+    rows += [f"unseen  {', '.join(not_seen())}; audit.html and audit.json say what these are"]
     return [*rows, ": ".join(worst(one))]

@@ -22,6 +22,13 @@ SETTLED = 5.0
 """After so many time constants a filter has settled within 1 %."""
 PAD = 2.0
 """By so many readings a span is widened on either side, so that its edges lie inside."""
+BESIDE_S, SEEN_S = 5e-3, 0.1
+"""Spans lie elsewhere in a trace if by more than the first beyond what is open; they are sought up to the second."""
+NOTHING, ALL = 0.35, 0.75
+"""Of the power of a span, at most so much is drawn where only the stamps have it, and at least so much beside them."""
+SURE, MORE, MOST = 4.0, 2e-3, 1.1
+"""Another place is better by so many deviations of noise and this part of the power, and by the last at most: where
+spans draw less than idle does, gaps that draw more are no other place of theirs."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -61,11 +68,56 @@ def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float)
     return float(abs(tried[np.argmax(sign * level[0])] - tried[np.argmax(sign * level[1])]))
 
 
+def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> float:
+    """By how much later than they are stamped a trace shows the spans; 0 where it shows no other place.
+
+    It does if spans stand out more there than wherever clocks, readings and filter may put them, if nothing is drawn
+    where only the stamps have them, and all is drawn where only the readings have them.
+    """
+    every, period = batches(stamped)[0], facts.period_s
+    open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)
+    far, few = open_by + SEEN_S, every[np.unique(np.linspace(0, len(every) - 1, SEARCHED).astype(int))]
+    tried = np.arange(-far, far, max(period / 2, far / SEARCHED))
+    (inside, seen_s), (rest, rest_s) = _seen(run, trace, tried, few, idle)
+    clear = (inside - rest) * np.sign(np.nansum(inside - rest))
+    if np.isnan(clear).all():
+        return 0.0
+    best = int(np.nanargmax(clear))
+    shift, gain = float(tried[best]), clear[best] - np.nanmax(clear[np.abs(tried) <= open_by], initial=-np.inf)
+    noise = facts.noise_w * np.sqrt(period / max(seen_s.mean(), TINY) + period / max(rest_s.mean(), TINY))
+    better = max(SURE * noise, MORE * clear[best]) < gain < MOST * clear[best]
+    if abs(shift) < open_by + BESIDE_S or not better:
+        return 0.0
+    apart = {"claimed": _without(every, every + shift), "beside": _without(every + shift, every)}
+    power = {
+        name: (own.mean_w - rest[best]) / (inside[best] - rest[best]) for name, own in sums(run, trace, apart).items()
+    }
+    return shift if abs(power["claimed"]) < NOTHING and power["beside"] > ALL else 0.0
+
+
+def _without(window: Floats, other: Floats) -> Floats:
+    """What the windows hold that the others do not; both are apart and in order."""
+    knots = np.unique([*window.ravel(), *other.ravel()])
+    middle = (knots[:-1] + knots[1:]) / 2
+    held, taken = (middle < np.append(-np.inf, w[:, 1])[np.searchsorted(w[:, 0], middle)] for w in (window, other))
+    found: Floats = np.stack([knots[:-1], knots[1:]], axis=1)[held & ~taken]
+    return found
+
+
 def _levels(run: Run, trace: Trace, window: Floats, tried: Floats) -> Floats:
-    """The mean power inside the windows, for each shift that is tried."""
-    found = sums(run, trace, {"tried": (window[None] + tried[:, None, None]).reshape(-1, 2)})["tried"]
-    energy, seen = (total.reshape(len(tried), -1).sum(axis=1) for total in (found.energy_j, found.seen_s))
-    return np.where(seen > 0, energy / np.maximum(seen, TINY), 0.0)
+    """The mean power inside the windows, for each shift that is tried; 0 where none of it is seen."""
+    level: Floats = np.nan_to_num(_seen(run, trace, tried, window)[0][0])
+    return level
+
+
+def _seen(run: Run, trace: Trace, tried: Floats, *windows: Floats) -> list[tuple[Floats, Floats]]:
+    """Of each kind of windows the mean power, NaN where none is seen, and the seconds seen, for each shift."""
+    moved = {str(k): (own[None] + tried[:, None, None]).reshape(-1, 2) for k, own in enumerate(windows)}
+    found = []
+    for own in sums(run, trace, moved).values():
+        energy, seen = (total.reshape(len(tried), -1).sum(axis=1) for total in (own.energy_j, own.seen_s))
+        found.append((np.where(seen > 0, energy / np.maximum(seen, TINY), np.nan), seen))
+    return found
 
 
 def looked_at(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.audit.figures import Figures, Plain, Table, device_line, spans
-from reports.audit.placing import PAD, drift_s, length_s, looked_at, open_s, shift_s
+from reports.audit.placing import PAD, drift_s, length_s, looked_at, misplaced_s, open_s, shift_s
 from reports.audit.reading import Run, traces
 from reports.audit.windows import TINY, Facts, Sums, facts_of, sums
 from rig.recording.traces import Trace
@@ -62,6 +62,8 @@ class RailPower:
     facts: Facts
     clock_bound_s: float
     readings_per_span: float
+    misplaced_s: float
+    """By how much later than stamped the trace shows the spans; 0 where it shows no other place."""
     unseen: float
     """The share of the spans' time for which there are no readings."""
 
@@ -127,6 +129,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) ->
         facts=facts,
         clock_bound_s=open_s(run, trace.clock),
         readings_per_span=per_span,
+        misplaced_s=misplaced_s(run, trace, stamped, idle, facts),
         unseen=max(0.0, 1.0 - float(found["region"].seen_s.sum()) / max(widened, TINY)),
     )
 

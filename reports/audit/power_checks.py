@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date
@@ -101,6 +102,9 @@ def window_places(e: Evidence) -> Verdict:
         inside = stamped.on.min() >= rail.facts.first_s - margin and stamped.off.max() <= rail.facts.last_s + margin
         if run.ended and not inside:
             faults.append(f"{where}: spans lie outside the trace of {name}")
+        if moved := rail.misplaced_s:
+            late = f"{abs(moved):.3g} s {'later' if moved > 0 else 'earlier'} than they are stamped"
+            faults.append(f"{where}: the trace of {name} shows the spans {late}")
     return faults, "inside", "spans between issue and answer, inside the trace, outside of idle windows"
 
 
@@ -165,13 +169,6 @@ def readings(e: Evidence) -> Verdict:
     return faults, found, f"at most {LOST_MOST:.0%} missing and {OVER_MOST:.0%} clipped"
 
 
-@check(22, "range fixed during the run; ranging and measured run agree", "MLPerf Power power-dev#311")
-def ranging(e: Evidence) -> Verdict:
-    raise NotApplicable(
-        "no recording holds the range of the instrument or a ranging run, so no audit can see this; ask the submitter"
-    )
-
-
 @check(23, "instrument known, calibrated in time; ambient temperature stated", "SPEC PTDaemon headings")
 def instrument(e: Evidence) -> Verdict:
     faults, without = [], 0
@@ -207,8 +204,9 @@ def rails(e: Evidence) -> Verdict:
         if declared and (extra := sorted(recorded - declared)):
             yield f"traces of undeclared rails {', '.join(extra)}"
 
-    _metered(e)
-    held = [
+    metered = _metered(e)
+    held = [f"{name}: {fault}" for name, run in metered for fault in _volts_told(run)]
+    held += [
         f"{row['name']}: power runs have different rails"
         for row, parts in e.subject.configurations or [({"name": part.name}, [part]) for part in e.subject.parts]
         if len({tuple(sorted(traces(r))) for part in parts for r in part.runs if r.purpose == "power"}) > 1
@@ -236,6 +234,19 @@ def _powered_s(e: Evidence) -> dict[str, float]:
         if powered := [seconds for run, seconds in each if run.purpose == "power"]:
             found[clean(part.folder.relative_to(e.subject.path).as_posix())] = mean_of(powered)
     return found
+
+
+def _volts_told(run: Run) -> Iterator[str]:
+    """A voltage or shunt that the command line or a meter names, and that converts no current of this run."""
+    used = [trace.rail.conversion for trace in traces(run).values() if trace.rail.conversion.unit == "A"]
+    for name in ("supply_v", "burden_ohm"):
+        found = re.findall(rf"\b{name}=([0-9][0-9.e+-]*)", " ".join(map(str, run.start.get("argv") or ())))
+        told = {float(text) for text in found if text.count(".") < 2 and text[-1].isdigit()}
+        told |= {v for m in run.start["meters"] if isinstance(v := (m.get("details") or {}).get(name), float)}
+        own = {getattr(each, name) for each in used} - {None}
+        if own and told and not told & own:
+            values = (", ".join(map(str, sorted(each))) for each in (own, told))
+            yield "{} is {} in the conversion, and {} as told".format(name, *values)
 
 
 @check(25, "energy is power times time, dynamic is active minus idle", "NeuroBench N39, N40; SPEC Power")

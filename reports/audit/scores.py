@@ -127,6 +127,11 @@ def _truth(run: Run, sample: str, field: str | None, begin: Any) -> Any:
         refuse(f"the payload of {sample!r}", "is no array of what was to be predicted")
 
 
+def truth_of(run: Run, sample: str) -> Any:
+    """Every row that is to be predicted of a sample, whatever part of it counts; none where it is not stored."""
+    return _truth(run, sample, run.details["regress"], 0)
+
+
 def is_solving(run: Run) -> bool:
     """Whether the workload is one of independent-set problems."""
     return bool(run.start["workload"].get("task") == "qubo-mis")

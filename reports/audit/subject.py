@@ -100,7 +100,7 @@ def open_subject(path: Path) -> Subject:
         return _submission(path, ledger)
     part, root = _part(path, path.resolve().name, ledger)
     if part.unread and not part.runs:
-        refuse(path.name or path, part.unread[0])
+        refuse(part.unread[0], "")
     return Subject("session" if part.bound else "run", path, clean(part.name), [part], ledger, root=root)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -20,12 +23,16 @@ from reports.audit.evidence import (
 )  # fmt: skip
 from reports.audit.figures import counted, issues
 from reports.audit.files import clean
-from reports.audit.reading import Run, column, table
+from reports.audit.reading import Run, by_sample, column, table
 from reports.audit.rules import modes_of, to_the_end
-from reports.audit.scores import redrawn
+from reports.audit.scores import is_solving, redrawn, truth_of
 from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SPEED, TRIED
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
+SIMULATED = re.compile(r"\bSIMULATED\b|\bsimulated (?:plant|bench|device|board|instrument|meter)|\bSIM\d{3,}|xylosim")
+"""What simulations of the rig, and none of its hardware, say of themselves."""
+INFERENCE_S = {"acoustic scene classification": 1.0}
+"""The length of one inference of tasks that fix it."""
 LATENCY_RULES = ("p90", "p99", "frames answered")
 
 
@@ -37,6 +44,7 @@ def workload(e: Evidence) -> Verdict:
             yield "a sample stands twice"
         if unknown := set(issues(run).sample) - set(ids):
             yield f"{len(unknown)} issued samples are not recorded"
+        yield from _inferences(run)
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
         if streamed or not run.ended or _other_data(run):
             return
@@ -58,6 +66,21 @@ def workload(e: Evidence) -> Verdict:
     faults = each(e, faults_of) + ([] if searched else unlike(e, "runs of {} data sets", data_of))
     count = sum(table(run, "samples").num_rows for _, run in e.subject.runs)
     return faults, f"{count} samples", "one data set, as declared"
+
+
+def _inferences(run: Run) -> Iterator[str]:
+    """Samples that hold other inferences than their lengths, or what is to be answered of them, tell."""
+    if run.start.get("imported"):
+        return
+    held, lasts = by_sample(run, "inferences"), by_sample(run, "duration_s")
+    each = {round(lasts[own] / (n or 1), 9) for own, n in held.items() if lasts[own]}
+    each_s = run.options.get("window_s", INFERENCE_S.get(str(run.start["workload"].get("task"))))
+    if len(each) > 1 or (each and each_s and abs(min(each) - each_s) > 1e-6 * each_s):
+        yield f"an inference takes {', '.join(map(str, sorted(each)[:3]))} s of a sample, and not {each_s or 'one'} s"
+    many = sum((n or 1) != 1 for n in held.values()) if is_solving(run) else 0
+    rows = {own: truth_of(run, own) for own in held} if "regress" in run.details else {}
+    if many := many + sum(len(wanted) not in (0, held[own] or 1) for own, wanted in rows.items()):
+        yield f"{many} samples hold other inferences than what is to be answered of them"
 
 
 def _other_data(run: Run) -> bool:
@@ -132,15 +155,26 @@ def accuracy(e: Evidence) -> Verdict:
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
 def from_system(e: Evidence) -> Verdict:
+    faults = each(e, _is_simulated)
     rows = (parts for one, parts in e.subject.configurations if one["class"] == "measured")
     measured = {id(run) for parts in rows for part in parts for run in part.runs}
     strict = {id(run) for _, run in e.subject.runs if (run.start.get("rules") or {}).get("hardware_only")}
     runs = [(name, run) for name, run in e.subject.runs if id(run) in measured | strict]
-    if not runs:
+    if not runs and not faults:
         raise NotApplicable("nothing here claims to be measured on hardware under rules that ask for it")
-    faults = [f"{name}: {', '.join(sorted(modes))}" for name, run in runs if (modes := modes_of(run)) != {"hardware"}]
+    faults += [f"{name}: {', '.join(sorted(modes))}" for name, run in runs if (modes := modes_of(run)) != {"hardware"}]
     doubted(faults, list(dict.fromkeys(told for _, run in runs for told in _calls_itself_simulated(run))))
     return faults, "hardware", "hardware in every run"
+
+
+def _is_simulated(run: Run) -> Iterator[str]:
+    """Hardware that is none, by its own names, versions and serial number, or by the command line."""
+    for part in (run.start["device"], *run.start["meters"]):
+        told = [part.get(key) for key in ("name", "description", "serial_number", "versions")]
+        if part.get("mode") == "hardware" and (found := SIMULATED.search(json.dumps(told))):
+            yield f"{clean(part['name'])} says that it is hardware, and describes itself with the word {found[0]!r}"
+    if modes_of(run) == {"hardware"} and "--simulate" in (run.start.get("argv") or ()):
+        yield "it was recorded with --simulate, and says that all is hardware"
 
 
 def _calls_itself_simulated(run: Run) -> Iterator[str]:
@@ -172,13 +206,21 @@ def trials(e: Evidence) -> Verdict:
     return faults, found, "time and power of each trial within the tolerance of the rules; a claim is the mean"
 
 
+def _repeats(run: Run) -> int:
+    """How often a span repeats its work at most, as the scenario has it: declared, or to fill a window of power."""
+    repeat, window_s, each_s = (run.options.get(key) for key in ("repeat", "window_s", "timeout_s"))
+    if isinstance(repeat, int):
+        return repeat
+    filled = run.start["scenario"].get("name") == "optimization" and run.options.get("to_gap") is None
+    return math.ceil(window_s / each_s) if filled and window_s and each_s and run.start["meters"] else 1
+
+
 @check(28, "answers of every run alike, and not from a cache; repeats declared", "MLPerf inference TEST01, TEST04")
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        declared = run.start.get("imported") or run.options.get("repeat") or run.options.get("window_s")
         most = max((n or 1 for n in column(table(run, "replies"), "executions")), default=1)
-        if most > 1 and not declared:
-            yield f"a span holds {most} executions, and no repeat is declared"
+        if most > (declared := _repeats(run)) and not run.start.get("imported"):
+            yield f"a span holds {most} executions, and {declared} are declared"
 
     faults = each(e, faults_of) + broken(e, OTHERWISE)
     for part in e.subject.parts:

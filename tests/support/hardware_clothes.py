@@ -58,7 +58,7 @@ class Clothed:
         return getattr(self._driver, name)
 
     def info(self) -> Any:
-        info = replace(self._driver.info(), mode="hardware")
+        info = replace(self._driver.info(), mode="hardware", description="a bench of a test")
         return replace(info, algorithm=_ALGORITHM) if isinstance(info, DeviceInfo) else info
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from reports.audit.audit import Audit, audit
 from reports.audit.benchmarks import DECLARED, held_of
+from reports.audit_page import document, html, text
 from rig.analysis.known_benchmarks import ASC as NAME
 from rig.commands.main import main
 from rig.errors import StoreError
@@ -24,6 +25,7 @@ from tests.support.asleep import recording
 from tests.support.hardware_clothes import recorded
 from tests.support.run_by_hand import read_plainly
 from tests.support.submission_folder import altered, forged, listed
+from tests.support.submission_folder import unpacked as golden
 from tests.support.submissions import session as simulated
 from tests.support.submissions import submitted
 
@@ -339,6 +341,18 @@ def short(run: str, lines: Lines, tables: Tables) -> None:
         tables[CORE] = tables[CORE].slice(0, tables[CORE].num_rows - 7)
 
 
+def rolled(seconds: float) -> Edit:
+    """Readings of every power run, all later by so much; what leaves at one end comes in at the other."""
+
+    def edit(name: str, lines: Lines, tables: Tables) -> None:
+        if CORE in tables:
+            tables[CORE] = with_column(
+                tables[CORE], "value", np.roll(tables[CORE]["value"].to_numpy(), round(seconds * 500.0)).tolist()
+            )
+
+    return edit
+
+
 CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
     "another unit in the trace": (
         rail("conversion", {"unit": "A", "supply_v": 0.1, "burden_ohm": 0.0, "supply_rail": None}),
@@ -368,7 +382,32 @@ CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
         column("samples.arrows", "payload_sha256", lambda all_: all_[:1] * len(all_)),
         "8", "11 samples have the payload of another",
     ),
-    "hardware that is simulated": (start(lambda run, line: None), "16", "mock says that it is hardware, and describes"),
+    "hardware that calls itself simulated": (
+        start(lambda run, line: line["device"].update(description="SIMULATED device on a simulated plant")),
+        "16", "mock says that it is hardware, and describes itself with the word 'SIMULATED'",
+    ),
+    "hardware with the serial number of a stand-in": (
+        start(lambda run, line: [meter.update(serial_number="SIM0000001") for meter in line["meters"]]),
+        "16", "mock says that it is hardware, and describes itself with the word 'SIM0000001'",
+    ),
+    "hardware on the version of a simulator": (
+        start(lambda run, line: line["device"].update(versions={"xylosim": "0.1.3"})),
+        "16", "mock says that it is hardware, and describes itself with the word 'xylosim'",
+    ),
+    "hardware by a simulating command line": (
+        start(lambda run, line: line.update(argv=["rig", "measure", "--simulate"])),
+        "16", "it was recorded with --simulate, and says that all is hardware",
+    ),
+    "executions that were doubled": (
+        column("replies.arrows", "executions", lambda all_: [None if n is None else 2 * n for n in all_]),
+        "28", "a span holds 2 executions, and 1 are declared",
+    ),
+    "inferences that were doubled": (
+        column("samples.arrows", "inferences", lambda all_: [2] * len(all_)),
+        "8", "an inference takes 0.5 s of a sample, and not 1.0 s",
+    ),
+    "a trace that was rolled": (rolled(0.04), "19", "the trace of core shows the spans 0.04"),
+    "a trace that was rolled back": (rolled(-0.04), "19", "the trace of core shows the spans 0.039"),
 }  # fmt: skip
 
 
@@ -386,6 +425,28 @@ def test_a_recording_with_two_rates_of_one_clock_is_none(session: Path, tmp_path
 def test_two_tolerances_of_one_clock(session: Path, tmp_path: Path) -> None:
     two = start(lambda run, line: line["device"]["clock"].update(tolerance=0.4))
     assert "mock describes its clock 'device' otherwise" in faults(of(session, tmp_path, two))["20"]
+
+
+def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -> None:
+    """The gain of every reading, in the start line and in the trace alike."""
+    run = golden("current-burden", tmp_path)
+    assert 24 not in {c.number for c in audit(run).failed}
+    place = run / CORE
+    with pa.OSFile(str(place)) as file:
+        table = pa.ipc.open_stream(file).read_all()
+    told = {key: value.replace(b'"supply_v": 1.8', b'"supply_v": 0.9') for key, value in table.schema.metadata.items()}
+    with pa.ipc.new_stream(str(place), table.schema.with_metadata(told)) as stream:
+        stream.write_table(table.replace_schema_metadata(told))
+    altered(run, lambda lines: lines[0]["meters"][0]["rails"][0]["conversion"].update(supply_v=0.9))
+    (found,) = (c.found for c in audit(run).failed if c.number == 24)
+    assert "supply_v is 0.9 in the conversion, and 1.8 as told" in found
+
+
+def test_what_no_audit_sees_is_listed_by_name(session: Path, tmp_path: Path) -> None:
+    found = audit(session, quick=True)
+    assert "a moved trace" in json.loads(document([found]))["not_seen"]
+    assert "<dt>selection</dt>" in html([found])
+    assert any(line.startswith("unseen  selection, ") for line in text(found))
 
 
 def test_one_recording_under_two_names(session: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ SHORT_IDLE, MODIFIED, VERDICT = 18, 27, 4
 def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path) -> None:
     found = audit(original)
     assert failed(found) <= {SHORT_IDLE, MODIFIED, VERDICT, 6}, found.failed
-    assert len(found.checks) == 31
+    assert len(found.checks) == 30
     assert len(found.compared) > 20
     assert found.anchor == "self-consistent, not anchored"
 
@@ -276,7 +276,7 @@ def test_seeds_that_were_used_in_tuning(folder: Path) -> None:
 def test_classes_of_another_kind_leave_the_rest_to_be_audited(tmp_path: Path, classes: object) -> None:
     run = unpacked("by-hand-example", tmp_path)
     altered(run, lambda lines: lines[0]["workload"].update(details={"classes": classes}))
-    assert len(audit(run, quick=True).checks) == 31
+    assert len(audit(run, quick=True).checks) == 30
 
 
 def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
