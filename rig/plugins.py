@@ -11,7 +11,7 @@ import stat
 import sys
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import Distribution, EntryPoint, entry_points, packages_distributions
 from pathlib import Path
@@ -129,32 +129,40 @@ def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
     return [name for name in names if ".py:" in name] + programs
 
 
-def code_of_others(code: Sequence[str], source: Path, folder: Path) -> list[str]:
-    """Return what others may have written of ``code``, which ``code_in`` finds in the file ``source``.
+CONTINUED = "it may have come from others together with its directory"
+"""Why the code of a sweep or a session that goes on is not trusted."""
+
+
+def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:
+    """Return what others may have written of ``code``, which ``code_in`` finds in the file ``source``, and why.
 
     It is all of it if they may have written ``source``. Paths are relative to ``folder``.
     """
-    if written_by_others(source):
-        return [*code]
+    if why := written_by_others(source):
+        return dict.fromkeys(code, f"{source}, which names it, {why}")
     files = {name: folder / name.rpartition(":")[0] for name in code if ".py:" in name}
-    return [name for name, file in files.items() if file.is_file() and written_by_others(file)]
+    found = {name: (file, written_by_others(file)) for name, file in files.items() if file.is_file()}
+    return {name: f"{file} {why}" for name, (file, why) in found.items() if why}
 
 
-def written_by_others(path: Path) -> bool:
-    """Return whether others decide what a file holds, or what lies beside it. Links are followed.
+def written_by_others(path: Path) -> str:
+    """Return why others decide what a file holds, or what lies beside it; nothing if they do not. Links are followed.
 
     So it is where another user than this one and root owns the file or its folder, or everyone may write one of them.
     A folder may also be shared with a group of this user's, or be sticky, as ``/tmp`` is.
     """
     if not hasattr(os, "getuid"):  # only POSIX has owners and modes
-        return False
+        return ""
     file = path.resolve()
     own, inner, outer = (os.getuid(), 0), file.stat(), file.parent.stat()
     ours = outer.st_mode & stat.S_IWGRP and outer.st_gid in (os.getgid(), *os.getgroups())
-    everyone = outer.st_mode & stat.S_IWOTH and not outer.st_mode & stat.S_ISVTX
-    return (
-        inner.st_uid not in own or bool(inner.st_mode & stat.S_IWOTH or everyone) or not (outer.st_uid in own or ours)
-    )
+    reasons = {
+        "belongs to another user": inner.st_uid not in own,
+        "may be written by everyone": inner.st_mode & stat.S_IWOTH,
+        "lies in a folder that everyone may write": outer.st_mode & stat.S_IWOTH and not outer.st_mode & stat.S_ISVTX,
+        "lies in a folder of another user": not (outer.st_uid in own or ours),
+    }
+    return next((why for why, so in reasons.items() if so), "")
 
 
 def home_of(path: Path) -> Path:
@@ -162,14 +170,14 @@ def home_of(path: Path) -> Path:
     return path.resolve().parent if path.is_symlink() else path.parent
 
 
-def check_trusted(code: Sequence[str], source: str, trust: bool) -> None:
-    """Refuse code that ``source`` names, a file that others may have written, unless ``trust`` is set.
+def check_trusted(code: Mapping[str, str], source: Path, trust: bool) -> None:
+    """Refuse code that the file ``source`` names, each with why it may be of others, unless ``trust`` is set.
 
     Raises ``UsageError``.
     """
-    if code and not trust:
-        what = f"{source} names the code {code[0]}, which would run here"
-        raise refused("trust", code[0], "Read this code, and give --trust to run it", what)
+    for name, why in () if trust else code.items():
+        what = f"{source} names the code {name}, which would run here: {why}"
+        raise refused("trust", name, "Read this code, and give --trust to run it", what)
 
 
 def _from_file(group: str, name: str) -> Factory:

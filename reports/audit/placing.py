@@ -24,8 +24,9 @@ PAD = 2.0
 """By so many readings a span is widened on either side, so that its edges lie inside."""
 BESIDE_S, SEEN_S = 5e-3, 0.1
 """Spans lie elsewhere in a trace if by more than the first beyond what is open; they are sought up to the second."""
-NOTHING, ALL = 0.35, 0.75
-"""Of the power of a span, at most so much is drawn where only the stamps have it, and at least so much beside them."""
+NOTHING, ALL = 0.4, 0.75
+"""Of the power of a span, at most so much is drawn where only the stamps have it, half of it where no part of a span is
+in its place, and at least so much beside them."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better by so many deviations of noise and this part of the power, and by the last at most: where
 spans draw less than idle does, gaps that draw more are no other place of theirs."""
@@ -89,10 +90,10 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     if abs(shift) < open_by + BESIDE_S or not better:
         return 0.0
     apart = {"claimed": _without(every, every + shift), "beside": _without(every + shift, every)}
-    power = {
-        name: (own.mean_w - rest[best]) / (inside[best] - rest[best]) for name, own in sums(run, trace, apart).items()
-    }
-    return shift if abs(power["claimed"]) < NOTHING and power["beside"] > ALL else 0.0
+    found = sums(run, trace, apart)
+    claimed, beside = ((found[of].mean_w - rest[best]) / (inside[best] - rest[best]) for of in apart)
+    empty = NOTHING / (1.0 + length_s(apart["claimed"]) / length_s(every))
+    return shift if abs(claimed) < empty and beside > ALL else 0.0
 
 
 def _without(window: Floats, other: Floats) -> Floats:

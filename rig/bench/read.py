@@ -137,14 +137,12 @@ def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
     """Note an entry that names code or a program that others can write, or in a file that others can write."""
     named = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
     code = code_of_others(named, notes.path, home_of(notes.path))
-    if code:
-        what = f"names the code {code[0]}, which others can write"
-        notes.add(
-            (kind, entry.name, "driver"),
-            what,
-            code[0],
-            "Read this code, and give --trust to run it, or make it your own",
+    for name, why in list(code.items())[:1]:
+        what, remedy = (
+            f"names the code {name}, which others can write: {why}",
+            "Read this code, and give --trust to run it",
         )
+        notes.add((kind, entry.name, "driver"), what, name, f"{remedy}, or make it your own")
     return not code
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from rig.errors import RigError, SetupError, UsageError, refused
-from rig.plugins import check_trusted, code_of_others, load, names
+from rig.errors import Ended, RigError, SetupError, UsageError, refused
+from rig.plugins import CONTINUED, check_trusted, code_of_others, load, names
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
 from rig.sweep.grid import GridSpec
@@ -90,12 +90,15 @@ def run(args: argparse.Namespace) -> int:
         return _show(args, folder, grids)
     grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, _say)
     for entry in (entry.grid for entry in grids if entry.grid.asked != spec):
-        check_trusted(entry.code(), str(folder / FILE), args.trust)
+        check_trusted(dict.fromkeys(entry.code(), CONTINUED), folder / FILE, args.trust)
     try:
         work_off(folder, grids, means)
-    except (RigError, KeyboardInterrupt):
+    except (RigError, KeyboardInterrupt) as error:
         with suppress(RigError):
             write_results(folder, grids, _columns(args))
+        if args.trust and isinstance(error, Ended):
+            again = f"rig sweep {folder}"
+            error.remedy = error.remedy.replace(again, f"{again} --trust")
         raise
     if args.fresh:
         renew_rows(folder, means, True, _say)
@@ -120,7 +123,7 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
         what = f"{path} does not exist"
         raise UsageError(what, field="path", value=str(path), remedy="Name a TOML file or the directory of a sweep")
     spec = from_file(path)
-    check_trusted(code_of_others(spec.code(), path, Path()), str(path), args.trust)
+    check_trusted(code_of_others(spec.code(), path, Path()), path, args.trust)
     return _out(args), spec
 
 
@@ -175,8 +178,9 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
             load("reports", "sweep-table")(table.rows, table.varied, table.figures)
         say(*(f"failed  {key}: {error.get('message')}" for key, error in failed[:5]))
         if failed:
+            trust = " --trust" if args.trust else ""
             where = failure_of(folder, cells[0]).parent
-            say(f"        {len(failed)} in all, see {where}; try again with: rig sweep {folder} --retry-failed")
+            say(f"        {len(failed)} in all, see {where}; try again with: rig sweep {folder} --retry-failed{trust}")
     return int(failed[0][1].get("exit_code") or SetupError.exit_code) if failed else 0
 
 

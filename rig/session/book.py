@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
-from rig.plugins import check_trusted, code_in
+from rig.plugins import CONTINUED, check_trusted, code_in
 from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
@@ -161,7 +161,7 @@ def request_in(folder: Path, trust: bool) -> Request:
         what, remedy = f"{folder} has nothing left to record", f"Report it: rig report {folder}"
         raise UsageError(what, field="resume", value=str(folder), remedy=remedy)
     found = _stored(folder)
-    check_trusted(_code_of(found), str(folder / REQUEST), trust)
+    check_trusted(dict.fromkeys(_code_of(found), CONTINUED), folder / REQUEST, trust)
     return replace(found, out=folder)
 
 

@@ -196,8 +196,19 @@ def _beside(out: Path) -> Iterator[Path]:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError):
-            raise not_stored(out, unwritten(error)) from error
+            raise _refused(error, folder, out) from error
         raise
+
+
+def _refused(error: OSError, folder: Path | None, out: Path) -> StoreError:
+    """The error for a file that cannot be written, or for one of a session that cannot be read; it is named."""
+    place = Path(str(error.filename or out))
+    if folder is not None and place.is_relative_to(folder):
+        return not_stored(out / place.relative_to(folder), unwritten(error))
+    if folder is None or error.filename is None:
+        return not_stored(out, unwritten(error))
+    what, remedy = f"{place} cannot be read ({error.strerror})", "Correct its permissions, and submit again"
+    return StoreError(what, field="session", value=str(place), remedy=remedy)
 
 
 def _write(path: Path, content: bytes) -> str:

@@ -12,7 +12,7 @@ import pytest
 from drivers.links.remote_start import checked_host
 from rig.bench.bench_file import request_of
 from rig.commands.main import main
-from rig.errors import DataError, SetupError, UsageError
+from rig.errors import DataError, Interrupted, SetupError, UsageError
 from rig.plugins import code_in
 from rig.session.locks import locked, runtime_dir
 from rig.sweep.dask import check_address
@@ -148,11 +148,27 @@ def test_code_lies_beside_the_bench_file_and_not_beside_a_link_to_it(here: Path,
 
 
 @posix
-def test_a_grid_of_ones_own_runs_no_code_that_everyone_may_write(here: Path) -> None:
+def test_a_grid_of_ones_own_runs_no_code_that_everyone_may_write(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "evil.py").chmod(0o666)
     (here / "grid.toml").write_text('devices = ["evil.py:open_device"]\n')
     assert main(["sweep", "grid.toml", "--out", "sweep"]) == UsageError.exit_code
     assert not (here / "ran").exists()
+    assert "evil.py may be written by everyone" in capsys.readouterr().err
+
+
+def test_the_hint_after_a_stopped_sweep_trusts_what_was_trusted(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = sweep_of(here / "sweep", GridSpec((f"{here}/evil.py:open_device",), simulate=True))
+
+    def stopped(folder: Path, *_: object) -> None:
+        raise Interrupted("interrupted", remedy=f"Continue with: rig sweep {folder}")
+
+    monkeypatch.setattr("rig.commands.sweep.work_off", stopped)
+    assert main(["sweep", str(folder), "--trust"]) != 0
+    assert f"rig sweep {folder} --trust" in capsys.readouterr().err
 
 
 def test_bytecode_beside_code_is_not_run(here: Path, bench: Path) -> None:

@@ -249,6 +249,17 @@ def test_pages_of_other_versions_are_a_warning_and_documents_are_not(folder: Pat
     assert made_again(folder).documents
 
 
+@pytest.mark.usefixtures("once")
+def test_figures_of_another_version_of_the_code_are_a_warning_with_both_versions(folder: Path, tmp_path: Path) -> None:
+    rewritten("submission.json", r'"commit": "[^"]*"', '"commit": "0123456"')(folder)
+    FORGED["more runs"](folder)
+    hashed(folder)
+    again = checked(folder, tmp_path / "out")["again"]
+    assert again["outcome"] == "warned"
+    assert "commit 0123456, here " in again["found"]
+    assert "submission.json or results.csv differs too" in again["found"]
+
+
 # ---- how texts are compared ---------------------------------------------------------------
 
 

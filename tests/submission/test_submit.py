@@ -286,6 +286,19 @@ def test_a_folder_that_exists_is_refused(lab: Path, tmp_path: Path) -> None:
     assert refused(lab, tmp_path).field == "out"
 
 
+@pytest.mark.parametrize("broken", ["source", "target"])
+def test_a_file_that_cannot_be_copied_is_named(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def copied(source: Path, target: Path) -> str:
+        raise OSError(13, "Permission denied", str(source if broken == "source" else target))
+
+    monkeypatch.setattr("rig.submission.folder._copy", copied)
+    place, what = (lab / "a", "read") if broken == "source" else (tmp_path / "sub" / "sessions" / "a", "written")
+    said = refused(lab, tmp_path).message
+    assert said.startswith(f"{place}/") and f"cannot be {what} (Permission denied)" in said
+
+
 def test_an_archive_of_an_unknown_kind_is_refused(lab: Path, tmp_path: Path) -> None:
     assert refused(lab, tmp_path, archive=tmp_path / "sub.zip").field == "archive"
 
