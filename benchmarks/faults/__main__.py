@@ -1,7 +1,7 @@
 """What becomes of recordings when something around them fails? Counts of each outcome, by kind of fault.
 
     python -m benchmarks.faults --fields 4000 --inputs 1000 --flips 3000 --drivers 100 --disks 50 --kills 200
-    python -m benchmarks.faults --fields 0 --inputs 0 --flips 0 --drivers 0 --disks 0 --kills 0 --captures 20
+    python -m benchmarks.faults --fields 0 --inputs 0 --flips 0 --drivers 0 --disks 0 --kills 0 --forged 0 --captures 20
 
 A part of 0 cases is left out. Each case ends whole, kept up to its last whole batch and not VALID, or refused by type.
 Prints a table and, last, one JSON line; exits 1 when anything else came of a case, and lists the first such cases of
@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from benchmarks.faults import bits, captures, drivers, fields, kills, parsers, starved
+from benchmarks.faults import bits, captures, drivers, fields, kills, parsers, physics, starved
 from benchmarks.faults.tally import Outcome, Tally
 
 
@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--disks", type=int, default=50, help="sizes of a disk that is too small")
     parser.add_argument("--kills", type=int, default=200, help="kills and signals")
     parser.add_argument("--captures", type=int, default=20, help="kills at 2 MS/s, and half as many full disks")
+    parser.add_argument("--forged", type=int, default=300, help="forged recordings that the audit must see")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
@@ -60,6 +61,8 @@ def _parts(args: argparse.Namespace) -> Iterator[Tally]:
         yield starved.campaign(args.disks, args.workers)
     if args.kills:
         yield kills.campaign(args.kills, args.seed, args.workers)
+    if args.forged:
+        yield physics.campaign(args.forged, args.seed, args.workers)
     if args.captures:
         yield captures.campaign(args.captures, args.seed)
 

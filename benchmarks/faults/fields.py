@@ -22,21 +22,22 @@ import numpy as np
 
 from benchmarks.faults.changes import CHANGES, change_session
 from benchmarks.faults.forge import GOLDEN, bind_again, unpacked, workplace
-from benchmarks.faults.tally import Outcome, Tally, spread, tried
+from benchmarks.faults.tally import RIGHT, Outcome, Tally, spread, tried
+from reports.audit.audit import Audit, audit
 from reports.console import lines as console_lines
 from reports.render import context
 from rig.analysis.evaluate import evaluate
 from rig.analysis.session_part import Part
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import open_run
-from rig.recording.session import is_session, open_session
+from rig.recording.session import is_session, open_session, runs_in
 from rig.session.report import report, session_result
 
 PART = "hostile fields"
 LARGEST_BYTES = 400_000
 """Recordings whose archive is larger are left out, so that a case takes milliseconds."""
-TERMINAL_SHARE, PAGE_SHARE = 0.2, 0.01
-"""The shares of the cases that are also printed, and that also draw the pictures of the page."""
+TERMINAL_SHARE, PAGE_SHARE, AUDIT_SHARE = 0.2, 0.01, 0.25
+"""The shares of the cases that are also printed, that also draw the pictures of the page, and that are also audited."""
 
 
 def campaign(cases: int, seed: int, workers: int) -> Tally:
@@ -79,7 +80,22 @@ def one_case(base: Path, work: Path, draw: random.Random) -> tuple[str, Outcome,
     if is_session(path) and draw.random() < 0.8:
         chain_again(path)
     how = draw.random()
-    return "; ".join(said), *tried(lambda: reported(path, how))
+    outcome, told = tried(lambda: reported(path, how))
+    if outcome in RIGHT and draw.random() < AUDIT_SHARE:
+        outcome, told = audited(path, outcome, told)
+    return "; ".join(said), outcome, told
+
+
+def audited(path: Path, outcome: Outcome, told: str) -> tuple[Outcome, str]:
+    """Audit what was reported: it ends as well, and what the reader refuses passes no audit."""
+    found: list[Audit] = []
+    audit_outcome, said = tried(lambda: found.append(audit(path)))
+    if audit_outcome not in RIGHT:
+        return audit_outcome, f"by the audit: {said}"
+    unread = tried(lambda: [open_run(run) for run, _ in runs_in(path)])[0] is Outcome.REFUSED
+    if unread and found and not found[0].failed:
+        return Outcome.UNNOTICED, "the report refuses what passes the audit"
+    return outcome, told
 
 
 def chain_again(session: Path) -> None:
