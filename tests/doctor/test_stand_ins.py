@@ -26,14 +26,13 @@ from tests.support.digitizer_sim import DigitizerSim
 from tests.support.fake_nvml import FakeNvml
 from tests.support.paths import ROOT
 from tests.support.powercap_zones import DESKTOP
-from tests.support.socwatch_program import program
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 pytestmark = pytest.mark.real_time
 
 BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny' / 'device.py'}:open_device"
-WATCHES = ("serial-text", "nvml", "rapl", "socwatch")
+WATCHES = ("serial-text", "nvml", "rapl")
 ON_TIME = ("rate", "clock")
 """What is said of these is right only on a machine that has time for the instrument and its reader."""
 DMM6500 = f"{ROOT / 'drivers' / 'meters' / 'scpi' / 'dmm6500.py'}:open_meter"

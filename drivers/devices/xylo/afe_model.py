@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.backend import Raster
-from drivers.devices.xylo.encoder import EncoderParams, check_audio
+from drivers.devices.xylo.networks.encoder import EncoderParams, check_audio
 from rig.errors import DataError
 from rig.types import Floats
 

@@ -9,7 +9,7 @@ import pytest
 
 from drivers.devices.xylo.afe_model import AfeModel
 from drivers.devices.xylo.device import open_device
-from drivers.devices.xylo.encoder import EncoderParams
+from drivers.devices.xylo.networks.encoder import EncoderParams
 from fixtures.bench.true_power import open_plant
 from rig.errors import DataError, UsageError
 from rig.types import Floats, Sample
