@@ -31,8 +31,7 @@ from benchmarks.kinds import FIGURES, KINDS, judged
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin
-from rig.analysis.timing.mended import Mended
-from rig.recording.traces import Trace
+from rig.analysis.timing.screen import RULES, Look, Rule, Screened, by_rules
 from rig.types import Bools, Floats
 
 WIDER = 1.1
@@ -55,9 +54,9 @@ def always(answer: Any) -> Callable[..., Any]:
     return lambda *given, **named: answer
 
 
-def unmended(trace: Trace, *_: Any) -> Mended:
-    """The trace as it was recorded."""
-    return Mended(trace)
+def without(rule: Rule) -> Callable[[Look], Screened]:
+    """The screen of readings without one of its rules."""
+    return lambda look: by_rules(look, [other for other in RULES if other is not rule])
 
 
 def unclipped(model: RailModel) -> tuple[Floats, Bools]:
@@ -78,17 +77,16 @@ CASES: Mapping[str, Case] = {
     "readings lost at work": Case(POWER + "figures.missing_while_busy", always(0.0)),
     "end of the range": Case(POWER + "figures.beyond_range", always(None)),
     "clipped readings": Case(POWER + "budget.hidden_of", unclipped),
-    "low end of the range": Case(POWER + "rail_model.lift_w", always(None)),
-    "low end, bias": Case(POWER + "budget.floor_bias_w", always(0.0)),
-    "apparent step": Case(POWER + "budget.apparent_step", always(0.0)),
+    "apparent step": Case(POWER + "budget.step_of", always(0.0)),
+    "step in spans": Case(POWER + "budget.step_in", lambda value, _: (0.0, value[:0])),
     "no dither": Case(POWER + "budget.undithered", always(0.0)),
-    "wire errors": Case(TIMING + "synchronise.without_wire_errors", unmended),
-    "held readings": Case(TIMING + "synchronise.as_measured", unmended),
-    "stamps on arrival": Case(TIMING + "synchronise.on_grid", unmended),
+    "apparent ends of a range": Case(TIMING + "readings.ends_of", always(())),
     "breaks": Case(TIMING + "synchronise._bridged", always(None)),
     "edges that wander": Case(TIMING + "placed_rails.followed", always(None)),
     "displaced spans": Case(TIMING + "placed_rails.displaced", always(())),
     "readings after the end": Case(TIMING + "placed_rails.after_end", always(())),
+} | {
+    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "screen.by_rules", without(rule)) for rule in RULES
 }
 
 
@@ -98,8 +96,9 @@ def alike(one: Any, other: Any) -> bool:
         return True
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, Mended) and isinstance(other, Mended):
-        return one.trace is other.trace and one.late_ticks == other.late_ticks and one.checks == other.checks
+    if isinstance(one, Screened) and isinstance(other, Screened):
+        said = [(s.notes, s.checks, s.late, s.late_ticks, s.bias) for s in (one, other)]
+        return said[0] == said[1]
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.array_equal(one, other)
     return type(one) is type(other) and isinstance(one, float | int | None) and one == other

@@ -41,15 +41,13 @@ from rig.analysis.solving.solves import (
 )  # fmt: skip
 from rig.analysis.spiking import spiking_figures
 from rig.analysis.terms import Terms, terms_of
-from rig.analysis.timing.arrival_times import arrival_checks
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
-from rig.analysis.timing.host_corrections import SteadyHost, steady_host
 from rig.analysis.timing.placed_rails import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, activity_of
+from rig.analysis.timing.timeline import Activity, activity_of, host_bend
 from rig.analysis.timing.unspanned import with_unspanned
 from rig.analysis.validity import judge
 from rig.analysis.verdict import Check
@@ -105,7 +103,6 @@ class _Recorded:
 
     run: Run
     device: Timebase
-    steady: SteadyHost
     terms: Terms
     activity: Activity
     queries: Queries
@@ -143,13 +140,11 @@ class _Found:
 
 
 def _recorded(run: Run) -> _Recorded:
-    steady = steady_host(run)
-    run, device = on_device_clock(steady.run)
+    run, device = on_device_clock(run)
     queries = queries_of(run)
     return _Recorded(
         run=run,
         device=device,
-        steady=steady,
         terms=terms_of(run),
         activity=activity_of(run, device),
         queries=queries,
@@ -163,7 +158,8 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
     run = told.run
     rails = aligned_rails(run, told.activity, told.device, told.terms.end_s, at_once)
     activity, rails = with_unspanned(told.activity, rails)
-    against, mended = _contradictions(rails, arrival_checks(run))
+    against = {r.readings.rail.name: r.contradictions for r in rails}
+    mended = tuple(check for r in rails for check in r.bridged)
     sound = [r for r in rails if not against[r.readings.rail.name]]
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
     return replace(told, activity=activity), _Rails(rails, models, against, mended)
@@ -173,7 +169,7 @@ def _figures(told: _Recorded, rails: _Rails) -> _Found:
     """All figures, concern by concern."""
     run, activity = told.run, told.activity
     busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values())))
-    times = time_figures(activity, told.steady.with_rate(told.device), busy)
+    times = time_figures(activity, told.device, busy)
     power = power_figures(rails.readings, rails.models, activity, busy, rails.against)
     figures = accuracy_figures(run) | times | power.figures
     rails_named = [r.rail.name for r in rails.readings]
@@ -208,7 +204,12 @@ def _notes(
         yield f"{c.rule}: {c.found}"
     yield from (f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok)
     yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in span_checks(run))
-    yield from told.steady.notes
+    bend_s, shown_by = host_bend(run)
+    if shown_by:
+        yield (
+            f"The clocks {', '.join(shown_by)} leave a straight line alike, by {bend_s:.2g} s: the clock of the host "
+            "was corrected during the run. Times are uncertain by the tolerance of their clock, idle windows by this"
+        )
     yield from found.power.notes
     yield from (f"{c.rule}: {c.found}" for c in sign_checks(figures))
     yield from no_step_notes(figures)
@@ -241,21 +242,6 @@ def _checks(
         *repeat_checks(run),
         *preprocessing_checks(run, list(told.activity.phases), figures),
     )
-
-
-def _contradictions(
-    rails: list[AlignedRail], late: Mapping[str, tuple[Check, ...]]
-) -> tuple[dict[str, tuple[Check, ...]], tuple[Check, ...]]:
-    """Failed checks that refuse the power of each rail, and those that the recording itself resolves."""
-    against = {r.readings.rail.name: r.contradictions for r in rails}
-    mended = tuple(check for r in rails for check in r.bridged)
-    for r in rails:
-        checks = late.get(r.readings.rail.name, ())
-        if r.bridged:
-            mended += checks
-        else:
-            against[r.readings.rail.name] += checks
-    return against, mended
 
 
 def _missing(told: _Recorded, rails: list[AlignedRail]) -> list[Refusal]:

@@ -23,7 +23,7 @@ from rig.errors import StoreError
 from rig.recording.arrow_layout import BATCH, Buffer, Damaged, Message, messages, parts_of
 from rig.recording.events import REMEDY
 from rig.recording.files import PIECE, Opened
-from rig.types import Bools, Floats, Indices
+from rig.types import Floats, Indices
 
 NAMES = ("value", "start_tick", "end_tick", "flags")
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
@@ -234,11 +234,11 @@ class Unmarked:
 
 
 @dataclass(frozen=True)
-class Sifted:
-    """A column of readings that is NaN where ``wrong`` says so of readings, which it sees between their neighbours."""
+class Changed:
+    """A column of readings that ``change`` makes others of, one by one; it sees each between its neighbours."""
 
     column: Any
-    wrong: Callable[[Floats], Bools]
+    change: Callable[[Floats], Floats]
 
     def __len__(self) -> int:
         return len(self.column)
@@ -250,7 +250,7 @@ class Sifted:
         first, last, step = key.indices(len(self))
         low = max(first - 1, 0)
         value = np.asarray(self.column[low : last + 1], dtype=np.float64)
-        return np.where(self.wrong(value), np.nan, value)[first - low : last - low : step]
+        return self.change(value)[first - low : last - low : step]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)

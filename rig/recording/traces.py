@@ -15,8 +15,8 @@ from rig.errors import RigError, StoreError
 from rig.recording import trace_validation
 from rig.recording.arrow_layout import check_becomes
 from rig.recording.events import REMEDY
-from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked
-from rig.types import Bools, Floats, Rail
+from rig.recording.stored import Batches, Changed, GridTicks, Stored, Unmarked
+from rig.types import Floats, Rail
 
 AT_ONCE = 1 << 20
 """Readings of a trace up to which it is read into memory; a longer one stays in its file."""
@@ -51,15 +51,15 @@ class Trace:
             overload=np.asarray(self.overload[first:last]),
         )
 
-    def without(self, wrong: Callable[[Floats], Bools]) -> Trace:
-        """Return the trace with NaN in the place of readings that are wrong; of a long one, when they are sliced.
+    def changed(self, change: Callable[[Floats], Floats]) -> Trace:
+        """Return the trace with other values; of a long one, they are made when they are sliced.
 
-        ``wrong`` says which of successive readings are, shape (n,), from each and the one before and after it.
+        ``change`` maps successive readings, shape (n,), each by itself and the one before and after it; NaN is missing.
         """
         column = self.value
         if isinstance(column, np.ndarray):
-            return replace(self, value=np.where(wrong(column), np.nan, column))
-        return replace(self, value=cast(Any, Sifted(column, wrong)))
+            return replace(self, value=change(column))
+        return replace(self, value=cast(Any, Changed(column, change)))
 
 
 def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:

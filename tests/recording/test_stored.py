@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.recording.files import Folder, Opened
-from rig.recording.stored import Batches, GridTicks, Sifted, Stored, batches_of
+from rig.recording.stored import Batches, Changed, GridTicks, Stored, batches_of
 
 N = 500
 
@@ -76,7 +76,10 @@ def test_slices_and_places_are_those_of_the_array(
         np.testing.assert_array_equal(column[np.array(places)], array[np.array(places)])
         np.testing.assert_array_equal(np.asarray(column), array)
         assert np.array_equal(column[places[0]], array[places[0]], equal_nan=not column.marks)
-    sifted, left = Sifted(Stored(batches, "value"), falls), np.where(falls(value), np.nan, value)
+    sifted, left = (
+        Changed(Stored(batches, "value"), lambda v: np.where(falls(v), np.nan, v)),
+        np.where(falls(value), np.nan, value),
+    )
     np.testing.assert_array_equal(sifted[slice(*ends)], left[slice(*ends)])
     np.testing.assert_array_equal(sifted[np.array(places)], left[np.array(places)])
     np.testing.assert_array_equal(np.asarray(sifted), left)

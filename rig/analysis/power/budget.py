@@ -11,11 +11,10 @@ import numpy as np
 from rig.analysis.power.coverage import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.range_floor import floor_bias_w
 from rig.analysis.power.residuals import Margin
-from rig.analysis.power.resolution import apparent_step, step_in_spans, undithered
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
+from rig.analysis.timing.profile import step_in, step_of, undithered
 from rig.analysis.timing.supply import Supply, covariance_w
 from rig.types import Floats, Rail
 
@@ -53,7 +52,7 @@ def dynamic_power(
     if model.readings.supply is not None:
         parts += _within_parts(model, model.readings.supply, e.dynamic)
     parts.append(_rounding(e))
-    hidden_w = float(np.abs(e.dynamic) @ hidden_of(model)[0]) + floor_bias_w(model.readings, e.dynamic)
+    hidden_w = float(np.abs(e.dynamic) @ hidden_of(model)[0]) + model.readings.idle_bias_w
     return _quantity(value_w, parts, hidden_w + margin.bias_w, busy.n, method)
 
 
@@ -63,8 +62,7 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
     parts += _resolution_parts(model, e.idle, ("idle",))
     parts.append(Component(IDLE, -e.idle_u_w))
     parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
-    bias_w = floor_bias_w(model.readings, e.idle)
-    return _quantity(e.idle_w, parts, bias_w, model.readings.count(model.idle), IDLE_METHOD)
+    return _quantity(e.idle_w, parts, model.readings.idle_bias_w, model.readings.count(model.idle), IDLE_METHOD)
 
 
 def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseParts) -> Quantity:
@@ -105,27 +103,25 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
     one = model.single
     raw = one.readings.raw
-    ok, noise = one.readings.ok, model.noise
-    everywhere = max(rail.resolution or 0.0, apparent_step(raw[ok]))
-    held = one.held & ok
-    at = {"busy": (held, noise.busy_w, everywhere), "idle": (one.idle, noise.white_w, everywhere)}
+    everywhere = max(rail.resolution or 0.0, step_of(raw[one.readings.ok]))
+    held, busy, quiet = (raw[which & one.readings.ok] for which in (one.held, one.busy & ~one.held, one.idle))
+    at = {"busy": (held, everywhere), "idle": (quiet, everywhere)}
     # idle that never changes leaves no noise by which spans would have to change
-    if np.ptp(raw[one.idle]) > 0.0:
-        in_spans, recurring = step_in_spans(raw, held & ~one.readings.overload, one.busy & ok)
+    if np.ptp(quiet) > 0.0:
+        in_spans, recurring = step_in(raw[one.held & one.readings.ok & ~one.readings.overload], busy)
         if in_spans > everywhere:
-            at["busy"] = (recurring, noise.busy_w, in_spans)
+            at["busy"] = (recurring, in_spans)
     parts = []
     for level in levels:
-        of_level, noise_w, resolution = at[level]
+        of_level, resolution = at[level]
         if not resolution:
             continue
         step_w = resolution * r.watts_per_raw
         if (s := r.supply) is not None:
             step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
-        lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
-        left = undithered(raw, of_level, resolution, noise_w * resolution / step_w, lines)
         # a level by itself may be cut off, not rounded, which no noise dithers
-        u = step_w / math.sqrt(12.0) * (left if len(levels) > 1 else 1.0)
+        left = undithered(of_level, resolution) if len(levels) > 1 else 1.0
+        u = step_w / math.sqrt(12.0) * left
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
     return parts
 

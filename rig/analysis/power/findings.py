@@ -11,7 +11,6 @@ from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_note
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.residuals import Margin
 from rig.analysis.power.scope import Scope
 from rig.analysis.quantity import Quantity
@@ -79,8 +78,6 @@ def trace_notes(model: RailModel, activity: Activity) -> Iterator[str]:
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
     if (overload := overload_note(name, model)) is not None:
         yield overload
-    if (floor := floor_note(model.readings)) is not None:
-        yield floor
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
         yield (
             f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What they would have "

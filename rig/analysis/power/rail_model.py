@@ -10,7 +10,6 @@ import numpy as np
 
 from rig.analysis.power.blocks import SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.noise import Noise, noise_of, variances
-from rig.analysis.power.range_floor import lift_w, lifted
 from rig.analysis.power.trace_model import TraceModel, fit
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
 from rig.analysis.timing.placed_rails import AlignedRail
@@ -95,8 +94,6 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     of_one = where if one is r else idle_window_of(one, activity.idle_s, spans, sigma_s, rail.host_sigma_s)
     if np.count_nonzero(where >= 0) < 2 or np.count_nonzero(of_one >= 0) < 2:
         return None
-    moved_w = lift_w(one, of_one >= 0)
-    r, one = lifted(r, moved_w), lifted(one, moved_w)
     held = inside(spans, r.start_s, r.end_s)
     of_span = held if rail.single is None else inside(spans, one.start_s, one.end_s)
     gap = gap_of(r, spans, sigma_s, where) if len(spans) else np.full(len(where), -1)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s
-from rig.analysis.timing.range_end import Ends
 from rig.analysis.timing.readings import Pool, Readings, numbers, volts_of
 from rig.analysis.timing.stretches import Seconds, before
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
@@ -124,7 +123,7 @@ class _Sums:
 def pooled(
     trace: Trace,
     like: Readings,
-    ends: Ends,
+    ends: tuple[float, ...],
     seconds: Seconds,
     cuts: Indices,
     beside: Beside | None = None,
@@ -133,15 +132,14 @@ def pooled(
     """Return the whole trace as means over the pieces between ``cuts``.
 
     ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the values at
-    which its readings stop. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings that are
-    not in order of time.
+    which its readings stop from above. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings
+    that are not in order of time.
     """
     start, total = _joined(list(_blocks(trace, like, ends, seconds, cuts, beside, block)))
     last = np.append(start[1:], len(trace.value)) - 1
     many, weight = total["many"], total.get("weight", total["many"])
     held = np.maximum(weight, 1e-300)
     clipped = total.get("clipped", np.zeros(len(start)))
-    floor = total["floor"] / np.maximum(many, 1.0) if "floor" in total else np.zeros(0, bool)
     watts = total["watts"] / held
     supply = like.supply and replace(
         like.supply,
@@ -157,7 +155,6 @@ def pooled(
         raw=watts,
         ok=many > 0.0,
         overload=clipped > 0.0,
-        floor=floor,
         supply=supply,
         pool=Pool(np.diff(np.append(start, len(trace.value))).astype(np.float64), many, weight, like.aperture_s),
     )
@@ -176,7 +173,13 @@ def _joined(found: list[_Sums]) -> tuple[Indices, dict[str, Floats]]:
 
 
 def _blocks(
-    trace: Trace, like: Readings, ends: Ends, seconds: Seconds, cuts: Indices, beside: Beside | None, block: int
+    trace: Trace,
+    like: Readings,
+    ends: tuple[float, ...],
+    seconds: Seconds,
+    cuts: Indices,
+    beside: Beside | None,
+    block: int,
 ) -> Iterator[_Sums]:
     n, apart, last_s = len(trace.value), 0, -np.inf
     for a in range(0, n, block):
@@ -193,7 +196,7 @@ def _blocks(
             if trace.rail.kind != "point":
                 weight = (off_s - on_s) / max(like.aperture_s, 1e-300)
                 ok = (numbers(raw) if ok is None else ok) & (weight > 0.0)
-        clipped, floor = _clipped(trace, ends, raw, (a, b), (least, most))
+        clipped = _clipped(trace, ends, raw, (a, b), (least, most))
         if beside is None:
             of = {"watts": to_watts(raw if ok is None else np.where(ok, raw, 0.0), trace.rail.conversion)}
         else:
@@ -201,13 +204,11 @@ def _blocks(
             ok = known if ok is None else ok & known
             clipped = over if clipped is None else clipped | over
             of = _products(trace, supply, raw, ok)
-        if clipped is not None and clipped.any():
+        if clipped is not None:
             if apart < MOST_APART:
                 alone = _alone(clipped) + a
                 start, apart = np.union1d(start, alone[(alone > a) & (alone < b)]), apart + len(alone) // 4
             of["clipped"] = clipped.astype(np.float64)
-        if floor is not None:
-            of["floor"] = floor.astype(np.float64)
         if not begins:
             start = np.append(a, start)
         yield _Sums(start, _sums(of, start - a, len(raw), ok, weight), begins)
@@ -227,26 +228,21 @@ def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weigh
         return {name: np.add.reduceat(x, start) for name, x in of.items()} | {"many": many, "weight": many}
     good = np.ones(n) if ok is None else ok.astype(np.float64)
     each = good if weight is None else weight * good
-    weighted = {name: x if name in ("clipped", "floor") else x * each for name, x in of.items()}
+    weighted = {name: x if name == "clipped" else x * each for name, x in of.items()}
     return {name: np.add.reduceat(x, start) for name, x in (weighted | {"many": good, "weight": each}).items()}
 
 
 def _clipped(
-    trace: Trace, ends: Ends, raw: Floats, at: tuple[int, int], extent: tuple[float, float]
-) -> tuple[Bools | None, Bools | None]:
-    """Which readings of a block are only a lower bound, and which only an upper bound; None for none."""
+    trace: Trace, ends: tuple[float, ...], raw: Floats, at: tuple[int, int], extent: tuple[float, float]
+) -> Bools | None:
+    """Which readings of a block are only a lower bound; None for none."""
     (a, b), (least, most) = at, extent
-    flagged = np.asarray(trace.overload[a:b])
-    top = trace.rail.range_max
-    over = flagged if flagged.any() else None
+    over, top = np.asarray(trace.overload[a:b]), trace.rail.range_max
     if top is not None and not most < top:
-        over = (raw >= top) if over is None else over | (raw >= top)
-    inner = [v for v in ends.upper if not (v < least or v > most)]
-    floored = ends.floor is not None and not least > ends.floor
-    if not inner and not floored:
-        return over, None
-    upper, floor = ends.clipped(raw)
-    return (upper if over is None else over | upper), floor if floored else None
+        over = over | (raw >= top)
+    if any(not (end < least or end > most) for end in ends):
+        over = over | np.isin(raw, ends)
+    return over if over.any() else None
 
 
 def _alone(clipped: Bools) -> Indices:

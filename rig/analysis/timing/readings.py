@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
@@ -59,10 +59,8 @@ class Readings:
     """The step of a counter in joules; 0 if it is not stated."""
     supply: Supply | None = None
     """For a rail of amperes: the volts that were measured beside it."""
-    floor: Bools | Floats = field(default_factory=lambda: np.zeros(0, bool))
-    """True where a reading is only an upper bound, or the share of single ones that are, shape (n,), or empty."""
-    lifted_w: Floats = field(default_factory=lambda: np.zeros(0))
-    """How far such readings were moved to what they hide on average, shape (n,), or empty."""
+    idle_bias_w: float = 0.0
+    """How far idle may be off, because noise at the low end of the range was cut off."""
     pool: Pool | None = None
     """For a long trace: the single readings behind each; None if each stands for itself."""
 
@@ -156,7 +154,6 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         counter=counter,
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,
-        floor=span.floor,
     )
 
 
@@ -169,7 +166,6 @@ class _Spanned:
     value: Floats
     ok: Bools
     overload: Bools
-    floor: Bools
 
 
 def _spanned(trace: Trace, timebase: Timebase) -> _Spanned:
@@ -180,9 +176,10 @@ def _spanned(trace: Trace, timebase: Timebase) -> _Spanned:
     if rail.kind == "cumulative":
         start, end = end[:-1], end[1:]
         value = _rate_of(trace, ok, end - start)
-        return _Spanned(start, end, value, ok[1:] & ok[:-1], overload[1:], np.zeros(len(value), bool))
-    ended, floor = apparent_ends(raw).clipped(raw)
-    return _Spanned(end if rail.kind == "point" else start, end, raw, ok, overload | ended, floor)
+        return _Spanned(start, end, value, ok[1:] & ok[:-1], overload[1:])
+    if ends := ends_of(raw):
+        overload = overload | np.isin(raw, ends)
+    return _Spanned(end if rail.kind == "point" else start, end, raw, ok, overload)
 
 
 def _period_s(rail: Rail, start_s: Floats, timebase: Timebase) -> float:

@@ -10,20 +10,17 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered
 from rig.analysis.timing.consistency import after_end, doubtful
-from rig.analysis.timing.held_readings import as_measured
-from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placed_rails import AlignedRail, placed
 from rig.analysis.timing.pooling import Beside, cuts_of, moments_s, pooled, span_sigma_s
-from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
+from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.spans_in_trace import fits
-from rig.analysis.timing.stamped_on_arrival import on_grid
 from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.thinning import in_means, proportional, thinned
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, timebase_of
-from rig.analysis.timing.wire_errors import without_wire_errors
+from rig.analysis.timing.timeline import Activity, host_bend, timebase_of
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
@@ -48,24 +45,27 @@ def aligned_rails(
     for clock in dict.fromkeys(t.clock for t in traces):
         own = [thinned(t, at_once) for t in traces if t.clock == clock]
         first = timebase_of(run, clock, own[0].rail.name)
-        mended = [_mended(t, first, activity, end_s) for t in own]
-        late_s = max(m.late_ticks for m in mended) / first.clock.tick_hz
-        first, own = replace(first, sigma_s=math.hypot(first.sigma_s, late_s)), [m.trace for m in mended]
+        seen = [screened(t, run, first, activity.idle_s, end_s) for t in own]
+        late_s = max(s.late_ticks for s in seen) / first.clock.tick_hz
+        first, own = replace(first, sigma_s=math.hypot(first.sigma_s, late_s)), [s.trace for s in seen]
         meter = MeterClock(run, first, activity, device, end_s)
         long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
         found = _looked_into(meter, own, at_once) if long else _as_a_whole(meter, own)
-        for p, m in zip(found, mended, strict=True):
-            rails.append(replace(p, notes=(*m.notes, *p.notes), contradictions=(*p.contradictions, *m.checks)))
+        rails += [_with_findings(p, s, host_bend(run)[0]) for p, s in zip(found, seen, strict=True)]
     return sorted(rails, key=lambda r: r.readings.rail.name)
 
 
-def _mended(trace: Trace, clock: Timebase, activity: Activity, end_s: float) -> Mended:
-    """The trace without what its meter did not measure, and on the grid on which it did."""
-    cleaned = without_wire_errors(trace, clock, activity.idle_s)
-    measured = as_measured(cleaned.trace, clock, end_s)
-    arrived = on_grid(measured.trace, clock.clock.tick_hz)
-    notes = (*cleaned.notes, *measured.notes, *arrived.notes)
-    return Mended(arrived.trace, notes, arrived.late_ticks, measured.checks)
+def _with_findings(rail: AlignedRail, seen: Screened, bend_s: float) -> AlignedRail:
+    """The rail with what the screen found; the host's clock was corrected by ``bend_s``."""
+    readings = replace(rail.readings, idle_bias_w=seen.bias * rail.readings.watts_per_raw)
+    return replace(
+        rail,
+        readings=readings,
+        host_sigma_s=math.hypot(rail.host_sigma_s, bend_s),
+        notes=(*seen.notes, *rail.notes),
+        contradictions=(*rail.contradictions, *seen.checks, *(() if rail.bridged else seen.late)),
+        bridged=(*rail.bridged, *(seen.late if rail.bridged else ())),
+    )
 
 
 def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> list[AlignedRail]:
@@ -153,5 +153,5 @@ def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int
     cuts = cuts_of(trace, seconds, moments, evenly)
     volts = next(iter(meter.volts_beside([trace])), None)
     beside = None if volts is None else Beside(volts, meter.clock_of(volts, timebase), timebase)
-    means = pooled(trace, r, apparent_ends(r.raw), seconds, cuts, beside)
+    means = pooled(trace, r, ends_of(r.raw), seconds, cuts, beside)
     return replace(looked_at, readings=means, single=r)

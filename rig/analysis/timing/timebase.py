@@ -13,6 +13,13 @@ from rig.types import Bracket, ClockInfo, Floats
 
 BEST_SHARE = 0.1
 ERAS = 24
+RATE_PER_BEND = 4.0
+"""How far the mean rate may be off, over the range of what a host's correction leaves beside a line, and its time.
+
+A step leaves at most half of this between the ends, a rate that turns midway 0.9 of it.
+"""
+STRETCHES = 12
+"""Of a trace, whose earliest arrivals show when readings were taken."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +83,16 @@ def host_timebase(t0_ns: int) -> Timebase:
     return Timebase(ClockInfo("host", 1e9, 0.0), t0_ns, 0.0, 1.0, 0.0, 0.0, "host clock")
 
 
-def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arrivals: Floats | None = None) -> Timebase:
+def fit_brackets(
+    clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arrivals: Floats | None = None, bend_s: float = 0.0
+) -> Timebase:
     """Fit the middles of the quickest round trips to the ticks by regression.
 
     The clock may have been read at any moment of its round trip. So half of the shortest round trip, as a rectangular
     distribution, is part of sigma: an asymmetric link shifts every middle by the same time, and no repetition shows
     this. ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it.
-    They bound the rate of an instrument that cannot be asked for its time.
+    They bound the rate of an instrument that cannot be asked for its time. ``bend_s`` is by how much the host's
+    clock was corrected meanwhile.
 
     Raises ``ValueError`` if there is no bracket.
     """
@@ -92,7 +102,7 @@ def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arri
     x, y, h = quick_reads(clock, brackets, t0_ns).T
     floor = float(h.min()) / math.sqrt(3.0)
     resolution = 0.5 / clock.tick_hz
-    rate, rate_sigma, scatter = _slope(x, y, h, clock.tolerance)
+    rate, rate_sigma, scatter = _slope(x, y, h, clock.tolerance, bend_s)
     if len(brackets) == 1 and arrivals is not None and len(arrivals) >= 3:
         rate, rate_sigma = _rate_of_arrivals(arrivals, base_tick, clock)
     weight = 1.0 / np.maximum(h, 1e-12) ** 2
@@ -123,6 +133,17 @@ def quick_reads(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int) -> Fl
     return np.column_stack([seconds, middle, half])[quick[np.argsort(middle[quick], kind="stable")]]
 
 
+def off_line(reads: Floats) -> Floats:
+    """Return the middles of ``quick_reads`` less a straight line over the ticks, in seconds, shape (k,).
+
+    They are 0 if none is farther from it than a clock may be off within its round trip.
+    """
+    if len(reads) < 3 or np.ptp(reads[:, 0]) <= 0.0:
+        return np.zeros(len(reads))
+    off = reads[:, 1] - np.polyval(np.polyfit(reads[:, 0], reads[:, 1], 1), reads[:, 0])
+    return np.asarray(off if np.any(np.abs(off) > reads[:, 2]) else 0.0 * off)
+
+
 def _round_trips(brackets: Sequence[Bracket], t0_ns: int) -> tuple[Floats, Floats]:
     """Middles and halves of the round trips, in seconds of the run, shapes (k,)."""
     rows = np.array([(b.before_ns - t0_ns, b.after_ns - t0_ns) for b in brackets], dtype=float).reshape(-1, 2) * 1e-9
@@ -142,7 +163,7 @@ def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
     return picked[half[picked] <= 3.0 * half.min() + 1e-9] if len(picked) > 2 else picked
 
 
-def _slope(x: Floats, y: Floats, half: Floats, tolerance: float) -> tuple[float, float, float]:
+def _slope(x: Floats, y: Floats, half: Floats, tolerance: float, bend_s: float) -> tuple[float, float, float]:
     """Weighted slope, its sigma, and the scatter about the line; nominal when there is no lever."""
     if len(x) < 2 or np.ptp(x) <= 0:
         return 1.0, tolerance / math.sqrt(3.0), 0.0
@@ -159,6 +180,7 @@ def _slope(x: Floats, y: Floats, half: Floats, tolerance: float) -> tuple[float,
     else:
         scatter = float(excess.max())
     sigma = math.sqrt(float(np.sum((weight * (x - mean)) ** 2 * np.maximum(excess, scatter) ** 2))) / sxx
+    sigma = max(sigma, RATE_PER_BEND * bend_s / float(np.ptp(x)))
     if sigma > tolerance / math.sqrt(3.0):
         return 1.0, tolerance / math.sqrt(3.0), scatter
     return rate, sigma, scatter
@@ -168,15 +190,21 @@ def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tup
     """Rate from the lower envelope of (arrival - nominal time): no reading arrives before it ends."""
     nominal = (arrivals[:, 0] - base_tick) / clock.tick_hz
     lag = arrivals[:, 1] - nominal
-    parts = np.array_split(np.arange(len(lag)), min(12, len(lag)))
-    best = np.array([p[np.argmin(lag[p])] for p in parts])
-    x, y = nominal[best], lag[best]
     fallback = clock.tolerance / math.sqrt(3.0)
-    if np.ptp(x) <= 0:
+    if len(lag) < 4 or np.ptp(nominal) <= 0:
         return 1.0, fallback
-    coefficients = np.polyfit(x, y, 1)
-    residual = y - np.polyval(coefficients, x)
-    sigma = float(np.sqrt(np.mean(residual**2)) / (np.std(x) * math.sqrt(max(len(x) - 2, 1))))
-    if len(x) < 4 or sigma > fallback:
-        return 1.0, fallback
-    return 1.0 + float(coefficients[0]), 2.0 * sigma
+    line, best = earliest(nominal, lag)
+    x, residual = nominal[best], lag[best] - np.polyval(line, nominal[best])
+    sigma = float(np.sqrt(np.mean(residual**2)) / (np.std(x) * math.sqrt(len(x) - 2)))
+    return (1.0, fallback) if sigma > fallback else (1.0 + float(line[0]), 2.0 * sigma)
+
+
+def earliest(at: Floats, late: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the straight line under what came late, slope first, and the numbers of those that show it.
+
+    No reading arrives before it was taken. So the earliest of each stretch shows when readings were taken, but for a
+    delay that all share. ``at`` and ``late`` have the shape (n,), ``at`` rising.
+    """
+    stretches = np.array_split(np.arange(len(late)), min(STRETCHES, len(late)))
+    first = np.array([part[np.argmin(late[part])] for part in stretches])
+    return np.polyfit(at[first], late[first], 1), first

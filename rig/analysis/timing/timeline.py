@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
+from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase, off_line, quick_reads
 from rig.errors import DataError
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
@@ -82,6 +82,22 @@ class Activity:
         return merged(np.concatenate([self.busy_windows_s(), self.excluded_s()]))
 
 
+def host_bend(run: Run) -> tuple[float, tuple[str, ...]]:
+    """Return by how many seconds the host's clock was corrected during the run, 0 if it was not, and what shows it.
+
+    A time service steps the clock of a host, or turns its rate. Two other clocks then leave a straight line alike.
+    """
+    reads = {c.name: quick_reads(c, b, run.start.t0_ns) for c in run.start.clocks if len(b := run.brackets(c.name))}
+    bent = {name: rows for name, rows in reads.items() if np.any(off_line(rows))}
+    for carrier, rows in bent.items():
+        late_s = off_line(rows)
+        others = {name: r - [[0.0, 1.0, 0.0]] * np.interp(r[:, 1:2], rows[:, 1], late_s) for name, r in bent.items()}
+        alike = tuple(name for name, r in others.items() if name != carrier and not np.any(off_line(r)))
+        if alike:
+            return float(np.ptp(late_s)), (carrier, *alike)
+    return 0.0, ()
+
+
 def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     """Fit the brackets of one clock; ``rail`` names a trace whose arrivals may bound its rate."""
     t0_ns = run.start.t0_ns
@@ -102,13 +118,14 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
         trace = run.traces[rail]
         table = table[(table[:, 0] > 0) & (table[:, 0] <= len(trace.end_tick))]
         arrivals = np.column_stack([trace.end_tick[table[:, 0] - 1], (table[:, 1] - t0_ns) * 1e-9])
-    found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals)
+    bend_s = host_bend(run)[0]
+    found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals, bend_s)
     far = abs(found.rate - 1.0) > FARTHEST * clocks[clock].tolerance + 5.0 * found.rate_sigma
     if far and arrivals is not None:  # a check of the arrivals says so, and refuses power alone
-        return fit_brackets(clocks[clock], brackets, t0_ns)
+        return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
         raise DataError(
-            f"the clock {clock!r} ran at {1.0 / found.rate:.6g} of its declared rate",
+            f"the clock {clock!r} seems to run at {found.rate:.6g} of the time of its ticks by the clock of the host",
             field="tick_hz",
             value=clocks[clock].tick_hz,
             remedy="Correct its tick_hz, or declare a wider tolerance",

@@ -15,9 +15,9 @@ from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import TRIMMED, FigureKey
-from rig.analysis.power.resolution import apparent_step, step_in_spans, undithered
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
+from rig.analysis.timing.profile import step_in, step_of, undithered
 from rig.recording.reader import open_run
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -82,14 +82,14 @@ def test_with_linearity_stated_two_levels_share_one_gain_and_one_offset(tmp_path
 def test_a_level_beside_a_threshold_flips_and_that_is_no_dither(sigma: float, level: float, seed: int) -> None:
     values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 4000))
 
-    assert undithered(values, np.ones(4000, bool), 1.0, float(np.std(values)), ()) == 1.0
+    assert undithered(values, 1.0) == 1.0
 
 
 @settings(CALM, max_examples=50)
 @given(st.floats(0.3, 5.0), st.floats(-0.5, 0.5), st.integers(0, 2**32 - 1))
 def test_what_dither_leaves_of_a_step_covers_the_error_of_a_mean(sigma: float, level: float, seed: int) -> None:
     values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 20_000))
-    left = undithered(values, np.ones(20_000, bool), 1.0, float(np.std(values)), ())
+    left = undithered(values, 1.0)
 
     assert abs(float(np.mean(values)) - level) <= left / math.pi + 4.0 * float(np.std(values)) / math.sqrt(20_000)
     assert left <= 0.01 or sigma < 0.6
@@ -100,7 +100,7 @@ def test_a_step_is_found_where_no_two_levels_are_one_step_apart(step: float, few
     levels = np.array([0, 2 * few, 5 * few, 9 * few + 1, 20 * few])
     values = np.random.default_rng(seed).choice(levels, 2000) * step
 
-    assert apparent_step(values) <= step * few * 1.001
+    assert step_of(values) <= step * few * 1.001
 
 
 def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_the_step_of_spans_is_that_of_their_own_range(step: float, level: int, s
     raw = np.concatenate([low, ends, np.full(200, level * step)])
     within = np.arange(len(raw)) >= len(raw) - 200
 
-    found, recurring = step_in_spans(raw, within, np.arange(len(raw)) >= 250)
+    found, recurring = step_in(raw[within], raw[250:])
 
     assert found == pytest.approx(step, rel=1e-6)
-    assert np.array_equal(recurring, within)
+    assert np.array_equal(recurring, raw[within])
 
 
 @pytest.mark.parametrize("seed", range(4))

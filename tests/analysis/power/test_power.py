@@ -16,11 +16,11 @@ from rig.analysis.power import figures as fig
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, TooShort, core, touched, whole
 from rig.analysis.power.rail_model import RailModel, rail_model
-from rig.analysis.power.resolution import apparent_step
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.execution_time import busy_times, time_figures
 from rig.analysis.timing.placed_rails import AlignedRail
+from rig.analysis.timing.profile import step_of
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
@@ -268,8 +268,8 @@ def test_a_step_that_nobody_declared_is_found_in_the_readings(step: float, first
     steps = np.random.default_rng(seed).integers(first, first + levels, 2000)
     values = np.concatenate([steps, np.arange(first, first + levels)]) * step
 
-    assert apparent_step(values) == pytest.approx(step, rel=1e-6)
+    assert step_of(values) == pytest.approx(step, rel=1e-6)
 
 
 def test_readings_that_are_all_different_have_no_step() -> None:
-    assert apparent_step(np.random.default_rng(1).normal(1.0, 0.1, 2000)) == 0.0
+    assert step_of(np.random.default_rng(1).normal(1.0, 0.1, 2000)) == 0.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.timing.pooling import cuts_of, moments_s, pooled
-from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.stretches import first_not, single, stretches
 from rig.analysis.timing.thinning import in_means
@@ -36,7 +36,7 @@ def single_of(trace: Trace) -> Readings:
 
 
 def means_of(trace: Trace, like: Readings, cuts: np.ndarray, block: int = 700) -> Readings:
-    return pooled(trace, like, apparent_ends(like.raw), CLOCK.seconds, cuts, block=block)
+    return pooled(trace, like, ends_of(like.raw), CLOCK.seconds, cuts, block=block)
 
 
 def lost(value: Floats, seed: int, share: float) -> Floats:
@@ -189,7 +189,7 @@ def test_a_clock_that_is_moved_moves_the_means() -> None:
     trace = trace_of(np.random.default_rng(4).normal(1.0, 0.1, N))
     late: Timebase = replace(CLOCK, ref_s=0.25)
     like = readings_of(trace.part(0, N), late)
-    found = pooled(trace, like, apparent_ends(like.raw), late.seconds, np.array([0, 100, N]))
+    found = pooled(trace, like, ends_of(like.raw), late.seconds, np.array([0, 100, N]))
     np.testing.assert_allclose(found.start_s, [0.25, 0.35])
 
 

@@ -1,0 +1,255 @@
+"""What the values of a rail look like: how often they come back, their smallest step, and the ends of their range.
+
+Noise seldom repeats a value. So a value that comes back too often, or a row of values that comes back at all, was not
+measured each time; and where few values come back to all readings, they are the levels of a converter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rig.analysis.distributions import normal_quantile
+from rig.types import Bools, Floats, Indices
+
+LEAST = 64
+"""The least readings that tell."""
+MANY = 16
+"""Readings that must share a value, or follow each other as they did before, until chance is ruled out."""
+CHANCE = 0.01
+"""Share of readings that may come back by chance; above it, noise repeats values."""
+NOISY = 0.3
+"""Where noise is finer than a step, at most this share of successive readings is equal; else at most this differs."""
+WIDEST = 32
+"""Readings in a row up to which rows are made longer, until they do not come back by chance."""
+NEAR = 8
+"""How far back a filter looks that chooses one of its last readings."""
+FAR = 15.0
+"""Typical differences of neighbours that a damaged reading is away from its own at least."""
+ALIKE = 0.25
+"""Part of this distance by which its neighbours may differ, and by which damage may prefer spans or one direction."""
+FEW = 0.02
+"""Share of readings from which a value is no error any more."""
+LEVELS, SHARED, FRACTIONS = 4, 8, 6
+"""Levels of a converter at least, readings to each, and steps into which the closest two levels may fall."""
+STRETCHES, LOOKED_AT = 12, 4096
+"""Stretches in which dither is looked for, so that a slow change is not taken for it, and readings for a step."""
+MOST_CUT = 0.9
+"""Share of the idle readings at the low end of a range above which the others do not show the level."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Single readings in order, shapes (n,), and which of them are in idle windows."""
+
+    value: Floats
+    idle: Bools
+
+    @cached_property
+    def code(self) -> Indices:
+        """Return the number of the value of each reading; one that is no number has a code of its own."""
+        known = np.isfinite(self.value)
+        code: Indices = np.arange(len(self.value)) + len(self.value)
+        code[known] = np.unique(self.value[known], return_inverse=True)[1]
+        return code
+
+    @cached_property
+    def typical(self) -> float:
+        """Return the median difference of neighbours that differ, 0 if none do."""
+        steps = np.abs(np.diff(self.value))
+        steps = steps[steps > 0.0]
+        return float(np.median(steps)) if len(steps) else 0.0
+
+    @cached_property
+    def lag(self) -> Indices:
+        """Return how many readings ago each value was read last, 0 if never."""
+        return lag_of(self.code)
+
+    @cached_property
+    def copies(self) -> Bools:
+        """Return which readings repeat earlier ones: the one before, or those of a block; none if chance may."""
+        word, wide = self.code, 1
+        while len(self.value) >= LEAST and wide <= WIDEST:
+            again, chance = self._again(word, wide)
+            if chance <= CHANCE * len(self.value):
+                return again
+            word = np.unique(word[:-wide] * (int(word.max()) + 1) + word[wide:], return_inverse=True)[1]
+            wide *= 2
+        return np.zeros(len(self.value), bool)
+
+    def _again(self, word: Indices, wide: int) -> tuple[Bools, int]:
+        """Which readings repeat earlier rows of ``wide`` readings, and how many rows come back by chance.
+
+        One value that is repeated is not at an end of the range, and comes nowhere else. A block does not overlap
+        those that it repeats, unlike a signal that is periodic.
+        """
+        lag = lag_of(word) if wide > 1 else self.lag
+        first = np.flatnonzero(np.diff(lag, prepend=-1))
+        at, many = lag[first], np.diff(np.append(first, len(lag)))
+        held, inner = self.value[first], (np.fmin.reduce(self.value), np.fmax.reduce(self.value))
+        alone = (many == np.bincount(word)[word[first]] - 1) & (held > inner[0]) & (held < inner[1])
+        runs = (at == 1) & alone & ((wide == 1) | (many >= wide))
+        blocks = (at > 1) & (many + wide > max(MANY, 2 * wide)) & (many + wide - 1 <= at)
+        again = runs | blocks
+        change = np.zeros(len(self.value) + 1, dtype=np.int64)
+        np.add.at(change, first[again], 1)
+        np.add.at(change, first[again] + many[again] + wide - 1, -1)
+        by_chance = np.where(at == 1, 1, many)[(at > 0) & ~again]
+        return np.asarray(np.cumsum(change[:-1]) > 0), int(by_chance.sum())
+
+    @cached_property
+    def chosen(self) -> float:
+        """Return the share of values that come back shortly, though not at once, if no others do: a median's choice."""
+        back = np.where(self.copies, 0, self.lag)
+        soon = len(np.unique(self.code[(back > 1) & (back <= NEAR)])) / max(len(back), 1)
+        return soon if soon > CHANCE > np.count_nonzero(back > NEAR) / max(len(back), 1) else 0.0
+
+    @cached_property
+    def damaged(self) -> tuple[bool, bool]:
+        """Return whether lone readings are errors on the wire, and whether exact zeros are, as most of them stand so.
+
+        Lone ones are if they come in idle windows as in spans, and lie below their neighbours as well as above: peaks
+        of a device do neither.
+        """
+        lone, zero, most = stand_alone(self.value, self.typical), self.value == 0.0, FEW * len(self.value)
+        count, below, quiet, zeros, alone = (
+            int(np.count_nonzero(which))
+            for which in (lone, lone[1:] & (np.diff(self.value) < 0.0), lone & self.idle, zero, zero & lone)
+        )
+        even = ALIKE * count <= below <= (1.0 - ALIKE) * count and quiet * len(lone) > ALIKE * count * self.idle.sum()
+        return bool(0 < count <= most and even), 0 < zeros <= most and alone >= (1.0 - ALIKE) * zeros
+
+    @cached_property
+    def cut_off(self) -> tuple[float, float, float, int] | None:
+        """Return a low end of the range, by how much readings there are lower, their share at idle, and their number.
+
+        It is None without such readings.
+
+        If noise is Gaussian, the share of them at idle and the mean of all of them there give the level and the noise
+        that they come from (a censored sample; Cohen, Technometrics 1, 1959, 217).
+        """
+        known = self.value[np.isfinite(self.value)]
+        low = float(known.min()) if len(known) else 0.0
+        above, quiet = known[known > low], self.value[self.idle & np.isfinite(self.value)]
+        share = float(np.mean(quiet == low)) if len(quiet) else 0.0
+        if len(above) < 3 * MANY or not 0.0 < share <= MOST_CUT or low not in _shared(known):
+            return None
+        # noise that is cut off leaves readings as dense just above the end as farther up, unlike a level without noise
+        near, far = np.partition(above, [MANY, 3 * MANY - 1])[[MANY, 3 * MANY - 1]]
+        if near - low > 3.0 * (far - near):
+            return None
+        level = -normal_quantile(share)  # above the end, in widths of the noise, as the density below
+        density = math.exp(-0.5 * level**2) / math.sqrt(2.0 * math.pi)
+        noise = (float(np.mean(quiet)) - low) / (level * (1.0 - share) + density)
+        return low, noise * (density / share - level), share, len(known) - len(above)
+
+
+def lag_of(word: Indices) -> Indices:
+    """Return how far back the same number stood last, 0 if it never did, shape (n,)."""
+    order = np.argsort(word, kind="stable")
+    same = np.flatnonzero(word[order[1:]] == word[order[:-1]])
+    lag = np.zeros(len(word), dtype=np.int64)
+    lag[order[same + 1]] = order[same + 1] - order[same]
+    return lag
+
+
+def stand_alone(value: Floats, typical: float) -> Bools:
+    """Return which readings are far from neighbours that agree with each other, shape (n,)."""
+    beside = np.concatenate([[np.nan], value, [np.nan]])
+    before, after = beside[:-2], beside[2:]
+    off = np.minimum(np.abs(value - before), np.abs(value - after))
+    return np.asarray((typical > 0.0) & (off > FAR * typical) & (np.abs(before - after) < ALIKE * off))
+
+
+# ---- ends of a range --------------------------------------------------------------------------
+
+
+def ends_of(value: Floats) -> tuple[float, ...]:
+    """Return the values at which readings, shape (n,), stop from above: their highest, or that of a range within.
+
+    In readings with steps, those at the highest value follow each other while the others differ from each other.
+    """
+    known = value[np.isfinite(value)]
+    if len(known) < MANY:
+        return ()
+    low, high = float(known.min()), float(known.max())
+    ends, top, equal = set(_shared(known)), known == high, np.diff(known) == 0.0
+    pairs, others = equal & top[1:], equal[~top[1:] & ~top[:-1]]
+    count = np.count_nonzero(top)
+    if count >= MANY <= len(others) and np.mean(others) <= NOISY and np.count_nonzero(pairs) >= NOISY * count:
+        ends.add(high)
+    return tuple(sorted(ends - {low}))
+
+
+def _shared(known: Floats) -> list[float]:
+    """Values that many readings share, if noise repeats few others."""
+    value, count = np.unique(known, return_counts=True)
+    rare = count[count < MANY]
+    if not len(rare) or 3 * rare.sum() < len(known) or rare.mean() > 1.0 + NOISY:
+        return []
+    beside = np.concatenate([[0], count, [0]])
+    often = count >= MANY * np.maximum(np.maximum(beside[:-2], beside[2:]), rare.mean())
+    return [float(v) for v in value[often]]
+
+
+# ---- the step of a converter ------------------------------------------------------------------
+
+
+def step_of(value: Floats) -> float:
+    """Return the step of which all readings are multiples, in their own unit; 0 if they take too many values for one.
+
+    A meter that declares no resolution may still round, and one that declares it may round more coarsely.
+    """
+    some = value[:: max(1, len(value) // LOOKED_AT)]
+    levels = np.unique(some)
+    return _common(levels) if LEVELS <= len(levels) <= len(some) / SHARED else 0.0
+
+
+def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
+    """Return the step of the range in which readings of one level, shape (n,), were made, and those that show it.
+
+    A meter that changes its range may round in one of them alone. Then values recur there. The readings ``beside`` may
+    show their neighbours. The step is 0 if none recurs.
+    """
+    levels, count = np.unique(value, return_counts=True)
+    often = levels[count >= SHARED]
+    others = np.unique(np.concatenate([levels, beside]))
+    if not len(often) or len(others) < 2:
+        return 0.0, value[:0]
+    apart = np.abs(others - levels[np.argmax(count)])
+    near = others[np.sort(np.argsort(apart)[: LEVELS + 1])]
+    step = _common(near) or _common(often) or float(np.min(apart[apart > 0.0]))
+    return step, value[np.isin(value, often)]
+
+
+def _common(levels: Floats) -> float:
+    """Return the largest step of which all differences of sorted levels are multiples, or 0 without one."""
+    closest = float(np.min(np.diff(levels), initial=math.inf))
+    for parts in range(1, FRACTIONS + 1):
+        multiples = (levels - levels[0]) / (step := closest / parts)
+        if np.allclose(multiples, np.round(multiples), rtol=0.0, atol=FEW):
+            return step
+    return 0.0
+
+
+def undithered(value: Floats, step: float) -> float:
+    """Return the part of the error of rounding, 0 to 1, that is left at a level of these readings, shape (n,).
+
+    Rounding is a function of the level: repetition does not average it. Noise acts as dither and reduces it. The error
+    is on average at most step/pi times the characteristic function of the dither at 2 pi/step (Widrow and Kollar,
+    Quantization Noise, 2008, ch. 4). For white noise this is exp(-2 pi^2 (sigma/step)^2). A level beside a threshold
+    flips between two values however small the noise is. So no dither is believed where readings rarely change, and no
+    more of it than the least that puts as many readings outside the two commonest values.
+    """
+    stretches = [part[: LOOKED_AT // STRETCHES] for part in np.array_split(value, STRETCHES) if len(part) > 1]
+    steps = [np.round((part - np.quantile(part, 0.5, method="nearest")) / step) for part in stretches]
+    outside = sum(min(np.count_nonzero(k * (k - 1.0)), np.count_nonzero(k * (k + 1.0))) for k in steps)
+    changes = np.concatenate([np.zeros(1), *(np.diff(k) != 0.0 for k in steps)])
+    if not outside or float(np.mean(changes)) < NOISY:
+        return 1.0
+    # the sigma that puts so many there, of a level in the middle of a step
+    sigma = 0.5 / -normal_quantile(min(outside / sum(map(len, steps)), 0.5 - CHANCE))
+    return math.exp(-2.0 * (math.pi * sigma) ** 2)

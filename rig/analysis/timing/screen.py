@@ -1,0 +1,361 @@
+"""What a meter, its driver or its host did to values and stamps: one profile of a trace, and a table of rules.
+
+Only what was lost is mended: a reading that was not measured counts as missing, and where stamps are those of arrival
+or of polls, the steady pace of the meter replaces them, since no reading arrives before it was taken. Everything else
+is a bias or a failed check, which refuses power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.analysis.timing.activity_signal import inside, merged
+from rig.analysis.timing.profile import LEAST, Profile, stand_alone
+from rig.analysis.timing.stretches import spread_out
+from rig.analysis.timing.timebase import Timebase, earliest
+from rig.analysis.verdict import Check
+from rig.recording.reader import Run
+from rig.recording.traces import Trace
+from rig.types import Bools, Floats
+
+MOST = 1 << 20
+"""Readings of a trace that are looked at."""
+LOST, SLOWER = 0.2, 1.05
+"""Share of readings that may repeat others before power is refused, and polls in a conversion from which they do."""
+STEADY = 0.2
+"""Polls by which first readings of values may leave a steady pace, beyond the one that is expected."""
+PART = 0.02
+"""Part of a reading that matters: by which a reading overlaps the one before, or polls are too many."""
+OFTEN, FINE = 8, 100.0
+"""Readings that must overlap, and ticks in a reading from which it is placed on whole ticks."""
+APART, CERTAINTY = 4.0, 5.0
+"""Standard deviations by which arrivals may leave a grid, and by which a delay may be off."""
+BEYOND_S = 0.1
+"""How far the last reading may lie after the end of the recording."""
+UNSURE = 0.25
+"""Part of what noise that was cut off is moved by that depends on its shape, and is stated as bias."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A trace as the rules see it, changed by those before, with the profile and the arrivals of what was recorded.
+
+    ``recorded`` is the trace as it is on disk, and ``whole`` says that the profile is of all its readings. ``arrived``
+    has a row for each delivery: how many readings had come, and when by the host, in ns since ``t0_ns``.
+    """
+
+    trace: Trace
+    recorded: Trace
+    profile: Profile
+    whole: bool
+    clock: Timebase
+    arrived: NDArray[np.int64]
+    t0_ns: int
+    end_s: float
+
+    @property
+    def period_s(self) -> float:
+        """Return the mean time from one recorded reading to the next."""
+        last = len(self.recorded.value) - 1
+        return float(np.ptp(self.clock.seconds(np.asarray(self.recorded.end_tick[np.array([0, last])])))) / last
+
+    @property
+    def surplus(self) -> bool:
+        """Return whether the trace reaches beyond the end of the recording, so it holds more than was measured."""
+        return float(self.clock.seconds(self.recorded.end_tick[-1:])[0]) > self.end_s + BEYOND_S
+
+    @cached_property
+    def arrivals(self) -> Floats:
+        """Return when readings arrived that were the last to come at that time, and how late; shape (2, k)."""
+        rows, ticks = self.arrived, self.recorded.end_tick
+        last = np.append(rows[1:, 1] > rows[:-1, 1], True)[: len(rows)]
+        number, at_ns = rows[last & (rows[:, 0] > 0) & (rows[:, 0] <= len(ticks))].T
+        at_s = (at_ns - self.t0_ns) * 1e-9
+        return np.array([at_s, at_s - self.clock.seconds(np.asarray(ticks[number - 1]))])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule found: ``words`` for its sentences, and its effects.
+
+    ``trace`` is without what was not measured. All its readings may be late by ``late_ticks``, and idle may be off by
+    ``bias``, in the unit of the readings. ``fails`` says that its check fails.
+    """
+
+    words: Mapping[str, object]
+    trace: Trace | None = None
+    late_ticks: float = 0.0
+    bias: float = 0.0
+    fails: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: a test, the note on what it finds, and the check that fails: its name, what was found and is allowed.
+
+    Times of the spans in the trace may resolve a check ``of_times``.
+    """
+
+    test: Callable[[Look], Found | None]
+    note: str = ""
+    check: tuple[str, str, str] = ("", "", "")
+    of_times: bool = False
+
+
+# ---- values -------------------------------------------------------------------------------------
+
+
+def _damaged(look: Look) -> Found | None:
+    (lone, zeros), typical = look.profile.damaged, look.profile.typical
+    if not lone and not zeros:
+        return None
+
+    def wrong(value: Floats) -> Bools:
+        alone, zero = stand_alone(value, typical), (value == 0.0) & zeros
+        # where not all readings were looked at, a device may sleep at exactly zero
+        return np.asarray((alone & (zero | lone)) | (zero & look.whole))
+
+    return _without(look, wrong)
+
+
+def _polled(look: Look) -> Found | None:
+    """One reading for each conversion of a meter that the host polls faster than it converts, at the pace of these."""
+    trace = look.trace
+    if not (look.whole and trace.uniform and trace.rail.rate_hz > 0.0 and look.profile.copies.any()) or look.surplus:
+        return None
+    first = np.flatnonzero(np.diff(look.profile.value) != 0.0) + 1  # when the very first value was new is not known
+    number = np.arange(len(first), dtype=np.float64)
+    pace, begin = np.polyfit(number, first, 1) if len(first) > LEAST else (1.0, 0.0)
+    if pace < SLOWER or float(np.ptp(first - pace * number)) > 1.0 + STEADY:
+        return None
+    declared = 1.0 if trace.rail.aperture_s is None else trace.rail.aperture_s * trace.rail.rate_hz
+    # an aperture of one poll was taken from the rate, and is no knowledge of its own
+    lasting = pace if abs(declared - 1.0) < PART else min(pace, declared)
+    ends = begin - 0.5 + pace * number  # a poll finds a conversion that ended since the one before
+    period = float(trace.end_tick[-1] - trace.end_tick[0]) / (len(trace.end_tick) - 1)
+    start, end = (trace.end_tick[0] + np.round(period * at).astype(np.int64) for at in (ends - lasting, ends))
+    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace))
+    value, over = np.asarray(trace.value[first]), np.asarray(trace.overload[first])
+    kept = replace(trace, rail=rail, start_tick=start, end_tick=end, value=value, overload=over)
+    return Found({"polls": pace}, kept)
+
+
+def _repeated(look: Look) -> Found | None:
+    p, trace = look.profile, look.trace
+    if not p.copies.any() or look.surplus or (look.whole and len(trace.value) < len(p.value)):
+        return None
+    low, high = np.fmin.reduce(p.value), np.fmax.reduce(p.value)
+    shared = p.value[(p.lag > 0) & ~p.copies]
+
+    def again(value: Floats) -> Bools:
+        if look.whole and len(value) == len(p.copies):
+            return p.copies
+        # in parts of a long trace, blocks that come again do not show
+        same = np.concatenate([[False], value[1:] == value[:-1]])
+        return np.asarray(same & (value > low) & (value < high) & ~np.isin(value, shared))
+
+    return _without(look, again, LOST)
+
+
+def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) -> Found | None:
+    """What was found where some readings are wrong, so missing; more than ``most`` of them refuse power."""
+    count = int(np.count_nonzero(wrong(look.profile.value)))
+    share = count / len(look.profile.value)
+    words = {"count": count, "share": share, "most": most}
+    trace = look.trace.changed(lambda value: np.where(wrong(value), np.nan, value))
+    return Found(words, trace, fails=share > most) if count else None
+
+
+def _chosen(look: Look) -> Found | None:
+    return Found({"share": look.profile.chosen}, fails=True) if look.profile.chosen else None
+
+
+def _cut_off(look: Look) -> Found | None:
+    if (cut := look.profile.cut_off) is None:
+        return None
+    low, by, share, count = cut
+    trace = look.trace.changed(lambda value: np.where(value == low, low - by, value))
+    words = {"count": count, "by": by, "unit": look.trace.rail.conversion.unit, "unsure": UNSURE}
+    return Found(words, trace, bias=UNSURE * share * by)
+
+
+# ---- stamps and arrivals --------------------------------------------------------------------------
+
+
+def _on_arrival(look: Look) -> Found | None:
+    """Readings that were stamped when they arrived, on the grid of their meter, which the earliest of them show.
+
+    Means of one interval after another never overlap, so if their stamps do, these are no times of the readings.
+    """
+    trace, hz = look.trace, look.clock.clock.tick_hz
+    period = hz / trace.rail.rate_hz if trace.rail.rate_hz > 0.0 else 0.0
+    if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(trace.value) < LEAST:
+        return None
+    start, end = trace.start_tick[:MOST], trace.end_tick[:MOST]
+    length = float(np.median(end - start))
+    overlap = max(PART * length, 2.0)  # rounded stamps may overlap by two ticks
+    if length > (1.0 + PART) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < OFTEN:
+        return None
+    trace = trace.part(0, len(trace.value))  # all stamps are needed, also of a long trace
+    end, number = trace.end_tick, np.arange(len(trace.value), dtype=np.float64)
+    line, first = earliest(number, end - end[0] - period * number)
+    since = period * number + np.polyval(line, number)
+    grid = end[0] + (np.round(since).astype(end.dtype) if period > FINE else since)  # old clocks need whole ticks
+    behind = end - grid
+    late, packets = float(np.mean(np.abs(behind))), 1 + np.count_nonzero(np.abs(np.diff(behind)) > PART * period)
+    words = {"late": late / hz, "how": "the earliest of them show the grid of the meter, which is used"}
+    if np.max(np.abs(behind[first])) <= 0.5 * period + APART * late * len(first) / packets:
+        trace = replace(trace, start_tick=grid - np.median(end - trace.start_tick).astype(grid.dtype), end_tick=grid)
+    else:
+        words["how"] = "their irregular stamps are used, since readings are missing"
+        late += float(np.std(behind))
+    return Found(words | {"delay": (period + late) / hz}, trace, period + late)
+
+
+def _early(look: Look) -> Found | None:
+    at_s, late_s = look.arrivals
+    if not len(at_s):
+        return None
+    sigma_s = max(look.clock.sigma_at(t) for t in (at_s[0], at_s[-1]))
+    least_s, allowed_s = float(late_s.min()), CERTAINTY * sigma_s + 2.0 * look.period_s
+    return Found({"late": least_s, "allowed": -allowed_s}, fails=True) if least_s < -allowed_s else None
+
+
+def _drifting(look: Look) -> Found | None:
+    """Delays that change along the run by more than the age of the last reading of a batch, and the clock's rate."""
+    at_s, late_s = look.arrivals
+    if len(at_s) < OFTEN or _early(look) is not None:
+        return None
+    line, _ = earliest(at_s, late_s)
+    behind_s, run_s = late_s - np.polyval(line, at_s), float(np.ptp(at_s))
+    batch_s, change_s = run_s / len(at_s), float(line[0]) * run_s
+    # the last reading of a batch may be of any age, unless each comes as soon as it was taken
+    ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
+    allowed_s = 2.0 * (ages_s + look.period_s + np.median(behind_s)) + CERTAINTY * look.clock.rate_sigma * run_s
+    words = {"change": change_s, "run": run_s, "allowed": allowed_s}
+    return Found(words, fails=True) if abs(change_s) > allowed_s else None
+
+
+RULES = (
+    Rule(
+        _damaged,
+        "{count} single readings{of} are far from neighbours that agree with each other, at idle as under load, as "
+        "errors on the wire are. They count as missing",
+    ),
+    Rule(
+        _polled,
+        "the host asked {polls:.3g} times for each conversion of the meter. Each is used once, at a steady pace",
+    ),
+    Rule(
+        _repeated,
+        "{count} readings{of} repeat earlier ones to the last digit, as when a link stalls or a buffer is read twice. "
+        "They count as missing",
+        ("readings of rail {rail} that repeat earlier ones", "{share:.1%}", "at most {most:.0%}"),
+    ),
+    Rule(
+        _chosen,
+        "values come back within a few readings and never later, as behind a running median, which removes what is "
+        "short. Switch that filter off, or let the meter average",
+        ("readings of rail {rail} that a filter chose from their neighbours", "{share:.1%}", "none"),
+    ),
+    Rule(
+        _cut_off,
+        "{count} readings{of} are at the low end of the meter's range, where noise is cut off. They count {by:.3g} "
+        "{unit} lower, as their share at idle shows for Gaussian noise; {unsure:.0%} of this is stated as bias",
+    ),
+    Rule(
+        _on_arrival,
+        "readings overlap, so they were stamped on arrival, on average {late:.3g} s later than the earliest; {how}. "
+        "All may be late by about {delay:.3g} s, unless the activity shows where they were taken",
+    ),
+    Rule(
+        _early,
+        "",
+        ("readings of rail {rail} arrive", "{late:.3g} s after they were taken", "at least {allowed:.3g} s"),
+        of_times=True,
+    ),
+    Rule(
+        _drifting,
+        "",
+        ("change of the delay of rail {rail} in the run", "{change:+.3g} s in {run:.3g} s", "at most {allowed:.3g} s"),
+        of_times=True,
+    ),
+)
+"""What is asked of every trace, in order: a rule sees what those before it left."""
+
+
+# ---- all rules --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Screened:
+    """A trace after all rules, with what these said and did; see ``Found``. ``late`` are the failed checks of times."""
+
+    trace: Trace
+    notes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    late: tuple[Check, ...] = ()
+    late_ticks: float = 0.0
+    bias: float = 0.0
+
+
+def screened(trace: Trace, run: Run, clock: Timebase, idle_s: Floats, end_s: float) -> Screened:
+    """Return a trace without what its meter did not measure; ``idle_s`` are the idle windows, shape (k, 2).
+
+    What the arrivals of its volts say is said of it.
+    """
+    volts = run.traces.get(trace.rail.conversion.supply_rail or "")
+    beside = [volts] if volts is not None and volts.clock == trace.clock and len(volts.value) > 1 else []
+    looks = []
+    for of in (trace, *beside):
+        name, imported = of.rail.name, run.start.imported is not None  # an import does not hold the arrivals
+        arrived = np.zeros((0, 2), np.int64) if imported else run.arrivals(name)
+        looks.append(look_at(of, clock, idle_s, end_s, run.traces.get(name), arrived, run.start.t0_ns))
+    out, *more = (by_rules(look) for look in looks)
+    return replace(out, late=(*out.late, *(check for m in more for check in m.late)))
+
+
+def look_at(
+    trace: Trace,
+    clock: Timebase,
+    idle_s: Floats,
+    end_s: float,
+    recorded: Trace | None = None,
+    arrived: NDArray[np.int64] | None = None,
+    t0_ns: int = 0,
+) -> Look:
+    """Return what the rules read of a trace."""
+    some = spread_out(trace, MOST)
+    if trace.rail.kind not in ("mean", "point") or len(some.value) < LEAST:
+        some = trace.part(0, 0)
+    middle_s = clock.seconds(0.5 * (some.start_tick + some.end_tick))
+    value = np.where(np.isfinite(some.value), some.value, np.nan)
+    profile, whole = Profile(value, inside(merged(idle_s), middle_s, middle_s) >= 0), len(value) == len(trace.value)
+    arrived = np.zeros((0, 2), np.int64) if arrived is None else arrived
+    return Look(trace, trace if recorded is None else recorded, profile, whole, clock, arrived, t0_ns, end_s)
+
+
+def by_rules(look: Look, rules: Sequence[Rule] = RULES) -> Screened:
+    """Return the trace after all rules."""
+    out, name = Screened(look.trace), look.trace.rail.name
+    of = "" if look.whole else f" of {len(look.profile.value)} that were looked at"
+    for rule in rules:
+        if (found := rule.test(replace(look, trace=out.trace))) is None:
+            continue
+        words = {"rail": name, "of": of} | dict(found.words)
+        what, seen, allowed = (text.format(**words) for text in rule.check) if found.fails else ("", "", "")
+        failed = (Check(what, seen, allowed, False),) if found.fails else ()
+        out = Screened(
+            found.trace or out.trace,
+            (*out.notes, *([f"Rail {name}: {rule.note.format(**words)}"] if rule.note else [])),
+            out.checks if rule.of_times else (*out.checks, *failed),
+            (*out.late, *failed) if rule.of_times else out.late,
+            out.late_ticks + found.late_ticks,
+            out.bias + found.bias,
+        )
+    return out

@@ -1,0 +1,355 @@
+"""What a meter, its driver or its host did to readings is found; good readings stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from fixtures.worlds.meter_kinds import moving_mean
+from fixtures.worlds.reading_kinds import KINDS
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.result import Result
+from rig.analysis.timing import screen
+from rig.analysis.timing.profile import Profile, ends_of
+from rig.analysis.timing.screen import Screened, by_rules, look_at
+from rig.analysis.timing.timebase import host_timebase
+from rig.recording.reader import open_run
+from rig.recording.traces import Trace
+from rig.types import ClockInfo, Floats, Rail
+
+PERIOD = 1_000_000
+IDLE_S = np.array([[0.0, 0.4], [1.6, 2.0]])
+SPAN = slice(500, 1500)
+
+
+def trace(value: Floats) -> Trace:
+    end = PERIOD * np.arange(1, len(value) + 1, dtype=np.int64)
+    rail = Rail("core", rate_hz=1e9 / PERIOD, aperture_s=1e-3)
+    return Trace(rail, "meter", "meter", end - PERIOD, end, value, np.zeros(len(value), bool), True)
+
+
+def screened(value: Floats, end_s: float = 1e3) -> Screened:
+    return by_rules(look_at(trace(value), host_timebase(0), IDLE_S, end_s))
+
+
+def missing(value: Floats) -> list[int]:
+    return [int(k) for k in np.flatnonzero(np.isnan(np.asarray(screened(value).trace.value)))]
+
+
+def noise(count: int = 2000, seed: int = 3) -> Floats:
+    return np.random.default_rng(seed).normal(1.0, 0.01, count)
+
+
+def work(seed: int = 3) -> Floats:
+    value = noise(seed=seed)
+    value[SPAN] += 1.0
+    return value
+
+
+def evaluated(lab: Lab, folder: Path) -> Result:
+    write(lab, folder / "run")
+    return evaluate(open_run(folder / "run"))
+
+
+# ---- readings that repeat others ----------------------------------------------------------------
+
+
+@given(pace=st.floats(1.1, 6.0), seed=st.integers(0, 99))
+def test_conversions_that_were_polled_too_often_stand_where_they_were_made(pace: float, seed: int) -> None:
+    conversions = noise(300, seed)
+    found = screened(conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]).trace
+    number = np.arange(len(found.value))
+    first = int(np.flatnonzero(conversions == found.value[0])[0])
+    true_end = (first + 1 + number) * pace - pace + 1.0  # the poll at ``pace`` is the first, whose tick ends at 1
+    assert found.value == pytest.approx(conversions[first : first + len(number)])
+    assert found.end_tick / PERIOD == pytest.approx(true_end, abs=0.6)
+    assert found.rail.rate_hz == pytest.approx(1e9 / PERIOD / pace, rel=0.01)
+
+
+def test_a_link_that_stalls_leaves_readings_missing() -> None:
+    value = work()
+    value[400:430] = value[400]
+    assert missing(value) == list(range(401, 430))
+    assert "29 readings repeat earlier ones" in screened(value).notes[0]
+    assert not screened(value).checks
+
+
+def test_a_link_that_stalls_often_refuses_power() -> None:
+    value, rng = work(), np.random.default_rng(5)
+    for at in rng.integers(0, 1900, 50):
+        value[at : at + rng.integers(3, 30)] = value[at]
+    (check,) = screened(value).checks
+    assert not check.ok and "repeat earlier ones" in check.rule
+
+
+@pytest.mark.parametrize("step", [0.0, 1e-3], ids=["any value", "in steps below the noise"])
+def test_a_block_that_was_delivered_again_in_the_place_of_the_next_is_missing(step: float) -> None:
+    value = np.round(work() / step) * step if step else work()
+    value[1024:1152] = value[896:1024]
+    assert missing(value) == list(range(1024, 1152))
+
+
+def test_a_signal_that_is_periodic_is_no_block_that_comes_again() -> None:
+    value = np.tile(noise(100), 20)
+    assert not missing(value)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_old_blocks_in_the_place_of_new_ones_leave_power_as_it_is(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "old_block_repeated")
+    KINDS["old_block_repeated"](lab)
+    power = evaluated(lab, tmp_path).quantities[FigureKey("dynamic_power_w")]
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()
+
+
+@pytest.mark.parametrize("width", [3, 5])
+def test_a_running_median_refuses_power(width: int) -> None:
+    value = np.median(np.lib.stride_tricks.sliding_window_view(work(), width), axis=1)
+    (check,) = screened(value).checks
+    assert not check.ok and "chose from their neighbours" in check.rule
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.round(noise(), 2), np.round(noise(), 3), np.minimum(noise(), 1.01), np.ones(1000), noise(),
+     moving_mean(noise(), 8), np.round(moving_mean(noise(), 8), 3), np.where(noise() > 1.0, noise(), 0.0)],
+    ids=["coarse steps", "fine steps", "clipped", "constant", "noise", "mean", "mean in steps", "dead band"],
+)  # fmt: skip
+def test_values_that_come_back_by_chance_stay(value: Floats) -> None:
+    found = screened(value)
+    assert found.trace.value.tolist() == value.tolist()
+    assert not found.notes
+
+
+def test_readings_beyond_the_end_were_delivered_too_often_and_stay() -> None:
+    value = np.repeat(noise(500), 2)
+    assert screened(value, end_s=0.5).trace.value.tolist() == value.tolist()
+
+
+# ---- damaged readings ---------------------------------------------------------------------------
+
+
+def test_an_exact_zero_among_noisy_readings_is_missing() -> None:
+    value = work()
+    value[[700, 900]] = 0.0
+    assert missing(value) == [700, 900]
+    assert "2 single readings" in screened(value).notes[0]
+
+
+def test_full_scale_and_turned_bits_are_missing_where_they_come_at_idle_too() -> None:
+    value = work()
+    value[[100, 300, 500, 900]] = 8.0
+    value[[200, 1000, 1700]] -= 0.5
+    assert missing(value) == [100, 200, 300, 500, 900, 1000, 1700]
+
+
+@pytest.mark.parametrize("where", [slice(520, 1480, 40), slice(20, 1980, 40)])
+def test_peaks_stay(where: slice) -> None:
+    value = work()
+    value[where] += noise()[where] * 6.0
+    assert not missing(value)
+
+
+def test_an_idle_level_that_is_zero_stays() -> None:
+    value = work()
+    value[:400] = value[1600:] = 0.0
+    value[410:420:2] = 0.0
+    assert not missing(value)
+
+
+def test_a_trace_without_noise_stays() -> None:
+    value = np.ones(2000)
+    value[700] = 0.0
+    assert not missing(value)
+
+
+# ---- long traces --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["again", "zero"])
+def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "MOST", 800)
+    value, at = work(), np.arange(5, 2000, 60)
+    value[at] = value[at - 1] if wrong == "again" else 0.0
+    assert missing(value) == at.tolist()
+    assert "of 800 that were looked at" in screened(value).notes[0]
+
+
+def test_what_only_the_rest_of_a_long_trace_shows_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen, "MOST", 800)
+    value = work()
+    value[10::60] = 0.0
+    value[60:110] = 0.0  # a device that sleeps at zero, between the first two stretches
+    assert not set(missing(value)) & set(range(61, 109))
+    clipped, again = noise(4000), np.arange(5, 4000, 60)
+    clipped[again] = clipped[again - 1]
+    clipped[100:140] = 2.5  # the end of the range
+    assert not set(missing(clipped)) & set(range(100, 140))
+
+
+# ---- ends of a range ----------------------------------------------------------------------------
+
+LEVEL = np.repeat([1.0, 3.0] * 30, 12)
+SMALL = np.random.default_rng(5).normal(0.0, 0.01, len(LEVEL))
+STEPS = np.round((LEVEL + 2.0 * SMALL) / 0.01) * 0.01
+LATE = (LEVEL == 3.0) & (np.arange(len(LEVEL)) % 12 < 2)
+PEAKS = np.where(np.arange(len(LEVEL)) % 24 == 17, 2.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "ends"),
+    [
+        (np.minimum(LEVEL + SMALL, 1.5), (1.5,)),
+        (np.minimum(LEVEL + SMALL, 3.0), (3.0,)),
+        (np.minimum(STEPS, 2.5), (2.5,)),
+        (np.minimum(LEVEL + SMALL + PEAKS, 4.0), (4.0,)),
+        (np.where(LATE, 1.7, LEVEL + SMALL), (1.7,)),
+        (LEVEL + SMALL, ()),
+        (STEPS, ()),
+        (LEVEL, ()),
+        (np.round(LEVEL + 0.01 * SMALL, 2), ()),
+        (np.where(LEVEL > 1.0, LEVEL + SMALL, 1.0), ()),
+        (np.zeros(0), ()),
+        (np.full(100, np.nan), ()),
+    ],
+    ids=["below spans", "in their noise", "in steps", "peaks", "a range that is left late", "noise", "noisy steps",
+         "no noise", "one value", "one level without noise", "no reading", "no number"],
+)  # fmt: skip
+def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tuple[float, ...]) -> None:
+    assert ends_of(value) == ends
+
+
+@pytest.mark.parametrize("level", [-0.4, 0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("low", [0.0, 0.3])
+def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: float, low: float) -> None:
+    value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
+    look = look_at(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3)
+    found = by_rules(look)
+    assert float(np.mean(found.trace.value)) == pytest.approx(low + 0.01 * level, abs=3e-4)
+    assert found.bias == pytest.approx(0.25 * float(np.mean(value - np.asarray(found.trace.value))))
+    assert "noise is cut off" in found.notes[0]
+
+
+@pytest.mark.parametrize("level", [-3.0, 6.0], ids=["hardly more than the end", "never the end"])
+def test_idle_that_shows_too_much_or_nothing_of_the_low_end_stays(level: float) -> None:
+    value = np.maximum(0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), 0.0)
+    assert by_rules(look_at(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3)).bias == 0.0
+
+
+# ---- stamps of arrival --------------------------------------------------------------------------
+
+CLOCK = replace(host_timebase(0), clock=ClockInfo("meter", 1e7))
+TICKS, N = 10_000, 4000
+LONG_AGO = 10**17 + 1
+TAKEN = LONG_AGO + TICKS * np.arange(1, N + 1)
+
+
+def stamped(end: np.ndarray, length: int = TICKS, kind: Literal["mean", "point"] = "mean") -> Trace:
+    rail = Rail("core", kind=kind, rate_hz=1e3, aperture_s=length * 1e-7)
+    return Trace(rail, "meter", "host", end - length, end, np.ones(len(end)), np.zeros(len(end), bool), False)
+
+
+def on_grid(own: Trace) -> Screened:
+    return by_rules(look_at(own, CLOCK, np.zeros((0, 2)), 1e30))
+
+
+def late(seed: int = 2) -> Floats:
+    """Delays of arrivals that keep their order, in ticks; some readings are held up by the host."""
+    rng = np.random.default_rng(seed)
+    delay = TICKS * (rng.exponential(0.3, N) + 12.0 * (rng.random(N) < 2e-3))
+    at = TICKS * np.arange(N)
+    return np.asarray(np.maximum.accumulate(at + delay) - at)
+
+
+def test_arrivals_show_the_grid_of_the_meter() -> None:
+    found = on_grid(stamped(TAKEN + late().astype(np.int64)))
+    assert np.max(np.abs(found.trace.end_tick - TAKEN)) < 0.05 * TICKS
+    assert np.all(found.trace.end_tick - found.trace.start_tick == TICKS)
+    assert TICKS < found.late_ticks < 3 * TICKS
+    assert "stamped on arrival" in found.notes[0]
+
+
+@pytest.mark.parametrize(("width", "seed"), [(16, 1), (128, 1), (250, 1), (250, 2), (250, 3)])
+def test_packets_show_the_grid_too(width: int, seed: int) -> None:
+    """A packet is stamped when it arrives, and its readings are counted back, so few of them overlap."""
+    delay = np.random.default_rng(seed).exponential(0.7 * TICKS, 4 * N // width + 1)
+    taken = LONG_AGO + TICKS * np.arange(1, 4 * N + 1)
+    found = on_grid(stamped(taken + np.repeat(delay, width)[: 4 * N].astype(np.int64))).trace
+    assert np.all(found.end_tick - found.start_tick == TICKS)
+    assert np.ptp(np.diff(found.end_tick)) <= 1
+
+
+def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:
+    came = np.delete(TAKEN + late().astype(np.int64), slice(1000, 1040))
+    found = on_grid(stamped(came))
+    assert np.array_equal(found.trace.end_tick, came)
+    assert found.late_ticks > 3 * TICKS
+    assert "missing" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        stamped(TAKEN),
+        stamped(TAKEN + late().astype(np.int64), kind="point"),
+        stamped(TAKEN, 4 * TICKS),
+        stamped(np.delete(TAKEN, slice(7, None, 9))),
+        stamped(TAKEN + np.random.default_rng(1).integers(0, 2, N)),
+    ],
+    ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded"],
+)
+def test_other_stamps_stay(own: Trace) -> None:
+    assert on_grid(own) == Screened(own)
+
+
+# ---- the host -----------------------------------------------------------------------------------
+
+
+def lab_with_brackets(seed: int = 3) -> Lab:
+    lab = plain_lab(seed, "host corrected")
+    lab.brackets_at = lab.meter_brackets_at = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    return lab
+
+
+@pytest.mark.parametrize("step_s", [0.01, -0.01, -0.1], ids=["stepped on", "paused", "suspended"])
+def test_a_host_whose_clock_was_corrected_leaves_times_and_energies_within_their_intervals(
+    step_s: float, tmp_path: Path
+) -> None:
+    lab = lab_with_brackets()
+    middle_s = float(lab.spans_s.mean())
+    lab.host_s = lambda t: t + (step_s if step_s > 0.0 else max(step_s, middle_s - t)) * (t > middle_s)
+    found, real = evaluated(lab, tmp_path), lab.truth()
+    assert any("the clock of the host was corrected" in note for note in found.notes)
+    for name in ("execution_time_s", "energy_per_inference_j", "dynamic_power_w"):
+        figure = found.quantities.get(FigureKey(name))
+        assert figure is None or abs(figure.value - real[name]) <= figure.half_width(), name
+    assert found.quantities[FigureKey("execution_time_s")].half_width() < 2e-3 * real["execution_time_s"]
+
+
+@pytest.mark.parametrize(("warming", "wander"), [(3e-3, 0.0), (0.0, 2e-3)], ids=["one", "each its own"])
+def test_clocks_that_do_not_bend_alike_leave_the_host_alone(warming: float, wander: float, tmp_path: Path) -> None:
+    lab = replace(lab_with_brackets(), warming=warming, wander=wander)
+    assert not any("the clock of the host" in note for note in evaluated(lab, tmp_path).notes)
+
+
+# ---- what is no number --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.zeros(0), np.ones(2), np.full(100, np.nan), np.array([1.0, np.inf] * 50), np.array([-np.inf, np.nan] * 50)],
+    ids=["none", "two", "no number", "infinite", "nothing finite"],
+)
+def test_whatever_stands_in_a_trace_has_a_profile(value: Floats) -> None:
+    assert by_rules(look_at(trace(value), host_timebase(0), IDLE_S, 1e3)).trace.value is not None
+    assert not Profile(np.where(np.isfinite(value), value, np.nan), np.zeros(len(value), bool)).copies.any()
