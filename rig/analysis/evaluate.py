@@ -47,7 +47,7 @@ from rig.analysis.timing.placed_rails import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, activity_of, host_bend
+from rig.analysis.timing.timeline import Activity, activity_of, host_bend, rate_checks
 from rig.analysis.timing.unspanned import with_unspanned
 from rig.analysis.validity import judge
 from rig.analysis.verdict import Check
@@ -203,7 +203,7 @@ def _notes(
     for c in (*contradictions, *found.complexity.checks, *found.predictions.checks):
         yield f"{c.rule}: {c.found}"
     yield from (f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok)
-    yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in span_checks(run))
+    yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in (*span_checks(run), *rate_checks(run)))
     bend_s, shown_by = host_bend(run)
     if shown_by:
         yield (
@@ -231,6 +231,7 @@ def _checks(
         *found.power.checks,
         *sign_checks(figures),
         *rails.mended,
+        *rate_checks(run),
         *set_checks(run),
         *label_checks(run),
         *answer_checks(run),

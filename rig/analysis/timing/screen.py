@@ -199,7 +199,9 @@ def _on_arrival(look: Look) -> Found | None:
     start, end = trace.start_tick[:MOST], trace.end_tick[:MOST]
     length = float(np.median(end - start))
     overlap = max(PART * length, 2.0)  # rounded stamps may overlap by two ticks
-    if length > (1.0 + PART) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < OFTEN:
+    # a packet that ends before one that came earlier did not arrive after it
+    swapped = (start[1:] > end[:-1] + overlap) & (end[:-1] < np.maximum.accumulate(end)[:-1])
+    if swapped.any() or length > (1.0 + PART) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < OFTEN:
         return None
     trace = trace.part(0, len(trace.value))  # all stamps are needed, also of a long trace
     end, number = trace.end_tick, np.arange(len(trace.value), dtype=np.float64)

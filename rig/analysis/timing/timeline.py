@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase, off_line, quick_reads
+from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
@@ -120,7 +122,8 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
         arrivals = np.column_stack([trace.end_tick[table[:, 0] - 1], (table[:, 1] - t0_ns) * 1e-9])
     bend_s = host_bend(run)[0]
     found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals, bend_s)
-    far = abs(found.rate - 1.0) > FARTHEST * clocks[clock].tolerance + 5.0 * found.rate_sigma
+    off = abs(found.rate - 1.0)
+    far = off > FARTHEST * clocks[clock].tolerance + 5.0 * found.rate_sigma
     if far and arrivals is not None:  # a check of the arrivals says so, and refuses power alone
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
@@ -130,7 +133,27 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
             value=clocks[clock].tick_hz,
             remedy="Correct its tick_hz, or declare a wider tolerance",
         )
+    if beyond_tolerance(found):  # nothing tells whether this clock is wrong or the host's
+        return replace(found, rate_sigma=math.hypot(found.rate_sigma, off / math.sqrt(3.0)))
     return found
+
+
+def beyond_tolerance(found: Timebase) -> bool:
+    """Return whether a clock runs at a rate that it was declared not to."""
+    return abs(found.rate - 1.0) > found.clock.tolerance + 5.0 * found.rate_sigma
+
+
+def rate_checks(run: Run) -> Iterator[Check]:
+    """Yield a failed check for each clock whose rate, by the host, is beyond what was declared."""
+    for name, clock in run.clocks().items():
+        if brackets := run.brackets(name):
+            found = fit_brackets(clock, brackets, run.start.t0_ns)
+            if beyond_tolerance(found):
+                rule, allowed = (
+                    f"rate of the clock {name} by that of the host",
+                    f"within {clock.tolerance:.2g} of its own",
+                )
+                yield Check(rule, f"off by {1.0 / found.rate - 1.0:+.3g}", allowed, False)
 
 
 def activity_of(run: Run, device: Timebase) -> Activity:

@@ -342,6 +342,26 @@ def test_clocks_that_do_not_bend_alike_leave_the_host_alone(warming: float, wand
     assert not any("the clock of the host" in note for note in evaluated(lab, tmp_path).notes)
 
 
+@pytest.mark.parametrize("pause_s", [0.01, 0.02])
+def test_a_pause_of_the_host_that_only_the_rates_of_clocks_show_widens_times(pause_s: float, tmp_path: Path) -> None:
+    lab = plain_lab(3, "host suspended")
+    middle_s = float(lab.spans_s.mean())
+    lab.host_s = lambda t: t - min(max(t - middle_s, 0.0), pause_s)
+    found, real = evaluated(lab, tmp_path), lab.truth()
+    for name in ("execution_time_s", "energy_per_inference_j", "dynamic_power_w"):
+        figure = found.quantities[FigureKey(name)]
+        assert abs(figure.value - real[name]) <= figure.half_width(), name
+    for name in ("device", "meter"):
+        assert any(f"rate of the clock {name} by that of the host" in note for note in found.notes)
+
+
+def test_stamps_that_run_backwards_are_no_stamps_of_arrival() -> None:
+    swapped = TAKEN.reshape(-1, 16)
+    swapped[::20] = swapped[::20, ::-1]
+    own = stamped(swapped.ravel())
+    assert on_grid(own) == Screened(own)
+
+
 # ---- what is no number --------------------------------------------------------------------------
 
 
