@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -31,7 +32,7 @@ from benchmarks.kinds import FIGURES, KINDS, judged
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin
-from rig.analysis.timing.screen import RULES, Look, Rule, Screened, by_rules
+from rig.analysis.timing.screen import RULES, Rule, Screened, screened
 from rig.types import Bools, Floats
 
 WIDER = 1.1
@@ -54,9 +55,9 @@ def always(answer: Any) -> Callable[..., Any]:
     return lambda *given, **named: answer
 
 
-def without(rule: Rule) -> Callable[[Look], Screened]:
+def without(rule: Rule) -> Callable[..., Screened]:
     """The screen of readings without one of its rules."""
-    return lambda look: by_rules(look, [other for other in RULES if other is not rule])
+    return partial(screened, rules=[other for other in RULES if other is not rule])
 
 
 def unclipped(model: RailModel) -> tuple[Floats, Bools]:
@@ -86,7 +87,8 @@ CASES: Mapping[str, Case] = {
     "displaced spans": Case(TIMING + "placed_rails.displaced", always(())),
     "readings after the end": Case(TIMING + "placed_rails.after_end", always(())),
 } | {
-    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "screen.by_rules", without(rule)) for rule in RULES
+    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "synchronise.screened", without(rule))
+    for rule in RULES
 }
 
 

@@ -13,32 +13,33 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.distributions import normal_quantile
+from rig.analysis.timing.timebase import STRETCHES
 from rig.types import Bools, Floats, Indices
 
 LEAST = 64
 """The least readings that tell."""
 MANY = 16
 """Readings that must share a value, or follow each other as they did before, until chance is ruled out."""
+CERTAINTY = 5.0
+"""Standard deviations beyond which chance is ruled out."""
 CHANCE = 0.01
 """Share of readings that may come back by chance; above it, noise repeats values."""
 NOISY = 0.3
 """Where noise is finer than a step, at most this share of successive readings is equal; else at most this differs."""
 WIDEST = 32
 """Readings in a row up to which rows are made longer, until they do not come back by chance."""
-NEAR = 8
-"""How far back a filter looks that chooses one of its last readings."""
+SEVERAL = 8
+"""Readings to each level of a converter, and how far back a filter looks that chooses one of its last readings."""
 FAR = 15.0
 """Typical differences of neighbours that a damaged reading is away from its own at least."""
 ALIKE = 0.25
 """Part of this distance by which its neighbours may differ, and by which damage may prefer spans or one direction."""
 FEW = 0.02
 """Share of readings from which a value is no error any more."""
-LEVELS, SHARED, FRACTIONS = 4, 8, 6
-"""Levels of a converter at least, readings to each, and steps into which the closest two levels may fall."""
-STRETCHES, LOOKED_AT = 12, 4096
-"""Stretches in which dither is looked for, so that a slow change is not taken for it, and readings for a step."""
-MOST_CUT = 0.9
-"""Share of the idle readings at the low end of a range above which the others do not show the level."""
+LEVELS, FRACTIONS = 4, 6
+"""Levels of a converter at least, and steps into which the closest two of them may fall."""
+LOOKED_AT = 4096
+"""Readings that show a step and its dither."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,7 @@ class Profile:
     @cached_property
     def code(self) -> Indices:
         """Return the number of the value of each reading; one that is no number has a code of its own."""
-        known = np.isfinite(self.value)
-        code: Indices = np.arange(len(self.value)) + len(self.value)
-        code[known] = np.unique(self.value[known], return_inverse=True)[1]
-        return code
+        return np.unique(self.value, return_inverse=True, equal_nan=False)[1]
 
     @cached_property
     def typical(self) -> float:
@@ -101,26 +99,23 @@ class Profile:
         return np.asarray(np.cumsum(change[:-1]) > 0), int(by_chance.sum())
 
     @cached_property
-    def chosen(self) -> float:
-        """Return the share of values that come back shortly, though not at once, if no others do: a median's choice."""
-        back = np.where(self.copies, 0, self.lag)
-        soon = len(np.unique(self.code[(back > 1) & (back <= NEAR)])) / max(len(back), 1)
-        return soon if soon > CHANCE > np.count_nonzero(back > NEAR) / max(len(back), 1) else 0.0
-
-    @cached_property
     def damaged(self) -> tuple[bool, bool]:
         """Return whether lone readings are errors on the wire, and whether exact zeros are, as most of them stand so.
 
-        Lone ones are if they come in idle windows as in spans, and lie below their neighbours as well as above: peaks
-        of a device do neither.
+        Lone ones are if they come in idle windows as in spans, all along the trace, and lie below their neighbours as
+        well as above: peaks of a device do neither, and interference does not last.
         """
-        lone, zero, most = stand_alone(self.value, self.typical), self.value == 0.0, FEW * len(self.value)
-        count, below, quiet, zeros, alone = (
+        lone, zero = stand_alone(self.value, self.typical), self.value == 0.0
+        below, quiet, zeros, alone = (
             int(np.count_nonzero(which))
-            for which in (lone, lone[1:] & (np.diff(self.value) < 0.0), lone & self.idle, zero, zero & lone)
+            for which in (lone[1:] & (np.diff(self.value) < 0.0), lone & self.idle, zero, zero & lone)
         )
-        even = ALIKE * count <= below <= (1.0 - ALIKE) * count and quiet * len(lone) > ALIKE * count * self.idle.sum()
-        return bool(0 < count <= most and even), 0 < zeros <= most and alone >= (1.0 - ALIKE) * zeros
+        each = np.histogram(np.flatnonzero(lone), STRETCHES, (0, len(lone)))[0]
+        count, most = int(each.sum()), FEW * len(lone)
+        even = ALIKE * count <= below <= (1.0 - ALIKE) * count
+        alike = bool(quiet * len(lone) > ALIKE * count * np.count_nonzero(self.idle))
+        along = float(np.var(each)) <= (1.0 + CERTAINTY * math.sqrt(2.0 / STRETCHES)) * count / STRETCHES
+        return 0 < count <= most and even and alike and along, 0 < zeros <= most and alone >= (1.0 - ALIKE) * zeros
 
     @cached_property
     def cut_off(self) -> tuple[float, float, float, int] | None:
@@ -135,7 +130,7 @@ class Profile:
         low = float(known.min()) if len(known) else 0.0
         above, quiet = known[known > low], self.value[self.idle & np.isfinite(self.value)]
         share = float(np.mean(quiet == low)) if len(quiet) else 0.0
-        if len(above) < 3 * MANY or not 0.0 < share <= MOST_CUT or low not in _shared(known):
+        if len(above) < 3 * MANY or not 0.0 < share <= 1.0 - ALIKE or low not in _shared(known):
             return None
         # noise that is cut off leaves readings as dense just above the end as farther up, unlike a level without noise
         near, far = np.partition(above, [MANY, 3 * MANY - 1])[[MANY, 3 * MANY - 1]]
@@ -205,7 +200,7 @@ def step_of(value: Floats) -> float:
     """
     some = value[:: max(1, len(value) // LOOKED_AT)]
     levels = np.unique(some)
-    return _common(levels) if LEVELS <= len(levels) <= len(some) / SHARED else 0.0
+    return _common(levels) if LEVELS <= len(levels) <= len(some) / SEVERAL else 0.0
 
 
 def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
@@ -215,7 +210,7 @@ def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
     show their neighbours. The step is 0 if none recurs.
     """
     levels, count = np.unique(value, return_counts=True)
-    often = levels[count >= SHARED]
+    often = levels[count >= SEVERAL]
     others = np.unique(np.concatenate([levels, beside]))
     if not len(often) or len(others) < 2:
         return 0.0, value[:0]

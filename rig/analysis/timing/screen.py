@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import inside, merged
-from rig.analysis.timing.profile import LEAST, Profile, stand_alone
+from rig.analysis.timing.profile import CERTAINTY, CHANCE, LEAST, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase, earliest
 from rig.analysis.verdict import Check
-from rig.recording.reader import Run
-from rig.recording.traces import Trace
+from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
-MOST = 1 << 20
+MOST = AT_ONCE
 """Readings of a trace that are looked at."""
 LOST, SLOWER = 0.2, 1.05
 """Share of readings that may repeat others before power is refused, and polls in a conversion from which they do."""
@@ -31,10 +28,8 @@ STEADY = 0.2
 """Polls by which first readings of values may leave a steady pace, beyond the one that is expected."""
 PART = 0.02
 """Part of a reading that matters: by which a reading overlaps the one before, or polls are too many."""
-OFTEN, FINE = 8, 100.0
-"""Readings that must overlap, and ticks in a reading from which it is placed on whole ticks."""
-APART, CERTAINTY = 4.0, 5.0
-"""Standard deviations by which arrivals may leave a grid, and by which a delay may be off."""
+FINE = 100.0
+"""Ticks in a reading from which it is placed on whole ticks."""
 BEYOND_S = 0.1
 """How far the last reading may lie after the end of the recording."""
 UNSURE = 0.25
@@ -43,40 +38,29 @@ UNSURE = 0.25
 
 @dataclass(frozen=True)
 class Look:
-    """A trace as the rules see it, changed by those before, with the profile and the arrivals of what was recorded.
+    """A trace as a rule sees it, changed by those before, with the profile of what was recorded.
 
-    ``recorded`` is the trace as it is on disk, and ``whole`` says that the profile is of all its readings. ``arrived``
-    has a row for each delivery: how many readings had come, and when by the host, in ns since ``t0_ns``.
+    ``whole`` says that the profile is of all its readings. ``arrived_s`` says when readings ended that were the last
+    of a delivery, and when the host had them, shape (k, 2).
     """
 
     trace: Trace
-    recorded: Trace
     profile: Profile
     whole: bool
     clock: Timebase
-    arrived: NDArray[np.int64]
-    t0_ns: int
+    arrived_s: Floats
     end_s: float
 
     @property
     def period_s(self) -> float:
-        """Return the mean time from one recorded reading to the next."""
-        last = len(self.recorded.value) - 1
-        return float(np.ptp(self.clock.seconds(np.asarray(self.recorded.end_tick[np.array([0, last])])))) / last
+        """Return the mean time from one reading to the next."""
+        last = len(self.trace.value) - 1
+        return float(np.ptp(self.clock.seconds(np.asarray(self.trace.end_tick[np.array([0, last])])))) / last
 
     @property
     def surplus(self) -> bool:
         """Return whether the trace reaches beyond the end of the recording, so it holds more than was measured."""
-        return float(self.clock.seconds(self.recorded.end_tick[-1:])[0]) > self.end_s + BEYOND_S
-
-    @cached_property
-    def arrivals(self) -> Floats:
-        """Return when readings arrived that were the last to come at that time, and how late; shape (2, k)."""
-        rows, ticks = self.arrived, self.recorded.end_tick
-        last = np.append(rows[1:, 1] > rows[:-1, 1], True)[: len(rows)]
-        number, at_ns = rows[last & (rows[:, 0] > 0) & (rows[:, 0] <= len(ticks))].T
-        at_s = (at_ns - self.t0_ns) * 1e-9
-        return np.array([at_s, at_s - self.clock.seconds(np.asarray(ticks[number - 1]))])
+        return float(self.clock.seconds(self.trace.end_tick[-1:])[0]) > self.end_s + BEYOND_S
 
 
 @dataclass(frozen=True)
@@ -172,7 +156,12 @@ def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) ->
 
 
 def _chosen(look: Look) -> Found | None:
-    return Found({"share": look.profile.chosen}, fails=True) if look.profile.chosen else None
+    """Values that come back shortly, though not at once, where no others do: a median's choice."""
+    p = look.profile
+    back = np.where(p.copies, 0, p.lag)
+    share = len(np.unique(p.code[(back > 1) & (back <= SEVERAL)])) / max(len(back), 1)
+    alone = share > CHANCE > np.count_nonzero(back > SEVERAL) / max(len(back), 1)
+    return Found({"share": share}, fails=True) if alone else None
 
 
 def _cut_off(look: Look) -> Found | None:
@@ -201,7 +190,7 @@ def _on_arrival(look: Look) -> Found | None:
     overlap = max(PART * length, 2.0)  # rounded stamps may overlap by two ticks
     # a packet that ends before one that came earlier did not arrive after it
     swapped = (start[1:] > end[:-1] + overlap) & (end[:-1] < np.maximum.accumulate(end)[:-1])
-    if swapped.any() or length > (1.0 + PART) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < OFTEN:
+    if swapped.any() or length > (1.0 + PART) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < SEVERAL:
         return None
     trace = trace.part(0, len(trace.value))  # all stamps are needed, also of a long trace
     end, number = trace.end_tick, np.arange(len(trace.value), dtype=np.float64)
@@ -211,7 +200,7 @@ def _on_arrival(look: Look) -> Found | None:
     behind = end - grid
     late, packets = float(np.mean(np.abs(behind))), 1 + np.count_nonzero(np.abs(np.diff(behind)) > PART * period)
     words = {"late": late / hz, "how": "the earliest of them show the grid of the meter, which is used"}
-    if np.max(np.abs(behind[first])) <= 0.5 * period + APART * late * len(first) / packets:
+    if np.max(np.abs(behind[first])) <= 0.5 * period + CERTAINTY * late * len(first) / packets:
         trace = replace(trace, start_tick=grid - np.median(end - trace.start_tick).astype(grid.dtype), end_tick=grid)
     else:
         words["how"] = "their irregular stamps are used, since readings are missing"
@@ -220,21 +209,21 @@ def _on_arrival(look: Look) -> Found | None:
 
 
 def _early(look: Look) -> Found | None:
-    at_s, late_s = look.arrivals
+    ended_s, at_s = look.arrived_s.T
     if not len(at_s):
         return None
     sigma_s = max(look.clock.sigma_at(t) for t in (at_s[0], at_s[-1]))
-    least_s, allowed_s = float(late_s.min()), CERTAINTY * sigma_s + 2.0 * look.period_s
+    least_s, allowed_s = float(np.min(at_s - ended_s)), CERTAINTY * sigma_s + 2.0 * look.period_s
     return Found({"late": least_s, "allowed": -allowed_s}, fails=True) if least_s < -allowed_s else None
 
 
 def _drifting(look: Look) -> Found | None:
     """Delays that change along the run by more than the age of the last reading of a batch, and the clock's rate."""
-    at_s, late_s = look.arrivals
-    if len(at_s) < OFTEN or _early(look) is not None:
+    ended_s, at_s = look.arrived_s.T
+    if len(at_s) < SEVERAL or _early(look) is not None:
         return None
-    line, _ = earliest(at_s, late_s)
-    behind_s, run_s = late_s - np.polyval(line, at_s), float(np.ptp(at_s))
+    line, _ = earliest(at_s, at_s - ended_s)
+    behind_s, run_s = at_s - ended_s - np.polyval(line, at_s), float(np.ptp(at_s))
     batch_s, change_s = run_s / len(at_s), float(line[0]) * run_s
     # the last reading of a batch may be of any age, unless each comes as soon as it was taken
     ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
@@ -306,48 +295,25 @@ class Screened:
     bias: float = 0.0
 
 
-def screened(trace: Trace, run: Run, clock: Timebase, idle_s: Floats, end_s: float) -> Screened:
-    """Return a trace without what its meter did not measure; ``idle_s`` are the idle windows, shape (k, 2).
+def screened(
+    trace: Trace, clock: Timebase, idle_s: Floats, end_s: float, arrived: Floats, rules: Sequence[Rule] = RULES
+) -> Screened:
+    """Return a trace without what its meter did not measure.
 
-    What the arrivals of its volts say is said of it.
+    ``idle_s`` are the idle windows, shape (k, 2). ``arrived`` has for each delivery the tick at which its last reading
+    ended and the run second by which the host had it, shape (m, 2). The recording ended at ``end_s``.
     """
-    volts = run.traces.get(trace.rail.conversion.supply_rail or "")
-    beside = [volts] if volts is not None and volts.clock == trace.clock and len(volts.value) > 1 else []
-    looks = []
-    for of in (trace, *beside):
-        name, imported = of.rail.name, run.start.imported is not None  # an import does not hold the arrivals
-        arrived = np.zeros((0, 2), np.int64) if imported else run.arrivals(name)
-        looks.append(look_at(of, clock, idle_s, end_s, run.traces.get(name), arrived, run.start.t0_ns))
-    out, *more = (by_rules(look) for look in looks)
-    return replace(out, late=(*out.late, *(check for m in more for check in m.late)))
-
-
-def look_at(
-    trace: Trace,
-    clock: Timebase,
-    idle_s: Floats,
-    end_s: float,
-    recorded: Trace | None = None,
-    arrived: NDArray[np.int64] | None = None,
-    t0_ns: int = 0,
-) -> Look:
-    """Return what the rules read of a trace."""
-    some = spread_out(trace, MOST)
-    if trace.rail.kind not in ("mean", "point") or len(some.value) < LEAST:
-        some = trace.part(0, 0)
-    middle_s = clock.seconds(0.5 * (some.start_tick + some.end_tick))
-    value = np.where(np.isfinite(some.value), some.value, np.nan)
-    profile, whole = Profile(value, inside(merged(idle_s), middle_s, middle_s) >= 0), len(value) == len(trace.value)
-    arrived = np.zeros((0, 2), np.int64) if arrived is None else arrived
-    return Look(trace, trace if recorded is None else recorded, profile, whole, clock, arrived, t0_ns, end_s)
-
-
-def by_rules(look: Look, rules: Sequence[Rule] = RULES) -> Screened:
-    """Return the trace after all rules."""
-    out, name = Screened(look.trace), look.trace.rail.name
-    of = "" if look.whole else f" of {len(look.profile.value)} that were looked at"
+    some, name, out = spread_out(trace, MOST), trace.rail.name, Screened(trace)
+    valued = trace.rail.kind in ("mean", "point") and len(some.value) >= LEAST
+    middle_s = clock.seconds(0.5 * (some.start_tick + some.end_tick)) if valued else np.zeros(0)
+    value = np.where(np.isfinite(some.value), some.value, np.nan)[: len(middle_s)]
+    profile = Profile(value, inside(merged(idle_s), middle_s, middle_s) >= 0)
+    arrived_s = np.column_stack([clock.seconds(arrived[:, 0]), arrived[:, 1]])
+    look = Look(trace, profile, len(some.value) == len(trace.value), clock, arrived_s, end_s)
+    of = "" if look.whole else f" of {len(value)} that were looked at"
     for rule in rules:
-        if (found := rule.test(replace(look, trace=out.trace))) is None:
+        found = rule.test(replace(look, trace=out.trace))
+        if found is None:
             continue
         words = {"rail": name, "of": of} | dict(found.words)
         what, seen, allowed = (text.format(**words) for text in rule.check) if found.fails else ("", "", "")

@@ -20,7 +20,7 @@ from rig.analysis.timing.spans_in_trace import fits
 from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.thinning import in_means, proportional, thinned
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, host_bend, timebase_of
+from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
@@ -41,30 +41,43 @@ def aligned_rails(
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
-    rails: list[AlignedRail] = []
+    supplies = {t.rail.conversion.supply_rail for t in traces}
+    seen = {t.rail.name: _screened(run, thinned(t, at_once), activity, end_s)
+            for t in held if t in traces or t.rail.name in supplies}  # fmt: skip
+    volts = {t.rail.name: s.trace for t in held if t.rail.name in supplies
+             and len((s := seen[t.rail.name]).trace.value) == len(t.value)}  # fmt: skip
+    rails, bend_s = list[AlignedRail](), host_bend(run)[0]
     for clock in dict.fromkeys(t.clock for t in traces):
-        own = [thinned(t, at_once) for t in traces if t.clock == clock]
-        first = timebase_of(run, clock, own[0].rail.name)
-        seen = [screened(t, run, first, activity.idle_s, end_s) for t in own]
-        late_s = max(s.late_ticks for s in seen) / first.clock.tick_hz
-        first, own = replace(first, sigma_s=math.hypot(first.sigma_s, late_s)), [s.trace for s in seen]
-        meter = MeterClock(run, first, activity, device, end_s)
+        mine = [seen[t.rail.name] for t in traces if t.clock == clock]
+        own, first = [s.trace for s in mine], timebase_of(run, clock, mine[0].trace.rail.name)
+        late_s = max(s.late_ticks for s in mine) / first.clock.tick_hz
+        first = replace(first, sigma_s=math.hypot(first.sigma_s, late_s))
+        meter = MeterClock(replace(run, traces={**run.traces, **volts}), first, activity, device, end_s)
         long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
         found = _looked_into(meter, own, at_once) if long else _as_a_whole(meter, own)
-        rails += [_with_findings(p, s, host_bend(run)[0]) for p, s in zip(found, seen, strict=True)]
+        rails += [_with_findings(p, s, seen.get(s.trace.rail.conversion.supply_rail or ""), bend_s)
+                  for p, s in zip(found, mine, strict=True)]  # fmt: skip
     return sorted(rails, key=lambda r: r.readings.rail.name)
 
 
-def _with_findings(rail: AlignedRail, seen: Screened, bend_s: float) -> AlignedRail:
-    """The rail with what the screen found; the host's clock was corrected by ``bend_s``."""
-    readings = replace(rail.readings, idle_bias_w=seen.bias * rail.readings.watts_per_raw)
+def _screened(run: Run, trace: Trace, activity: Activity, end_s: float) -> Screened:
+    name, imported = trace.rail.name, run.start.imported is not None  # an import does not hold the arrivals
+    arrived = np.zeros((0, 2)) if imported else arrivals_of(run, name)
+    return screened(trace, timebase_of(run, trace.clock, name), activity.idle_s, end_s, arrived)
+
+
+def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, bend_s: float) -> AlignedRail:
+    """The rail with what the screen found in it and in its volts; the host's clock was corrected by ``bend_s``."""
+    both = [seen] if volts is None else [seen, volts]
+    late = tuple(check for s in both for check in s.late)
+    checks = tuple(check for s in both for check in s.checks)
     return replace(
         rail,
-        readings=readings,
+        readings=replace(rail.readings, idle_bias_w=seen.bias * rail.readings.watts_per_raw),
         host_sigma_s=math.hypot(rail.host_sigma_s, bend_s),
-        notes=(*seen.notes, *rail.notes),
-        contradictions=(*rail.contradictions, *seen.checks, *(() if rail.bridged else seen.late)),
-        bridged=(*rail.bridged, *(seen.late if rail.bridged else ())),
+        notes=(*(note for s in both for note in s.notes), *rail.notes),
+        contradictions=(*rail.contradictions, *checks, *(() if rail.bridged else late)),
+        bridged=(*rail.bridged, *(late if rail.bridged else ())),
     )
 
 

@@ -114,12 +114,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
             value=clock,
             remedy="At least one bracket per clock is needed; see docs/reference/run-directory.md",
         )
-    arrivals = None
-    if rail is not None and len(brackets) == 1:
-        table = run.arrivals(rail)
-        trace = run.traces[rail]
-        table = table[(table[:, 0] > 0) & (table[:, 0] <= len(trace.end_tick))]
-        arrivals = np.column_stack([trace.end_tick[table[:, 0] - 1], (table[:, 1] - t0_ns) * 1e-9])
+    arrivals = arrivals_of(run, rail) if rail is not None and len(brackets) == 1 else None
     bend_s = host_bend(run)[0]
     found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals, bend_s)
     off = abs(found.rate - 1.0)
@@ -136,6 +131,17 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     if beyond_tolerance(found):  # nothing tells whether this clock is wrong or the host's
         return replace(found, rate_sigma=math.hypot(found.rate_sigma, off / math.sqrt(3.0)))
     return found
+
+
+def arrivals_of(run: Run, rail: str) -> Floats:
+    """Return the tick at which the last reading of each delivery ended, and the run second by which the host had it.
+
+    The shape is (k, 2). Of deliveries at one time, the last counts.
+    """
+    rows, ticks = run.arrivals(rail), run.traces[rail].end_tick
+    last = np.append(rows[1:, 1] > rows[:-1, 1], True)[: len(rows)]
+    number, at_ns = rows[last & (rows[:, 0] > 0) & (rows[:, 0] <= len(ticks))].T
+    return np.column_stack([ticks[number - 1], (at_ns - run.start.t0_ns) * 1e-9])
 
 
 def beyond_tolerance(found: Timebase) -> bool:

@@ -19,7 +19,7 @@ from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.analysis.timing import screen
 from rig.analysis.timing.profile import Profile, ends_of
-from rig.analysis.timing.screen import Screened, by_rules, look_at
+from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
 from rig.recording.reader import open_run
 from rig.recording.traces import Trace
@@ -28,6 +28,7 @@ from rig.types import ClockInfo, Floats, Rail
 PERIOD = 1_000_000
 IDLE_S = np.array([[0.0, 0.4], [1.6, 2.0]])
 SPAN = slice(500, 1500)
+NONE = np.zeros((0, 2))
 
 
 def trace(value: Floats) -> Trace:
@@ -37,7 +38,7 @@ def trace(value: Floats) -> Trace:
 
 
 def screened(value: Floats, end_s: float = 1e3) -> Screened:
-    return by_rules(look_at(trace(value), host_timebase(0), IDLE_S, end_s))
+    return screen.screened(trace(value), host_timebase(0), IDLE_S, end_s, NONE)
 
 
 def missing(value: Floats) -> list[int]:
@@ -158,6 +159,12 @@ def test_peaks_stay(where: slice) -> None:
     assert not missing(value)
 
 
+def test_noise_that_is_large_for_a_while_stays() -> None:
+    value = work()
+    value[100:700] += np.random.default_rng(4).normal(0.0, 0.3, 600)
+    assert not missing(value)
+
+
 def test_an_idle_level_that_is_zero_stays() -> None:
     value = work()
     value[:400] = value[1600:] = 0.0
@@ -233,8 +240,7 @@ def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tu
 @pytest.mark.parametrize("low", [0.0, 0.3])
 def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: float, low: float) -> None:
     value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
-    look = look_at(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3)
-    found = by_rules(look)
+    found = screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE)
     assert float(np.mean(found.trace.value)) == pytest.approx(low + 0.01 * level, abs=3e-4)
     assert found.bias == pytest.approx(0.25 * float(np.mean(value - np.asarray(found.trace.value))))
     assert "noise is cut off" in found.notes[0]
@@ -243,7 +249,7 @@ def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: flo
 @pytest.mark.parametrize("level", [-3.0, 6.0], ids=["hardly more than the end", "never the end"])
 def test_idle_that_shows_too_much_or_nothing_of_the_low_end_stays(level: float) -> None:
     value = np.maximum(0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), 0.0)
-    assert by_rules(look_at(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3)).bias == 0.0
+    assert screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE).bias == 0.0
 
 
 # ---- stamps of arrival --------------------------------------------------------------------------
@@ -260,7 +266,7 @@ def stamped(end: np.ndarray, length: int = TICKS, kind: Literal["mean", "point"]
 
 
 def on_grid(own: Trace) -> Screened:
-    return by_rules(look_at(own, CLOCK, np.zeros((0, 2)), 1e30))
+    return screen.screened(own, CLOCK, NONE, 1e30, NONE)
 
 
 def late(seed: int = 2) -> Floats:
@@ -371,5 +377,5 @@ def test_stamps_that_run_backwards_are_no_stamps_of_arrival() -> None:
     ids=["none", "two", "no number", "infinite", "nothing finite"],
 )
 def test_whatever_stands_in_a_trace_has_a_profile(value: Floats) -> None:
-    assert by_rules(look_at(trace(value), host_timebase(0), IDLE_S, 1e3)).trace.value is not None
+    assert len(screened(value).trace.value) == len(value)
     assert not Profile(np.where(np.isfinite(value), value, np.nan), np.zeros(len(value), bool)).copies.any()
