@@ -166,7 +166,7 @@ def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component
     one = model.single
     ohm_u = s.sag.ohm_u * abs(float(weight @ s.sag.lever)) if s.sag is not None else 0.0
     r, of_one = one.readings, one.readings.supply or s
-    u = covariance_w(of_one, one.busy, one.held & r.ok, one.beside, r.aperture_s)
+    u = covariance_w(of_one, one.held & r.ok, one.beside)
     return [
         Component("current and voltage within one aperture", u),
         Component("resistance of the supply", ohm_u, shared=f"sag:{s.rail.name}"),

@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s
-from rig.analysis.timing.readings import Pool, Readings, numbers, volts_of
+from rig.analysis.timing.readings import Pool, Readings, in_order, numbers, volts_of
 from rig.analysis.timing.stretches import Seconds, before
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity
-from rig.errors import DataError
 from rig.recording.conversion import PLAUSIBLE, to_watts
 from rig.recording.stored import GridTicks
 from rig.recording.traces import Trace
@@ -192,7 +191,8 @@ def _blocks(
         weight = None
         if not trace.uniform:
             on_s, off_s = (seconds(t[a:b]) for t in (trace.start_tick, trace.end_tick))
-            last_s = _ordered(trace, on_s, last_s)
+            in_order(trace.rail.name, on_s, last_s)
+            last_s = float(on_s[-1])
             if trace.rail.kind != "point":
                 weight = (off_s - on_s) / max(like.aperture_s, 1e-300)
                 ok = (numbers(raw) if ok is None else ok) & (weight > 0.0)
@@ -249,15 +249,3 @@ def _alone(clipped: Bools) -> Indices:
     """Where pieces begin that hold a run of clipped readings, or the reading before or after one."""
     change = np.flatnonzero(np.diff(np.concatenate([[False], clipped, [False]]).astype(np.int8))).reshape(-1, 2)
     return np.unique((change[:, [0, 0, 1, 1]] + np.array([-1, 0, 0, 1])).ravel())
-
-
-def _ordered(trace: Trace, start_s: Floats, before_s: float) -> float:
-    """The begin of the last of successive readings, after ``before_s``. Raises ``DataError`` if time runs backwards."""
-    if np.any(np.diff(start_s, prepend=before_s) <= 0.0):
-        raise DataError(
-            f"the readings of rail {trace.rail.name} do not move forward in time",
-            field="start_tick",
-            value=trace.rail.name,
-            remedy="Check the trace for wrapped or repeated time stamps",
-        )
-    return float(start_s[-1])

@@ -209,11 +209,13 @@ def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
     A meter that changes its range may round in one of them alone. Then values recur there. The readings ``beside`` may
     show their neighbours. The step is 0 if none recurs.
     """
-    levels, count = np.unique(value, return_counts=True)
+    levels, count = np.unique(value[:: max(1, len(value) // LOOKED_AT)], return_counts=True)
     often = levels[count >= SEVERAL]
+    if not len(often):
+        return 0.0, often
     others = np.unique(np.concatenate([levels, beside]))
-    if not len(often) or len(others) < 2:
-        return 0.0, value[:0]
+    if len(others) < 2:
+        return 0.0, often
     apart = np.abs(others - levels[np.argmax(count)])
     near = others[np.sort(np.argsort(apart)[: LEVELS + 1])]
     step = _common(near) or _common(often) or float(np.min(apart[apart > 0.0]))

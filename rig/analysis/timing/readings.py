@@ -101,19 +101,13 @@ class Readings:
         of = 1.0 if self.pool is None else self.pool.of[:-1]
         return np.asarray(np.diff(self.start_s) / self.period_s - (of - 1.0))
 
-    def shares(self, which: Bools) -> Floats:
-        """Return weights that make the mean of the readings that are marked, shape (n,)."""
-        if self.pool is None:
-            return np.asarray(which / np.count_nonzero(which))
-        return np.asarray(np.where(which, self.pool.many, 0.0) / self.pool.many[which].sum())
-
     def adjacent(self) -> Bools:
         """Return which readings follow the one before without a pause, shape (n - 1,)."""
         return np.asarray(np.diff(self.start_s) < 1.5 * self.period_s)
 
 
 def volts_of(trace: Trace, timebase: Timebase) -> Volts:
-    """Return a trace of volts on the run's axis."""
+    """Return a trace on the run's axis, in its own unit; of volts, it is complete with that."""
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     start = end if trace.rail.kind == "point" else start
     over = trace.overload | (trace.value >= trace.rail.range_max if trace.rail.range_max is not None else False)
@@ -127,9 +121,15 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     that goes back and for readings that are not in order of time.
     """
     rail, c = trace.rail, trace.rail.conversion
-    span = _spanned(trace, timebase)
-    start, end, raw, ok, overload = span.start_s, span.end_s, span.value, span.ok, span.overload
-    _check_order(rail.name, start)
+    own = volts_of(trace, timebase)
+    start, end, raw, ok, overload = own.start_s, own.end_s, own.value, own.ok, own.overload
+    counter = rail.kind == "cumulative"
+    if counter:
+        start, end = end[:-1], end[1:]
+        raw, ok, overload = _rate_of(trace, ok, end - start), ok[1:] & ok[:-1], overload[1:]
+    elif ends := ends_of(raw):
+        overload = overload | np.isin(raw, ends)
+    in_order(rail.name, start)
     if not np.all(lasting := end > start) and np.any(lasting):
         ok = ok & lasting  # a mean over no time, among others, is none
     supply, v = None, None
@@ -139,7 +139,6 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         v, sag = sagging(volts, v, Volts(rail, start, end, raw, ok, overload))
         window_s = float(np.median(volts.end_s - volts.start_s))
         supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm, sag)
-    counter = rail.kind == "cumulative"
     return Readings(
         rail=rail,
         start_s=start,
@@ -155,31 +154,6 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,
     )
-
-
-@dataclass(frozen=True)
-class _Spanned:
-    """What stands in a trace, as means over time; shapes (n,)."""
-
-    start_s: Floats
-    end_s: Floats
-    value: Floats
-    ok: Bools
-    overload: Bools
-
-
-def _spanned(trace: Trace, timebase: Timebase) -> _Spanned:
-    rail, raw, ok, overload = trace.rail, trace.value, numbers(trace.value), trace.overload
-    start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
-    if rail.range_max is not None:
-        overload = overload | (raw >= rail.range_max)
-    if rail.kind == "cumulative":
-        start, end = end[:-1], end[1:]
-        value = _rate_of(trace, ok, end - start)
-        return _Spanned(start, end, value, ok[1:] & ok[:-1], overload[1:])
-    if ends := ends_of(raw):
-        overload = overload | np.isin(raw, ends)
-    return _Spanned(end if rail.kind == "point" else start, end, raw, ok, overload)
 
 
 def _period_s(rail: Rail, start_s: Floats, timebase: Timebase) -> float:
@@ -208,8 +182,9 @@ def _rate_of(trace: Trace, ok: Bools, length_s: Floats) -> Floats:
     return np.asarray(rise / np.where(length_s > 0, length_s, np.inf))
 
 
-def _check_order(rail: str, start_s: Floats) -> None:
-    if len(start_s) > 1 and np.any(np.diff(start_s) <= 0):
+def in_order(rail: str, start_s: Floats, before_s: float = -np.inf) -> None:
+    """Raise ``DataError`` unless successive readings begin one after another, and after ``before_s``."""
+    if len(start_s) and (start_s[0] <= before_s or np.any(np.diff(start_s) <= 0.0)):
         raise DataError(
             f"the readings of rail {rail} do not move forward in time",
             field="start_tick",

@@ -16,7 +16,7 @@ from rig.types import Bools, Floats, Rail
 
 MANY = 2
 """Readings of the amperes in one of the volts from which the volts are taken to follow the amperes."""
-LEAST = 12
+LEAST = 6
 """Readings of the volts that show the resistance of a supply."""
 FARTHEST = 2.5
 """In a pause between two readings of volts that is longer than this many periods, the volts are not known."""
@@ -142,38 +142,14 @@ def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
     return np.asarray(area[k] + level[k] * past + 0.5 * rise * past**2)
 
 
-def covariance_w(s: Supply, busy: Bools, whole: Bools, beside: Bools | np.bool_, length_s: float) -> float:
+def covariance_w(s: Supply, whole: Bools, beside: Bools | np.bool_) -> float:
     """Return the mean product of current and voltage minus the product of their means, while busy, in watts.
 
-    ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,), and ``beside`` says which
-    follow the one before, shape (n - 1,), or that all do. ``length_s`` is the aperture of a reading. Current and
-    voltage are assumed to change together inside an aperture as they do from one reading to the next. The estimate is
-    half the mean product of their differences, in which independent noise averages out. If one reading of the volts
-    spans several of the amperes and does not show the resistance of the supply, what it shows of this resistance times
-    the variance of these amperes is added.
+    ``whole`` are the readings inside a span, shape (n,), and ``beside`` says which follow the one before, shape
+    (n - 1,), or that all do. Current and voltage are assumed to change together inside an aperture as they do from one
+    reading to the next. The estimate is half the mean product of their differences, in which independent noise averages
+    out.
     """
     pair = whole[1:] & whole[:-1] & beside
     together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]
-    within = 0.5 * abs(float(np.mean(together))) if len(together) > 2 else 0.0
-    if s.sag is not None:
-        return within
-    many = round(s.window_s / length_s) if length_s > 0 else 0
-    if many < 2 or len(s.amperes) < 4 * many or not np.any(busy):
-        return within
-    centred = s.amperes - s.amperes.mean()
-    mean, square, volts, work = (_running(x, many) for x in (centred, centred**2, s.volts, busy.astype(float)))
-    spread = np.maximum(square - mean**2, 0.0)[work > 0.5 / many]
-    return within + abs(_sag_ohm(mean, volts)) * float(spread.sum()) / float(np.count_nonzero(busy))
-
-
-def _running(x: Floats, many: int) -> Floats:
-    """Means over ``many`` successive readings, beginning at each of them."""
-    total = np.concatenate([[0.0], np.cumsum(x)])
-    return np.asarray((total[many:] - total[:-many]) / many)
-
-
-def _sag_ohm(amperes: Floats, volts: Floats) -> float:
-    """The resistance of the supply, from a straight line of volts over amperes."""
-    lever = amperes - amperes.mean()
-    square = float(np.sum(lever**2))
-    return -float(np.sum(lever * volts)) / square if square > 0 else 0.0
+    return 0.5 * abs(float(np.mean(together))) if len(together) > 2 else 0.0

@@ -234,7 +234,7 @@ def test_ripple_that_current_and_voltage_share_is_found_and_independent_noise_is
     amperes = 1.0 + 0.1 * rng.normal(size=n)
     rail, busy = Rail("vdd", conversion=Conversion("V")), np.ones(n, bool)
     sags, apart = (
-        covariance_w(Supply(rail, amperes, volts, 1e-3, 0.0), busy, busy, np.True_, 1e-3)
+        covariance_w(Supply(rail, amperes, volts, 1e-3, 0.0), busy, np.True_)
         for volts in (5.0 - 0.5 * amperes, 5.0 + 0.05 * rng.normal(size=n))
     )
     assert sags == pytest.approx(0.5 * 0.1**2, rel=0.05)
