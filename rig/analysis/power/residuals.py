@@ -28,6 +28,8 @@ SHOWN = 2.0
 """Standard errors from which a margin by place is taken to be real."""
 PLACES = 64
 """Places of a span or a gap that are told apart."""
+ROUNDED = 1e-9
+"""Part by which readings without noise may differ."""
 GOES_ON = 0.9
 """Part of their power from which gaps begin as spans end."""
 ALL = 1e-3
@@ -134,7 +136,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
     if rise is None or fall is None:
         return Margin()
-    noise_w = model.noise.reading_w(True)
+    noise_w = max(model.noise.reading_w(True), ROUNDED * abs(float(rise.level_w[-1])))
     if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a limit pays back, or work ends late
         half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
         return Margin(half_w, abs(half_w))
