@@ -178,3 +178,10 @@ def test_a_handful_of_readings_still_gives_a_level() -> None:
     found = estimate([np.array([1.0, -1.0, 1.0, -1.0])], NO_DIFFERENCES, PERIOD_S)
     assert (found.white_w, found.flicker_w2, found.lines, found.dof) == (1.0, 0.0, (), 3.0)
     assert estimate([], NO_DIFFERENCES, PERIOD_S).white_w == 0.0
+
+
+def test_readings_far_apart_show_as_much_noise_as_neighbours() -> None:
+    """Of a long trace, single readings are looked at here and there, and the rest of a window is missing."""
+    x = idle(4, white(1.0))[0]
+    x[np.arange(len(x)) % 7 > 1] = np.nan
+    assert estimate([x], NO_DIFFERENCES, PERIOD_S).white_w == pytest.approx(1.0, rel=0.1)

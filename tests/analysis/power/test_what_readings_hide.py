@@ -191,3 +191,26 @@ def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_record
 
     assert len(traces) == 1
     assert all(abs(power.value - each) <= power.half_width() for each in real)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("peak_detect_of_an_oscilloscope", 77000000),
+        ("peak_detect_of_an_oscilloscope", 77000007),
+        ("wraps_at_full_scale", 77000001),
+        ("wraps_at_full_scale", 77000003),
+        ("peaks_paid_back_at_the_limit", 77000003),
+        ("peaks_paid_back_at_the_limit", 77000004),
+        ("truncated_to_a_step", 77000002),
+        ("truncated_to_a_step", 77000004),
+    ],
+)
+def test_readings_that_are_extremes_wrapped_late_or_cut_off_are_within_the_interval(
+    kind: str, seed: int, tmp_path: Path
+) -> None:
+    lab, result = evaluated(kind, seed, tmp_path)
+
+    for name in ("dynamic_power_w", "active_power_w"):
+        q = result.quantities[FigureKey(name)]
+        assert abs(q.value - lab.truth()[name]) <= q.half_width(), name
