@@ -83,9 +83,8 @@ CASES: Mapping[str, Case] = {
     "no dither": Case(POWER + "budget.undithered", always(0.0)),
     "apparent ends of a range": Case(TIMING + "readings.ends_of", always(())),
     "breaks": Case(TIMING + "synchronise._bridged", always(None)),
-    "edges that wander": Case(TIMING + "placed_rails.followed", always(None)),
-    "displaced spans": Case(TIMING + "placed_rails.displaced", always(())),
-    "readings after the end": Case(TIMING + "placed_rails.after_end", always(())),
+    "edges that wander": Case(TIMING + "placement.wander", always(None)),
+    "readings after the end": Case(TIMING + "synchronise.after_end", always(())),
 } | {
     f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "synchronise.screened", without(rule))
     for rule in RULES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,11 +44,11 @@ from rig.analysis.spiking import spiking_figures
 from rig.analysis.terms import Terms, terms_of
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
-from rig.analysis.timing.placed_rails import AlignedRail
+from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, activity_of, host_bend, rate_checks
+from rig.analysis.timing.timeline import Activity, activity_of, host_bend, off_line_checks, rate_checks
 from rig.analysis.timing.unspanned import with_unspanned
 from rig.analysis.validity import judge
 from rig.analysis.verdict import Check
@@ -103,6 +104,7 @@ class _Recorded:
 
     run: Run
     device: Timebase
+    clock_checks: tuple[Check, ...]
     terms: Terms
     activity: Activity
     queries: Queries
@@ -141,10 +143,12 @@ class _Found:
 
 def _recorded(run: Run) -> _Recorded:
     run, device = on_device_clock(run)
+    device, clock_checks = off_line_checks(run, device)
     queries = queries_of(run)
     return _Recorded(
         run=run,
         device=device,
+        clock_checks=clock_checks,
         terms=terms_of(run),
         activity=activity_of(run, device),
         queries=queries,
@@ -158,11 +162,13 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
     run = told.run
     rails = aligned_rails(run, told.activity, told.device, told.terms.end_s, at_once)
     activity, rails = with_unspanned(told.activity, rails)
+    turn = max((r.turn for r in rails), default=0.0)  # which of the clocks is off by as much is not known
+    device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
     against = {r.readings.rail.name: r.contradictions for r in rails}
     mended = tuple(check for r in rails for check in r.bridged)
     sound = [r for r in rails if not against[r.readings.rail.name]]
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
-    return replace(told, activity=activity), _Rails(rails, models, against, mended)
+    return replace(told, activity=activity, device=device), _Rails(rails, models, against, mended)
 
 
 def _figures(told: _Recorded, rails: _Rails) -> _Found:
@@ -203,7 +209,8 @@ def _notes(
     for c in (*contradictions, *found.complexity.checks, *found.predictions.checks):
         yield f"{c.rule}: {c.found}"
     yield from (f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok)
-    yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in (*span_checks(run), *rate_checks(run)))
+    told_checks = (*told.clock_checks, *span_checks(run), *rate_checks(run))
+    yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in told_checks)
     bend_s, shown_by = host_bend(run)
     if shown_by:
         yield (
@@ -230,6 +237,7 @@ def _checks(
         *contradictions,
         *found.power.checks,
         *sign_checks(figures),
+        *told.clock_checks,
         *rails.mended,
         *rate_checks(run),
         *set_checks(run),

@@ -30,7 +30,7 @@ from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.consistency import REMEDY
+from rig.analysis.timing.breaks import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import MOST_GAPS

@@ -12,7 +12,7 @@ from rig.analysis.power.blocks import SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.noise import Noise, noise_of, variances
 from rig.analysis.power.trace_model import TraceModel, fit
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
-from rig.analysis.timing.placed_rails import AlignedRail
+from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.pooling import span_sigma_s
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import gap_of, idle_window_of

@@ -27,12 +27,6 @@ class Edges:
     at_s: Floats
     jump: Floats
 
-    def shifted(self, by_s: Floats | float) -> Edges:
-        """Return the edges later by ``by_s``, a scalar or one number per edge, sorted again."""
-        at = self.at_s + by_s
-        order = np.argsort(at, kind="stable")
-        return Edges(at[order], self.jump[order])
-
 
 def edges_of(windows_s: Floats, height: Floats | float = 1.0) -> Edges:
     """Return rectangles, shape (k, 2), of the given height as one signal."""
@@ -123,20 +117,6 @@ def fast_length(n: int) -> int:
             odd *= 3
         fives *= 5
     return best
-
-
-def joined(trains: Sequence[Edges], level: Floats) -> Edges:
-    """Return one signal: each train at its level, coinciding edges combined."""
-    at = np.concatenate([t.at_s for t in trains])
-    jump = np.concatenate([t.jump * k for t, k in zip(trains, level, strict=True)])
-    times, which = np.unique(at, return_inverse=True)
-    return Edges(times, np.bincount(which, weights=jump).astype(float))
-
-
-def levelled(trains: Sequence[Edges], start_s: Floats, end_s: Floats, watts: Floats, tau_s: float) -> Edges:
-    """Return all trains as one signal in watts, each at the level that fits the readings."""
-    columns = np.column_stack(mean_signals(trains, start_s, end_s, tau_s))
-    return joined(trains, np.linalg.lstsq(columns, watts, rcond=None)[0])
 
 
 def _blocks(n: int) -> Iterator[slice]:

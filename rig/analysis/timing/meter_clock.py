@@ -1,35 +1,25 @@
-"""The map of a meter's clock: by brackets, moved onto the activity in the trace or onto the edges of a GPIO input.
-
-The map that states the least uncertainty against the device's clock is used.
-"""
+"""The clock of a meter by its brackets, and its map moved onto the edges of a GPIO input."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.edge_fit import Excess
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
-from rig.analysis.timing.readings import Readings, volts_of
-from rig.analysis.timing.states import Baseline, baseline
+from rig.analysis.timing.readings import volts_of
 from rig.analysis.timing.supply import Volts
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
-from rig.analysis.timing.trace_alignment import align
 from rig.errors import DataError
 from rig.recording.reader import Run
 from rig.recording.traces import Trace
-from rig.types import Bools, Floats
+from rig.types import Floats
 
 DISAGREE = 4.0
 """A note is made if a GPIO input and the trace differ by more than this many standard deviations."""
-
-APART = 2.5
-"""Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
 
 
 @dataclass(frozen=True)
@@ -98,72 +88,6 @@ class MeterClock:
         """Return the GPIO inputs on this clock that are declared to mark spans."""
         mine = [t for t in self.run.traces.values() if t.clock == self.bracketed.clock.name]
         return [t for t in mine if t.rail.kind == "edges" and t.rail.pin is not None and len(t.value)]
-
-
-# ---- by the activity in the trace ---------------------------------------------------------
-
-
-def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
-    """Return the bracketed map, or one moved onto the activity in the trace, whichever states less uncertainty."""
-    bracketed, activity = meter.against_device, meter.activity
-    if meter.stamps_spans:
-        return bracketed
-    sigma_s = bracketed.sigma_s
-    found = [(r, b) for r in rails if (b := baseline(r, activity, sigma_s)) is not None]
-    if not found:
-        return bracketed
-    readings, level = max(found, key=lambda pair: _contrast(pair[0], pair[1], activity))
-    half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
-    best, considered, moved = bracketed, dict(bracketed.considered), readings
-    for method, train in _trains(activity).items():
-        reach_s = 3.0 * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
-        fit = align(_excess(moved, readings, level), train, reach_s, 2.0 * best.rate_sigma)
-        if fit is None:
-            continue
-        considered[method] = fit.sigma_s
-        # placements that disagree beyond their sigmas are all in doubt, also the one that states the least
-        apart_s = abs(fit.shift_s)
-        doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(fit.sigma_s, best.sigma_at(fit.ref_s)) else 0.0
-        if fit.sigma_s >= best.sigma_s:
-            best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
-        else:
-            rate_sigma = min(fit.rate_sigma, best.rate_sigma) if fit.rate_sigma else best.rate_sigma
-            at_ref = fit.shift_s + fit.rate * (best.ref_s - fit.ref_s)
-            best = best.adjusted(at_ref, fit.rate, math.hypot(fit.sigma_s, doubt_s), rate_sigma, method)
-            start_s, end_s = (t + fit.shift_s + fit.rate * (t - fit.ref_s) for t in (moved.start_s, moved.end_s))
-            moved = replace(moved, start_s=start_s, end_s=end_s)
-    return replace(best, considered=considered)
-
-
-def _trains(activity: Activity) -> dict[str, Mapping[str, Floats]]:
-    """The windows to look for in a trace, by method and by phase: the marks alone, then all activity."""
-    marks = {"mark": activity.marks_s} if len(activity.marks_s) else {}
-    spans = {name: p.windows_s for name, p in activity.phases.items()} | {"warmup": activity.warmup_s}
-    trains: dict[str, Mapping[str, Floats]] = {"marks": marks} if marks else {}
-    return trains | {"activity": spans | marks}
-
-
-def _contrast(r: Readings, level: Baseline, activity: Activity) -> float:
-    """How much a rail varies while the device is active, over the noise of a reading.
-
-    A shift between the clocks does not change it, unlike a difference of busy and idle readings.
-    """
-    windows = activity.active_s()
-    if not len(windows):
-        return 0.0
-    during = r.ok & (r.end_s > windows[0, 0]) & (r.start_s < windows[-1, 1])
-    return float(np.std(r.watts[during])) / max(level.idle_u_w, 1e-300) if np.any(during) else 0.0
-
-
-def _excess(r: Readings, bracketed: Readings, level: Baseline) -> Excess:
-    """Readings above the idle line; ``bracketed`` are the same readings where the idle line was fitted."""
-    first, last = float(r.start_s[0]), float(r.end_s[-1])
-    low, high = level.level_w(first), level.level_w(last)
-    middle = 0.5 * (bracketed.start_s + bracketed.end_s)
-    line = low + (high - low) * (middle - first) / max(last - first, 1e-12)
-    ok: Bools | slice = slice(None) if r.ok.all() else r.ok  # a mask would copy every array
-    start_s, end_s, above_w, noise_w = r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], level.busy_u_w
-    return Excess(start_s, end_s, above_w, noise_w, r.period_s, r.tau_s, low, level.gaps_known)
 
 
 # ---- by the edges of a GPIO input ---------------------------------------------------------

@@ -8,22 +8,25 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered
-from rig.analysis.timing.consistency import after_end, doubtful
+from rig.analysis.timing.breaks import LAST, Bridged, after_end, bridged, copies_of, delivered, delivered_once, strays
 from rig.analysis.timing.meter_clock import MeterClock
-from rig.analysis.timing.placed_rails import AlignedRail, placed
+from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
 from rig.analysis.timing.pooling import Beside, cuts_of, moments_s, pooled, span_sigma_s
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.screen import Screened, screened
-from rig.analysis.timing.spans_in_trace import fits
+from rig.analysis.timing.shown import shown
 from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.thinning import in_means, proportional, thinned
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
+from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
+
+NOT_LATE, NOWHERE = np.zeros(1), 0.8
+"""Share of the variance that the median span may leave where it stands before it is looked for elsewhere."""
 
 
 def aligned_rails(
@@ -87,10 +90,16 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
     ``step_s`` is how long readings are that are means, which show to about a part of it where they stand.
     """
     first, recorded = meter.bracketed, placed(meter, own)
-    bridges = {p.readings.rail.name: b for t, p in zip(own, recorded, strict=True)
-               if (b := _bridged(meter, t, p, step_s > 0.0)) is not None}  # fmt: skip
+    told = {
+        p.readings.rail.name: b for t, p in zip(own, recorded, strict=True) if (b := _bridged(meter, t, p)) is not None
+    }
+    checks = {name: (b,) if isinstance(b, Check) else () for name, b in told.items()}
+    refused = [
+        p if p.contradictions else replace(p, contradictions=checks.get(p.readings.rail.name, ())) for p in recorded
+    ]
+    bridges = {name: b for name, b in told.items() if isinstance(b, Bridged)}
     if not bridges:
-        return recorded
+        return refused
     own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
     sigma_s, rate_sigma = (max(x) for x in zip(*((b.sigma_s, b.rate_sigma) for b in bridges.values()), strict=True))
     began_s = min(float(first.seconds(t.start_tick[:1])[0]) for t in own)
@@ -100,27 +109,45 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
         rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
     )
     again = placed(replace(meter, bracketed=mended), own)
-    if any(p.contradictions for p in again):
-        return recorded
+    if any(p.contradictions or _strays(p, meter) for p in again):
+        return [_refused(p, b.check if (b := bridges.get(p.readings.rail.name)) else None) for p in refused]
     found = [(p, bridges.get(p.readings.rail.name)) for p in again]
     return [p if b is None else p.noted(b.check, b.note) for p, b in found]
 
 
-def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail, means: bool) -> Bridged | None:
-    """The trace with the times that its spans prove, if they contradict those recorded.
+def _refused(found: AlignedRail, check: object) -> AlignedRail:
+    """The rail, against which a failed check stands if nothing else does."""
+    return replace(found, contradictions=(check,)) if isinstance(check, Check) and not found.contradictions else found
 
-    Spans that wander along it by more than both clocks may be those of another rate, or, along ``means``, lie beyond a
-    break. A break would also seem to fit single readings of which many are lost one by one; these are followed.
-    """
-    windows_s = meter.activity.active_s()
-    if not trace.uniform or len(windows_s) < 2 or not np.any(found.readings.ok):
+
+def _strays(found: AlignedRail, meter: MeterClock) -> bool:
+    """Whether some spans of a rail do not stand where they are said to, and most do, or its trace wanders steeply."""
+    s = shown(found.readings, meter.activity.active_s())
+    return s is not None and not found.readings.counter and int(np.count_nonzero(strays(s))) >= LAST
+
+
+def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | Check | None:
+    """The trace with the times that its spans prove, or a failed check, if they contradict those recorded."""
+    windows_s, first = meter.activity.active_s(), meter.bracketed
+    if found.readings.counter or len(windows_s) < LEAST_SPANS or not np.any(found.readings.ok):
         return None
-    displaced, wanders = bool(found.contradictions), not found.contradictions and found.followed is not None
-    if not displaced and (not found.bridged if wanders else fits(found.readings, windows_s).all()):
+    if found.contradictions and trace.uniform and (copies := copies_of(trace.value)) > 1:
+        return delivered_once(trace, copies)
+    if not (found.contradictions or found.bridged or _strays(found, meter) or _nowhere(found, meter)):
         return None
-    readings = readings_of(trace, meter.bracketed, meter.volts(trace, meter.bracketed))
-    reach_s = meter.reach_s(windows_s)
-    return bridged(trace, readings, windows_s, reach_s, meter.end_s, displaced, breaks=means or not wanders)
+    s, recorded, wandered = (
+        shown(readings_of(trace, at, meter.volts(trace, at)) if at else found.readings, windows_s)
+        for at in (first, found.timebase, None)
+    )
+    if s is None or recorded is None:
+        return None
+    return bridged(trace, s, recorded, wandered if found.path else None, meter.reach_s(windows_s), meter.end_s)
+
+
+def _nowhere(found: AlignedRail, meter: MeterClock) -> bool:
+    """Whether most spans do not rise where they are said to stand."""
+    s = shown(found.readings, meter.activity.active_s())
+    return s is not None and float(np.median(s.left(NOT_LATE))) > NOWHERE
 
 
 # ---- long traces --------------------------------------------------------------------------
@@ -141,10 +168,10 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     some = replace(meter.run, traces={**meter.run.traces, **beside})
     looked_at = placed(replace(meter, run=some, activity=part), near)
     found = [_summed(meter, t, p, at_once // 4) for t, p in zip(own, looked_at, strict=True)]
-    sure = not any(p.contradictions or doubtful(p.readings, active_s) for p in found)
+    sure = not any(p.contradictions or _strays(p, meter) or _nowhere(p, meter) for p in found)
     if sure or not all(t.uniform and t.rail.rate_hz > 0.0 and proportional(t.rail) for t in own):
         return found
-    late = any(check for p in looked_at for check in after_end(p.readings, meter.end_s))
+    late = any(after_end(p.readings, meter.end_s) for p in looked_at)
     copies = copies_of(own[0].part(0, at_once).value) if late else 1
     means = [in_means(t, at_once, copies) for t in own]
     whole = _as_a_whole(meter, means, max(first.rate / t.rail.rate_hz for t in means))
@@ -155,11 +182,11 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
 
 def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int) -> AlignedRail:
     """The rail with all readings as means, and those that it was placed by as single ones."""
-    r, timebase, shift = looked_at.readings, looked_at.timebase, looked_at.followed
+    r, timebase, path = looked_at.readings, looked_at.timebase, looked_at.path
 
     def seconds(ticks: NDArray[np.int64]) -> Floats:
         at_s = timebase.seconds(ticks)
-        return at_s if shift is None else shift.moved(at_s)
+        return at_s if path is None else path.moved(at_s)
 
     sigma_s = span_sigma_s(r, meter.activity, looked_at.sigma_s)
     moments = moments_s(r, meter.activity, sigma_s, looked_at.host_sigma_s)

@@ -20,6 +20,8 @@ from rig.types import MARK_PHASE, Floats
 
 OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
+SURE = 3.0
+"""Standard uncertainties by which brackets must contradict what was declared."""
 FARTHEST = 10.0
 """A clock's rate that is off by more than this many tolerances counts as a wrong declaration."""
 
@@ -160,6 +162,22 @@ def rate_checks(run: Run) -> Iterator[Check]:
                     f"within {clock.tolerance:.2g} of its own",
                 )
                 yield Check(rule, f"off by {1.0 / found.rate - 1.0:+.3g}", allowed, False)
+
+
+def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Check, ...]]:
+    """Return the map of the device's clock, as uncertain as its brackets lie on no line, and the check that fails then.
+
+    Such a clock may stop in sleep: then spans may have been timed at its declared rate or at that of its brackets. A
+    host whose clock was corrected bends all lines alike.
+    """
+    clock, rows = timebase.clock, timebase.residuals(run.brackets(timebase.clock.name), run.start.t0_ns)
+    beyond = np.abs(rows[:, 1]) > rows[:, 2] + SURE * timebase.sigma_s if len(rows) > 2 else np.zeros(0, bool)
+    if not np.any(beyond) or host_bend(run)[1]:
+        return timebase, ()
+    doubt = 4.0 * float(np.ptp(rows[:, 1])) / float(np.ptp(rows[:, 0]))
+    rule = f"readings of the clock {clock.name} off a straight line"
+    check = Check(rule, f"{np.max(np.abs(rows[beyond, 1])):.2g} s", "within their round trips", False)
+    return replace(timebase, rate_sigma=math.hypot(timebase.rate_sigma, doubt / math.sqrt(3.0))), (check,)
 
 
 def activity_of(run: Run, device: Timebase) -> Activity:

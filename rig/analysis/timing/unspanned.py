@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, merged, touches
-from rig.analysis.timing.placed_rails import AlignedRail
-from rig.analysis.timing.spans_in_trace import Levels, levels_in
+from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
 
@@ -18,6 +17,8 @@ PART = 0.5
 """Part of a span that work must last, and of the rise of spans that it must draw."""
 LEAST_READINGS, LEAST_SIGMAS = 4, 3.0
 """Work must also last for so many readings, and for so many standard uncertainties of where spans are."""
+CONTRAST, LEAST_AMONG = 4.5, 32
+"""Standard deviations by which two levels must differ, and readings from the first span to the last that show them."""
 OFTEN = 3
 """Times that work comes in one idle window from which it comes back all the time."""
 
@@ -32,7 +33,7 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     seen = [(rail, levels) for rail in rails if (levels := _levels(rail, spans_s)) is not None]
     if not seen:
         return activity, rails
-    rail, best = max(seen, key=lambda pair: pair[1].rise / max(pair[1].noise2, 1e-300))
+    rail, best = max(seen, key=lambda pair: pair[1].contrast)
     found_s = _stretches(rail, best, spans_s, activity.idle_s)
     at_idle = [int(np.count_nonzero(touches(window, *found_s.T))) for window in activity.idle_s.reshape(-1, 1, 2)]
     if not len(found_s) or max(at_idle, default=0) >= OFTEN or min(at_idle, default=0) > 0:
@@ -48,23 +49,46 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     return replace(activity, unspanned_s=found_s), noted
 
 
-def _levels(rail: AlignedRail, spans_s: Floats) -> Levels | None:
+@dataclass(frozen=True)
+class _Levels:
+    """Watts between spans and in them, and the standard deviation of a reading about them."""
+
+    low_w: float
+    high_w: float
+    scatter_w: float
+
+    @property
+    def contrast(self) -> float:
+        return (self.high_w - self.low_w) / max(self.scatter_w, 1e-300)
+
+
+def _levels(rail: AlignedRail, spans_s: Floats) -> _Levels | None:
+    """The two levels into which readings from the first span to the last fall (Lloyd, 1982), or None without two."""
     r = rail.readings
-    if len(spans_s) < LEAST_SPANS or r.counter or r.period_s <= 0.0 or not np.any(r.ok):
+    among = r.ok & (r.start_s >= spans_s[0, 0]) & (r.end_s <= spans_s[-1, 1]) if len(spans_s) else r.ok
+    watts = r.watts[among]
+    if len(spans_s) < LEAST_SPANS or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
         return None
-    return levels_in(r, spans_s)
+    low, high = np.quantile(watts, [0.1, 0.9])
+    for _ in range(10):
+        upper = watts > 0.5 * (low + high)
+        if upper.all() or not upper.any():
+            return None
+        low, high = float(watts[~upper].mean()), float(watts[upper].mean())
+    found = _Levels(low, high, float(min(watts[upper].std(), watts[~upper].std())))
+    return found if found.contrast > CONTRAST else None
 
 
-def _stretches(rail: AlignedRail, levels: Levels, spans_s: Floats, idle_s: Floats) -> Floats:
+def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floats) -> Floats:
     """Stretches of successive readings outside of spans that draw as much as spans, shape (k, 2)."""
     r = rail.readings
     at_idle = r.watts[r.ok & touches(merged(idle_s), r.start_s, r.end_s)]
     # a device that sleeps between its spans draws more in idle windows, and does no work there
-    low = max(levels.low, float(np.median(at_idle))) if len(at_idle) else levels.low
-    if low >= levels.high:
+    low = max(levels.low_w, float(np.median(at_idle))) if len(at_idle) else levels.low_w
+    if low >= levels.high_w:
         return np.zeros((0, 2))
     settled_s = spans_s + np.array([0.0, SETTLE_TAU * r.tau_s])
-    busy = r.ok & (r.watts > low + PART * (levels.high - low)) & ~touches(settled_s, r.start_s, r.end_s)
+    busy = r.ok & (r.watts > low + PART * (levels.high_w - low)) & ~touches(settled_s, r.start_s, r.end_s)
     turns = np.flatnonzero(np.diff(busy, prepend=False, append=False))
     first, last = turns[::2], turns[1::2] - 1
     found_s = np.column_stack([r.start_s[first], r.end_s[last]])

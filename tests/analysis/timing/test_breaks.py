@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,11 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
-from rig.analysis.timing.consistency import displaced
-from rig.analysis.timing.lost_readings import breaks_in
+from rig.analysis.timing.breaks import Bridged, bridged, strays
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.spans_in_trace import Levels, Seen, Spans, Sums
+from rig.analysis.timing.shown import shown
 from rig.recording.reader import open_run
+from rig.recording.traces import Trace
 from rig.types import Floats, Rail
 
 POWER = FigureKey("dynamic_power_w")
@@ -165,7 +166,7 @@ BUSY_S = np.array([[k * 0.1, k * 0.1 + 0.05] for k in range(1, 49)])
 RAIL = Rail("core")
 
 
-def shown(spans_s: Floats) -> Readings:
+def seen(spans_s: Floats) -> Readings:
     """Return readings of 1 W, and of 3 W in these spans, with noise of 0.1 W."""
     start_s = np.arange(5000) * PERIOD_S
     end_s = start_s + PERIOD_S
@@ -175,23 +176,66 @@ def shown(spans_s: Floats) -> Readings:
     return Readings(RAIL, start_s, end_s, watts, watts, fine, ~fine, PERIOD_S, 0.0)
 
 
-def test_spans_that_the_trace_shows_where_they_are_contradict_nothing() -> None:
-    assert not list(displaced(shown(BUSY_S), [BUSY_S]))
+def straying(drawn_s: Floats, stamped_s: Floats) -> int:
+    found = shown(seen(drawn_s), stamped_s)
+    assert found is not None
+    return int(np.count_nonzero(strays(found)))
 
 
-def test_one_stretch_at_another_time_is_found() -> None:
+def test_spans_that_the_trace_shows_where_they_are_do_not_stray() -> None:
+    assert straying(BUSY_S, BUSY_S) == 0
+
+
+def test_spans_at_another_time_stray() -> None:
     late_s = BUSY_S.copy()
-    late_s[36:40] += 0.01
-
-    (check,) = displaced(shown(BUSY_S), [late_s])
-
-    assert check.found == "1 of 12"
+    late_s[36:40] += 0.02
+    assert straying(BUSY_S, late_s) == 4
 
 
-def test_stretches_that_all_stand_in_the_gaps_are_found() -> None:
-    (check,) = displaced(shown(BUSY_S), [BUSY_S + 0.03])
+def test_spans_that_draw_half_as_much_stray_nowhere() -> None:
+    """Each has levels of its own, so another power is no reason to look for it elsewhere."""
+    r = seen(BUSY_S)
+    half = mean_signal(edges_of(BUSY_S[::2]), r.start_s, r.end_s)
+    found = shown(replace(r, watts=r.watts - half), BUSY_S)
+    assert found is not None
+    assert not strays(found).any()
 
-    assert check.found == "12 of 12"
+
+def trace_of(r: Readings) -> Trace:
+    ticks = np.arange(len(r.watts), dtype=np.int64) * 1000
+    rail = replace(RAIL, rate_hz=1000.0)
+    return Trace(rail, "meter", "meter", ticks, ticks + 1000, r.watts, np.zeros(len(ticks), bool), uniform=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_spans_that_stand_out_where_the_clocks_say_prove_no_break(seed: int) -> None:
+    """Their power and their cycle vary; a few of them draw next to nothing."""
+    rng = np.random.default_rng(seed)
+    on_s = 0.1 + np.cumsum(rng.uniform(0.08, 0.1, 48))
+    spans_s = np.column_stack([on_s, on_s + 0.04])
+    r = seen(np.zeros((0, 2)))
+    watts = r.watts.copy()
+    for window, watt in zip(spans_s, rng.uniform(0.2, 3.0, 48) * (rng.random(48) > 0.1), strict=True):
+        watts += watt * mean_signal(edges_of(window[None]), r.start_s, r.end_s)
+    r = replace(r, watts=watts)
+    found = shown(r, spans_s)
+    assert found is not None
+    assert bridged(trace_of(r), found, found, None, 2e-3, 5.0) is None
+
+
+def test_a_lost_block_is_found_where_it_is() -> None:
+    on_s = 0.1 + np.cumsum(np.random.default_rng(2).uniform(0.09, 0.1, 48))
+    spans_s = np.column_stack([on_s, on_s + 0.05])
+    r = seen(spans_s)
+    cut = r.watts[: 5000 - 130].copy()
+    cut[2480:] = r.watts[2610:]
+    start_s, end_s, fine = r.start_s[: len(cut)], r.end_s[: len(cut)], np.ones(len(cut), bool)
+    r = replace(r, watts=cut, raw=cut, ok=fine, overload=~fine, start_s=start_s, end_s=end_s)
+    found = shown(r, spans_s)
+    assert found is not None
+    mended = bridged(trace_of(r), found, found, None, 2e-3, 5.0)
+    assert isinstance(mended, Bridged)
+    assert mended.check.found.startswith("+130 at 2.3")
 
 
 def test_spans_that_a_coarse_timer_stamps_as_nothing_give_a_refusal(tmp_path: Path) -> None:
@@ -203,18 +247,3 @@ def test_spans_that_a_coarse_timer_stamps_as_nothing_give_a_refusal(tmp_path: Pa
 
     assert POWER not in result.quantities
     assert any("a window lasts 0 s" in refusal.reason for refusal in result.refusals)
-
-
-def test_a_span_far_from_the_trace_is_not_looked_for_reading_by_reading() -> None:
-    on = 20.0 + 40.0 * np.arange(40.0)
-    watts = np.tile(np.repeat([-0.5, 0.5], 20), 42)
-    on[-1] = 1e14
-    seen = Seen(watts, Sums.of(watts, np.arange(len(watts) + 1.0)), spans_at(on), Levels(-0.5, 0.5, 1e-4))
-
-    found = breaks_in(seen, 10.0, 1000.0)
-
-    assert found is not None and found.left_at_end == 1
-
-
-def spans_at(on: Floats) -> Spans:
-    return Spans(on, on + 20.0, on - 10.0, on + 30.0)

@@ -1,0 +1,75 @@
+"""A filter that nobody declared, from the shape of the edges of spans: it makes begins and ends smooth alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.shown import Edges, Shown
+from rig.types import Floats
+
+TAUS = np.array([1e-3, *0.2 * 1.25 ** np.arange(16)])
+"""Time constants that are tried, in readings; the first stands for none."""
+SMOOTHER, UNLIKE = 1.5, 0.05
+"""Times as much misfit without a filter, and how far begins and ends may be apart behind one, of a step."""
+CERTAINTY = 4.0
+"""Standard uncertainties by which they may be apart besides."""
+OF_MEDIAN = 1.8582
+"""The standard uncertainty of a median over the median distance from it, times the root of their number."""
+NEIGHBOURS = 12
+"""Readings on either side of an edge in which a filter is looked for."""
+
+
+def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
+    """Return the time constant of a filter that smooths begins and ends alike, or None without one.
+
+    A moving mean counts as the filter that is most like it. What a device itself does at its begins and at its ends
+    is not alike: a filter turns both into the same curve.
+    """
+    r, c = shown.readings, shown.cells
+    # an edge that no aperture sees is found halfway, so a sharp one makes the curve of a whole interval
+    aperture_s = max(float(np.median(r.end_s - r.start_s)), r.period_s)
+    room_s = (0.5 * (c.off_s - c.on_s), c.on_s - c.begin_s, c.end_s - c.off_s)
+    count = int(min(NEIGHBOURS, *(float(np.median(x)) / r.period_s for x in room_s)))
+    if count < 3:
+        return None
+    taus = []
+    for stamp, lag in ((c.on_s, edges.begin_s), (c.off_s, edges.end_s)):
+        x, y = _curve(r, (stamp + lag)[np.isfinite(lag)], count)
+        if not len(y):
+            return None
+        misfit = [float(np.mean(np.minimum((y - _step(x, aperture_s, t)) ** 2, 0.25))) for t in r.period_s * TAUS]
+        best = int(np.argmin(misfit))
+        if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
+            return None
+        taus.append(float(TAUS[best]) * r.period_s)
+    # a filter delays both by the same time; readings lie at other places beside them, which the curve takes out
+    tau_s, both_s = float(np.mean(taus)), 0.5 * (edges.begin_s + edges.end_s)
+    curves = [_curve(r, (stamp + both_s)[np.isfinite(both_s)], count) for stamp in (c.on_s, c.off_s)]
+    if not all(len(y) for _, y in curves):
+        return None
+    off = [y - _step(x, aperture_s, tau_s) for x, y in curves]
+    apart = np.abs(np.median(off[0], axis=0) - np.median(off[1], axis=0))
+    u2 = sum(np.median(np.abs(y - np.median(y, axis=0)), axis=0) ** 2 / len(y) for y in off)
+    return None if np.any(apart > UNLIKE + CERTAINTY * OF_MEDIAN * np.sqrt(u2)) else tau_s
+
+
+def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:
+    """The middles of readings beside edges at ``at_s``, and how far each is between the levels; shapes (k, m)."""
+    middle_s = 0.5 * (r.start_s + r.end_s)
+    number = np.searchsorted(middle_s, at_s)[:, None] + np.arange(-count, count)
+    inside = (number[:, 0] >= 0) & (number[:, -1] < len(middle_s))
+    number = number[inside]
+    low, high = (np.median(r.watts[number][:, part], axis=1)[:, None] for part in (slice(0, 2), slice(-2, None)))
+    y = (r.watts[number] - low) / np.where(high == low, 1.0, high - low)
+    return middle_s[number] - at_s[inside][:, None], y
+
+
+def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
+    """Means over an aperture about moments after the centre of a step behind a filter."""
+
+    def area(t: Floats) -> Floats:
+        t = np.clip(t, 0.0, None)
+        return np.asarray(t - tau_s * (1.0 - np.exp(-t / tau_s)))
+
+    return np.asarray((area(x_s + tau_s + 0.5 * aperture_s) - area(x_s + tau_s - 0.5 * aperture_s)) / aperture_s)

@@ -1,0 +1,318 @@
+"""How late spans are in a trace along the run, by one likelihood; the shape of the path says what it is.
+
+A straight line is the shift and the rate of a clock. A smooth path beside it is a wander. The likelihood of a place is
+that of levels fitted to each span (``shown``), and the brackets of the clock are its prior.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
+from rig.analysis.timing.shown import Edges, Shown, edges_of_spans, modelled, readings_near
+from rig.types import Floats, Indices
+
+CERTAINTY = 25.0
+"""Twice the log-likelihood by which another place or shape must be better (five standard deviations)."""
+STANDS_OUT = 0.5
+"""Share of the variance that the median span may leave where spans stand out one by one."""
+PER_SPAN = 8.0
+"""Places to a span that are tried at first."""
+COARSE_SPANS, MOST_PLACES, MOST_RATES = 64, 1 << 14, 32
+"""Spans that are looked at in a first search, places that are tried one by one, and rates on either side."""
+COARSE_POINTS = 1 << 18
+"""Points of a trace at most in a search for places far away."""
+RIVALS = 6
+"""Places that are looked at closely."""
+OUTLIER = 5.0
+"""Standard deviations, by the median, from which an edge is of another matter."""
+GROUPS = 16
+"""Groups of spans that are placed together where single ones show no edges."""
+STRETCHES = 8
+"""Stretches of the run whose scatter shows what a straight line leaves."""
+KNOTS = 128
+"""Moments at which a path is known."""
+NEAR = 4.0
+"""Guards from an edge to which the levels near it reach."""
+HIDDEN = 0.4
+"""Part of the time between apertures for which an edge there may seem to be elsewhere."""
+LEAST_SHIFT = 0.1
+"""In readings; less than this is not followed."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Spans are late by ``late_s + slope * (t - ref_s)``; sigmas are standard uncertainties."""
+
+    late_s: float
+    slope: float
+    ref_s: float
+    sigma_s: float = 0.0
+    slope_sigma: float = 0.0
+
+    def at(self, t_s: Floats) -> Floats:
+        """Return how late spans are at moments, shape kept."""
+        return np.asarray(self.late_s + self.slope * (t_s - self.ref_s))
+
+
+# ---- a line ---------------------------------------------------------------------------------
+
+
+def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
+    """Return the line within about +-``reach_s`` and +-``rate_reach`` along which spans stand, or None.
+
+    A periodic train fits almost as well when it is a period off. So all places that fit nearly as well are looked at,
+    and the best must be better than any other by more than chance.
+    """
+    c, rough = s.cells, s.some(s.cells.evenly(COARSE_SPANS))
+    ref_s = float(np.mean(c.on_s + c.off_s)) / 2.0
+    half_s = max(float(np.max(np.abs(c.on_s - ref_s))), 1e-12)
+    steps = min(math.ceil(4.0 * rate_reach * half_s / c.width_s), MOST_RATES)
+    steps = steps if rate_reach * half_s > 0.25 * c.width_s else 0
+    slopes = np.linspace(-rate_reach, rate_reach, 2 * steps + 1) if steps else np.zeros(1)
+    # farther away, no span would lie within the readings
+    reach_s = min(max(reach_s, c.width_s), max(s.at_s[-1] - c.on_s[0], c.off_s[-1] - s.at_s[0], 0.0))
+    step_s = max(c.width_s / PER_SPAN, 0.5 * s.period_s)
+    lates = step_s * np.arange(-math.ceil(reach_s / step_s), math.ceil(reach_s / step_s) + 1)
+    if len(lates) * len(slopes) > MOST_PLACES:
+        lates = step_s * np.unique(np.round(np.append(far_places(s, -reach_s, reach_s), 0.0) / step_s))
+    late, slope = (x.ravel() for x in np.meshgrid(lates, slopes))
+    places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
+    best, rivals = places[0], [p[2] for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
+    found = Line(best[0], best[1], ref_s)
+    if min([*rivals, 0.0]) - best[2] < CERTAINTY or not stands_out(s, found.at(c.on_s)):
+        return None
+    return found
+
+
+def stands_out(s: Shown, late_s: Floats) -> bool:
+    """Return whether spans that are so late, shape (k,), draw more than what is beside them, one by one or together."""
+    c, late_s = s.cells, late_s + s.tau_s
+    if float(np.median(s.left(late_s[:, None] - s.tau_s))) < STANDS_OUT:
+        return True
+    inside, cell = s.between(c.on_s + late_s, c.off_s + late_s), s.between(c.begin_s + late_s, c.end_s + late_s)
+    beside = cell - inside
+    seen = (inside[0] > 0.0) & (beside[0] > 0.0)
+    rise = inside[1, seen] / inside[0, seen] - beside[1, seen] / beside[0, seen]
+    least = math.sqrt(CERTAINTY) * float(np.std(rise)) / math.sqrt(max(len(rise) - 1, 1))
+    return len(rise) > 2 and float(np.mean(rise)) > least
+
+
+def _refined(
+    s: Shown, late: Floats, slope: Floats, doubt: Floats, ref_s: float, step_s: float
+) -> list[tuple[float, float, float]]:
+    """The likeliest places as lateness, slope and doubt, best first, each moved to where it fits best nearby."""
+    lever, width_s = s.cells.on_s[:, None] - ref_s, s.cells.width_s
+    half_s = max(float(np.max(np.abs(lever))), 1e-12)
+    chosen = list[tuple[float, float]]()
+    for k in np.argsort(doubt, kind="stable"):
+        if len(chosen) == RIVALS:
+            break
+        far = [abs(late[k] - a) + half_s * abs(slope[k] - b) for a, b in chosen]
+        if min(far, default=np.inf) > width_s:
+            chosen.append((float(late[k]), float(slope[k])))
+    places = []
+    for start in chosen:
+        best, by_s, turn = start, step_s, 0.5 * width_s / half_s if np.ptp(slope) else 0.0
+        for _ in range(5):
+            a, b = (x.ravel() for x in np.meshgrid(by_s * np.linspace(-1.0, 1.0, 5), turn * np.array([-0.5, 0.0, 0.5])))
+            a, b = (a, b) if turn else (a[:5], np.zeros(5))
+            each = s.doubt(best[0] + a + (best[1] + b) * lever)
+            k = int(np.argmin(each))
+            best, by_s, turn = (best[0] + float(a[k]), best[1] + float(b[k])), 0.5 * by_s, 0.5 * turn
+        places.append((*best, float(each[k])))
+    return sorted(places, key=lambda p: p[2])
+
+
+def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -> Floats:
+    """Return how late spans may be within limits, where the trace is most like them, by one FFT of each; any order."""
+    c = s.cells
+    begin_s, end_s = max(c.begin_s[0] + least_s, s.at_s[0]), min(c.end_s[-1] + most_s, s.at_s[-1])
+    step_s = max(0.5 * s.period_s, c.width_s / PER_SPAN, (end_s - begin_s) / COARSE_POINTS)
+    grid = np.arange(begin_s, end_s, step_s)
+    train_s = np.arange(c.begin_s[0], c.end_s[-1], step_s)
+    if len(grid) < 2 or len(train_s) < 2:
+        return np.zeros(0)
+    values = s.between(grid[:-1] + s.tau_s, grid[1:] + s.tau_s)[1]
+    edges, level = np.column_stack([c.on_s, c.off_s]).ravel(), np.tile([0.0, 1.0], len(c))
+    area = np.append(0.0, np.cumsum(np.diff(edges) * (1.0 - level[:-1])))
+    filled = np.diff(np.interp(train_s, edges, area))
+    filled -= filled.mean()
+    # a train that begins before the trace or ends after it is compared with what there is
+    pad = np.zeros(len(filled))
+    score = correlated(np.concatenate([pad, values, pad]), filled)
+    late = grid[0] - train_s[0] + step_s * (np.arange(len(score)) - len(pad))
+    score[(late < least_s) | (late > most_s)] = -np.inf
+    apart, found = max(int(0.5 * c.width_s / step_s), 1), list[float]()
+    while len(found) < each and np.isfinite(score[best := int(np.argmax(score))]):
+        found.append(float(late[best]))
+        score[max(best - apart, 0) : best + apart + 1] = -np.inf
+    return np.array(found)
+
+
+# ---- edges along it -------------------------------------------------------------------------
+
+
+def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
+    """Return what the trace shows of spans that are about so late, shape (k,); None for less than three edges.
+
+    Levels beside an edge may be taken from near it or from all of its cell: what states less is used. Where spans show
+    no edges, groups of them are placed together.
+    """
+    whole = _unbiased(s, late_s, np.inf)
+    mid = 0.5 * (whole.begin_s + whole.end_s)
+    near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR)
+    found = [Seen.of(*e.in_turn(), e, rate_sigma) for e in (whole, near) if len(e.in_turn()[0]) >= len(late_s)]
+    found = [replace(f, whole=whole) for f in found]
+    if not found and len(late_s) > 2:
+        found = [Seen.of(*_in_groups(s, late_s), None, rate_sigma)]
+    return min((f for f in found if len(f.at_s) > 2), key=lambda f: f.line.sigma_s, default=None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Stamps of edges, in order, how late the trace shows them, shapes (n,), and the line through them."""
+
+    at_s: Floats
+    late_s: Floats
+    line: Line
+    edges: Edges | None
+    """The edges of each span; None where only groups of spans show a place."""
+    whole: Edges | None = None
+    """The same, with levels from all of its cell."""
+
+    @staticmethod
+    def of(at_s: Floats, late_s: Floats, edges: Edges | None, rate_sigma: float) -> Seen:
+        """Return edges with the line through them."""
+        doubt_s = 0.0 if edges is None else edges.doubt_s
+        return Seen(at_s, late_s, through(at_s, late_s, doubt_s, rate_sigma), edges)
+
+
+def _unbiased(s: Shown, late_s: Floats, levels: float) -> Edges:
+    """The edges, less what the same finds amiss with readings that spans of even power there would give."""
+    e = edges_of_spans(s, late_s, levels)
+    begin, end = (np.where(np.isfinite(x), x, late_s) for x in (e.begin_s, e.end_s))
+    would = edges_of_spans(modelled(s, begin, end), late_s, levels)
+    by = would.begin_s - begin, would.end_s - end
+    both = np.concatenate(by)[np.isfinite(np.concatenate(by))]
+    amiss_s = float(np.mean(both)) if len(both) else 0.0
+    # where an edge lies between two apertures, readings do not show how sharp it is
+    hidden_s = HIDDEN * max(s.period_s - s.readings.aperture_s, 0.0)
+    blur_s = max(e.blur_s - would.blur_s - hidden_s, 0.0)
+    return replace(e, begin_s=e.begin_s - by[0], end_s=e.end_s - by[1], amiss_s=amiss_s, blur_s=blur_s)
+
+
+def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
+    """The middles of groups of spans, and how late each is by least squares, with levels of the group."""
+    c, groups = s.cells, min(GROUPS, max(len(late_s) // 4, 3))
+    of, middle_s = np.arange(len(late_s)) * groups // len(late_s), 0.5 * (c.on_s + c.off_s)
+    by_s, most_s = 0.25 * s.period_s, 0.25 * max(c.width_s, s.period_s)
+    for _ in range(5):
+        near = readings_near(s, late_s)
+        group, spans_s = of[near.cell], s.moved(late_s, late_s)
+        fill, early, later = (
+            mean_signal(edges_of(spans_s + b), near.start_s, near.end_s, s.tau_s) for b in (0.0, -by_s, by_s)
+        )
+        columns = [np.ones(len(fill)), fill, (later - early) / (2.0 * by_s)]
+        normal = np.array([[np.bincount(group, a * b, groups) for b in columns] for a in columns]).transpose(2, 0, 1)
+        right = np.array([np.bincount(group, a * near.watts, groups) for a in columns]).T[:, :, None]
+        _, rise_w, moved = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ right)[:, :, 0].T
+        late_s = late_s + np.clip(moved / np.where(rise_w > 0.0, rise_w, np.inf), -most_s, most_s)[of]
+    count = np.bincount(of, minlength=groups)
+    return np.bincount(of, middle_s) / count, np.bincount(of, late_s) / count
+
+
+def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> Line:
+    """Return the line through edges that are so late, whose slope brackets know to be zero to within ``rate_sigma``.
+
+    ``doubt_s`` is what all edges are uncertain by together.
+    """
+    use = np.ones(len(at_s), bool)
+    for _ in range(3):
+        ref_s = float(at_s[use].mean())
+        lever, n = at_s - ref_s, int(np.count_nonzero(use))
+        spread = float(lever[use] @ lever[use])
+        slope = float(lever[use] @ late_s[use]) / spread if spread > 0.0 else 0.0
+        mean_s = float(late_s[use].mean())
+        left = late_s - mean_s - slope * lever
+        scale = max(float(np.sqrt(np.sum(left[use] ** 2) / max(n - 2, 1))), 1e-12)
+        known = (scale / rate_sigma) ** 2 if rate_sigma > 0.0 else np.inf  # brackets know the slope
+        slope *= spread / (spread + known) if np.isfinite(known) else 0.0
+        left = late_s - mean_s - slope * lever
+        use = np.abs(left) <= OUTLIER * max(1.4826 * float(np.median(np.abs(left))), 1e-12)
+    slope_sigma = scale / math.sqrt(spread + known) if np.isfinite(known) else 0.0
+    parts = [p for p in np.array_split(left[use], STRETCHES) if len(p)]
+    beyond = max(float(np.mean([p.mean() ** 2 - scale**2 / len(p) for p in parts])), 0.0)
+    sigma_s = math.sqrt(scale**2 / n + beyond + doubt_s**2)
+    return Line(mean_s, slope, ref_s, sigma_s, slope_sigma)
+
+
+# ---- a path beside it -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wander:
+    """A smooth path: how late spans are, shape (k,), at moments ``at_s``, and how far single edges are from it."""
+
+    at_s: Floats
+    late_s: Floats
+    scatter_s: float
+
+    def moved(self, t_s: Floats) -> Floats:
+        """Return where the spans say that moments of the trace are, shape kept."""
+        return np.asarray(t_s - np.interp(t_s, self.at_s + self.late_s, self.late_s))
+
+
+def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
+    """Return the smooth path through edges, or None where these scatter about a straight line each for itself.
+
+    The path is a random walk, of which restricted likelihood finds the size beside the scatter of edges; of no wander
+    and some wander, which explain the edges alike, it is none.
+    """
+    if len(at_s) < 2 * STRETCHES:
+        return None
+    parts = np.array_split(np.arange(len(at_s)), min(KNOTS, len(at_s)))
+    t, z = (np.array([x[p].mean() for p in parts]) for x in (at_s, late_s))
+    u = (t - t.mean()) / np.ptp(t)
+    rest = np.linalg.qr(np.column_stack([np.ones(len(t)), u]), mode="complete")[0][:, 2:]
+    walk, basis = np.linalg.eigh(rest.T @ (-0.5 * np.abs(u[:, None] - u)) @ rest)
+    y, best, none = basis.T @ (rest.T @ z), (-np.inf, 0.0), 0.0
+    for ratio in (0.0, *np.logspace(-1.0, 5.0, 25)):
+        of = 1.0 + ratio * np.maximum(walk, 0.0)
+        gain = -len(y) * math.log(max(float(np.mean(y**2 / of)), 1e-300)) - float(np.sum(np.log(of)))
+        none = gain if ratio == 0.0 else none
+        best = max(best, (gain, ratio))
+    smooth = z - rest @ (basis @ (y / (1.0 + best[1] * np.maximum(walk, 0.0))))
+    straight = smooth - np.polyval(np.polyfit(u, smooth, 1), u)
+    if best[0] - none < CERTAINTY or float(np.std(straight)) < LEAST_SHIFT * period_s:
+        return None
+    scatter_s = float(np.std(late_s - np.interp(at_s, t, smooth)))
+    return Wander(t, smooth, scatter_s)
+
+
+CHANGE = 0.05
+"""What a change of the lateness by one step costs along a path, in spans that are not seen."""
+FARTHEST = 0.005
+"""How far spans may wander, of the length of the trace."""
+
+
+def wandering(s: Shown) -> Floats:
+    """Return about how late each span is, shape (k,), along the path that shows most of them (Viterbi, 1967)."""
+    step_s = max(0.5 * s.period_s, s.cells.width_s / (3.0 * PER_SPAN))
+    count = int(min(math.ceil(FARTHEST * float(np.ptp(s.at_s)) / step_s), 400))
+    lates = step_s * np.arange(-count, count + 1)
+    slope = CHANGE * np.arange(len(lates))
+    cost = np.minimum(s.left(lates), 1.0)
+    total = [cost[0]]
+    for own in cost[1:]:
+        below = np.minimum.accumulate(total[-1] - slope) + slope
+        above = np.minimum.accumulate((total[-1] + slope)[::-1])[::-1] - slope
+        total.append(np.minimum(below, above) + own)
+    path: Indices = np.zeros(len(cost), dtype=np.int64)
+    path[-1] = int(np.argmin(total[-1]))
+    for k in range(len(cost) - 1, 0, -1):
+        path[k - 1] = np.argmin(total[k - 1] + np.abs(slope - slope[path[k]]))
+    return np.asarray(lates[path])

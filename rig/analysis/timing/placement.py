@@ -1,0 +1,217 @@
+"""Readings of the rails of one clock on the device's time: where the spans stand in their traces.
+
+The brackets of the clock say so first. The path of the spans in a trace, or the edges on a pin, say it more closely.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.analysis.timing.breaks import STRAYS, after_end, strays
+from rig.analysis.timing.filter_shape import undeclared_tau_s
+from rig.analysis.timing.lag_path import LEAST_SHIFT, STANDS_OUT, Line, Seen, Wander, along, line, wander, wandering
+from rig.analysis.timing.meter_clock import MeterClock, by_edges
+from rig.analysis.timing.readings import Readings, readings_of
+from rig.analysis.timing.shown import Shown, shown
+from rig.analysis.timing.timebase import Timebase
+from rig.analysis.verdict import Check
+from rig.recording.traces import Trace
+from rig.types import Floats
+
+CERTAIN = 4.0
+"""Standard uncertainties by which spans must be elsewhere."""
+APART = 2.5
+"""Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
+STEEPEST, MOST_STEP = 0.015, 4.0
+"""What two neighbouring edges may move against each other, of the time between them and in readings.
+
+More is a break, not a wander.
+"""
+LEAST_SPANS = 8
+"""Spans that show a path of their own beside the clocks."""
+
+
+@dataclass(frozen=True)
+class AlignedRail:
+    """One rail's readings on the device's time, in run seconds, and the map from the meter's ticks.
+
+    ``sigma_s`` is the uncertainty between the meter's clock and the device's. ``host_sigma_s`` is the uncertainty
+    between the meter's clock and the host's. Both hold over the whole activity. ``notes`` say how GPIO edges were used,
+    and which readings were moved. ``contradictions`` are what of the readings does not fit the recorded time or the
+    recorded spans; ``bridged`` are those that the recording itself resolves. Each of these checks fails.
+    """
+
+    readings: Readings
+    timebase: Timebase
+    sigma_s: float
+    host_sigma_s: float
+    notes: tuple[str, ...] = ()
+    contradictions: tuple[Check, ...] = ()
+    bridged: tuple[Check, ...] = ()
+    path: Wander | None = None
+    """How the readings were moved along the run to where the spans are, if they were."""
+    turn: float = 0.0
+    """By how much one of both clocks runs at another rate than its brackets say, as the spans show."""
+    single: Readings | None = None
+    """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
+
+    def noted(self, check: Check, note: str) -> AlignedRail:
+        """Return the same with one more contradiction that the recording itself resolves."""
+        return replace(self, notes=(*self.notes, note), bridged=(*self.bridged, check))
+
+    def widened(self, by_s: float, note: str) -> AlignedRail:
+        """Return the same with a place of spans that is less certain."""
+        return replace(self, sigma_s=math.hypot(self.sigma_s, by_s), notes=(*self.notes, note))
+
+
+def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
+    """Return the rails of one clock, aligned together by the rail that shows the spans best."""
+    activity, first = meter.activity, meter.bracketed
+    bracketed = [readings_of(t, first, meter.volts(t, first)) for t in traces]
+    final, notes = by_edges(meter, by_trace(meter, bracketed))
+    windows = activity.busy_windows_s()
+    ends_s = (float(windows.min()), float(windows.max())) if len(windows) else (final.ref_s,)
+    sigma_s = max(final.sigma_at(t) for t in ends_s)
+    host_sigma_s = max(final.considered.get("brackets", 0.0), sigma_s)
+    rails = []
+    for trace in traces:
+        r = readings_of(trace, final, meter.volts(trace, final))
+        rail = AlignedRail(r, final, sigma_s, host_sigma_s, notes)
+        rail = _along_its_path(rail, activity.active_s(), meter.device.clock.tolerance)
+        rails.append(replace(rail, contradictions=after_end(rail.readings, meter.end_s)))
+    return rails
+
+
+# ---- the shift and the rate of a clock --------------------------------------------------------
+
+
+def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
+    """Return the bracketed map, or one moved onto marks or all activity in a trace, whichever states least."""
+    best, activity = meter.against_device, meter.activity
+    if meter.stamps_spans:
+        return best
+    half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
+    reach_s = 3.0 * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
+    found = dict[str, Line]()
+    for s in (s for r in rails if (s := shown(r, activity.active_s())) is not None):
+        at = line(s, reach_s, 2.0 * best.rate_sigma)
+        if at is None or abs(at.late_s) > reach_s:
+            continue
+        marks = np.flatnonzero(np.isin(s.cells.on_s, activity.marks_s[:, 0]))
+        for method, part in (("marks", s.some(marks)), ("activity", s)):
+            seen = along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
+            if seen is not None and abs(seen.line.late_s) <= reach_s:
+                found[method] = min(found.get(method, seen.line), seen.line, key=lambda x: x.sigma_s)
+    considered = dict(best.considered) | {method: at.sigma_s for method, at in found.items()}
+    for method, at in found.items():
+        # placements that disagree beyond their sigmas are all in doubt, also the one that states the least
+        apart_s = abs(at.late_s)
+        doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(at.sigma_s, best.sigma_at(at.ref_s)) else 0.0
+        if at.sigma_s >= best.sigma_s:
+            best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
+        else:
+            best = _moved(meter.against_device, at, math.hypot(at.sigma_s, doubt_s), method)
+    return replace(best, considered=considered)
+
+
+def _moved(first: Timebase, at: Line, sigma_s: float, method: str) -> Timebase:
+    """The map along which spans are not late."""
+    rate_sigma = min(at.slope_sigma, first.rate_sigma) if at.slope_sigma else first.rate_sigma
+    return first.adjusted(-float(at.at(np.array(first.ref_s))), -at.slope, sigma_s, rate_sigma, method)
+
+
+# ---- a path beside it -------------------------------------------------------------------------
+
+
+def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
+    """The rail with its readings where the spans are, if the clocks miss them."""
+    r = rail.readings
+    s = shown(r, windows_s)
+    if r.counter or s is None or len(windows_s) < LEAST_SPANS or len(r.watts) < 16:
+        return rail
+    seen = _seen(s)
+    if seen is None:
+        return rail
+    tau_s = None if r.tau_s or seen.whole is None else undeclared_tau_s(s, seen.whole)
+    if tau_s is not None:
+        note = (
+            f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {tau_s:.3g} s that "
+            "is not declared (filter_tau_s). Power is computed as if it were"
+        )
+        smooth = replace(rail, readings=replace(r, tau_s=tau_s), notes=(*rail.notes, note))
+        return _along_its_path(replace(smooth, sigma_s=max(rail.sigma_s, r.period_s)), windows_s, tolerance)
+    return _followed(rail, seen, tolerance)
+
+
+def _seen(s: Shown) -> Seen | None:
+    """The edges of nearly all spans where the clocks say, or else along the path that shows most of them."""
+    late_s = np.zeros(len(s.cells))
+    if (seen := _shows(s, late_s)) is not None:
+        return seen
+    seen = _shows(s, wandering(s))
+    return seen if seen is not None and seen.edges is not None else None
+
+
+def _shows(s: Shown, late_s: Floats) -> Seen | None:
+    if np.mean(strays(s, late_s)) > STRAYS or float(np.median(s.left(late_s[:, None]))) > STANDS_OUT:
+        return None
+    seen = along(s, late_s, np.inf)
+    return None if seen is None or (seen.edges is not None and seen.edges.share < 1.0 - STRAYS) else seen
+
+
+def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
+    """The readings moved by what the edges show, unless that is a break, or nothing beyond noise.
+
+    Where all edges are late alike, the readings stay, and the place of an edge is uncertain by as much; but a filter
+    that was found delays all edges.
+    """
+    r, at = rail.readings, seen.line
+    step_s, apart_s = np.abs(np.diff(seen.late_s)), np.diff(seen.at_s)
+    if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
+        return rail
+    least_s, ends_s = LEAST_SHIFT * r.period_s, seen.at_s[[0, -1]]
+    path = wander(seen.at_s, seen.late_s, r.period_s)
+    turns = abs(at.slope) > CERTAIN * at.slope_sigma and abs(at.slope) * float(np.ptp(ends_s)) > CERTAIN * max(
+        least_s, at.sigma_s
+    )
+    if path is None and turns:
+        path = Wander(ends_s, at.at(ends_s), at.sigma_s)
+    name = r.rail.name
+    if path is None and abs(at.late_s) < max(CERTAIN * at.sigma_s, least_s):
+        return rail
+    if path is None and not r.inferred:
+        # the clocks may be off by as much, or else the device works less at begins and more after ends
+        where = f"{abs(at.late_s):.3g} s {'later' if at.late_s > 0.0 else 'earlier'}"
+        return rail.widened(math.hypot(at.sigma_s, at.late_s), (
+            f"Rail {name}: all spans lie {where} in the trace than the clocks say. Where they are is uncertain by as "
+            "much"
+        ))  # fmt: skip
+    path = path or Wander(ends_s, np.full(2, at.late_s), at.sigma_s)
+    start_s, end_s = path.moved(r.start_s), path.moved(r.end_s)
+    if np.any(np.diff(start_s) <= 0.0) or np.any(end_s < start_s):
+        return rail
+    low_s, high_s = float(path.late_s.min()), float(path.late_s.max())
+    shift = f"{low_s:.3g} to {high_s:.3g} s"
+    tenths = np.linspace(ends_s[0], ends_s[1], 11)
+    steepest = float(np.max(np.abs(np.diff(np.interp(tenths, path.at_s, path.late_s)) / np.diff(tenths))))
+    checks = rail.bridged
+    if steepest > rail.timebase.clock.tolerance + tolerance:
+        rule = f"spans of rail {name} against the clocks, along the run"
+        checks = (*checks, Check(rule, shift, "a change within the tolerances of both clocks", False))
+    note = (
+        f"Rail {name}: along the run the spans lie {shift} later in the trace than the clocks say. The readings are "
+        "moved to where the edges of the spans are"
+    )
+    return replace(
+        rail,
+        readings=replace(r, start_s=start_s, end_s=end_s),
+        sigma_s=math.hypot(path.scatter_s, 0.0 if seen.edges is None else 0.5 * seen.edges.longer_s),
+        host_sigma_s=math.hypot(rail.host_sigma_s, max(abs(low_s), abs(high_s))),
+        notes=(*rail.notes, note),
+        bridged=checks,
+        path=path,
+        turn=abs(at.slope),
+    )

@@ -1,0 +1,323 @@
+"""What a trace shows of spans at any place: sums of readings over each span and over what lies beside it.
+
+Each span has a cell, which reaches into the gaps on both sides. The readings of a cell are fitted by two levels of its
+own, one in the span and one beside it; how much of their variance these leave is all that is asked of a place. So a
+span of another power counts as much as any other, and nothing is known of idle.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, mean_signal, merged
+from rig.analysis.timing.readings import Readings
+from rig.types import Bools, Floats, Indices
+
+MOST_SPANS = 512
+"""Spans that are looked at; more are thinned evenly."""
+COVERED = 0.5
+"""Part of a short span, and readings beside it, that show its place."""
+WHOLE = 0.8
+"""Part of a cell that readings must cover so that a span would be seen that is there."""
+LEAST_LEFT = 1e-3
+"""Part of the variance that levels leave at least: power is never more even."""
+MOST_READINGS = 64.0
+"""Readings of a cell that count at most: what else is in it goes on for as long as the span."""
+GUARD = 1.5
+"""Readings beside an edge that take no part in the levels on both sides."""
+BLURRED = 4.0
+"""Times its distance from a step by which the place of an edge is uncertain."""
+AT_ONCE = 1 << 18
+"""Places that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Spans with begin and end, and where their cells begin and end, in seconds; shapes (k,)."""
+
+    on_s: Floats
+    off_s: Floats
+    begin_s: Floats
+    end_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.on_s)
+
+    @property
+    def width_s(self) -> float:
+        """Return the length that a quarter of the spans do not reach."""
+        return float(np.quantile(self.off_s - self.on_s, 0.25))
+
+    def some(self, which: Indices | slice) -> Cells:
+        """Return part of the spans."""
+        return Cells(self.on_s[which], self.off_s[which], self.begin_s[which], self.end_s[which])
+
+    def evenly(self, most: int) -> Indices:
+        """Return the numbers of so many spans at most, evenly from the first to the last."""
+        return np.unique(np.linspace(0, len(self) - 1, min(len(self), most)).round().astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A trace and spans in it.
+
+    ``sums`` are the number of readings, their watts (less the mean) and the squares of these up to each of the moments
+    ``at_s``, shape (3, m). Between two apertures half of the time belongs to each, unless readings are missing there.
+    """
+
+    at_s: Floats
+    sums: Floats
+    cells: Cells
+    readings: Readings
+    windows_s: Floats
+    """All spans, of which ``cells`` may hold some."""
+    mean_w: float
+    """Mean of all readings, in watts."""
+
+    @property
+    def period_s(self) -> float:
+        """Return the time from one reading to the next."""
+        return self.readings.period_s
+
+    @property
+    def tau_s(self) -> float:
+        """Return the time constant of the filter."""
+        return self.readings.tau_s
+
+    def moved(self, begin_late_s: Floats, end_late_s: Floats) -> Floats:
+        """Return all spans, whose begins and ends are as late as those of the cells, shapes (k,), disjoint."""
+        (on, off), c = self.windows_s.T, self.cells
+        moved = [on + np.interp(on, c.on_s, begin_late_s), off + np.interp(off, c.off_s, end_late_s)]
+        return merged(np.column_stack(moved))
+
+    def some(self, which: Indices | slice) -> Shown:
+        """Return the trace with part of the spans."""
+        return replace(self, cells=self.cells.some(which))
+
+    def between(self, on_s: Floats, off_s: Floats) -> Floats:
+        """Return the sums between moments; the shape of these after three rows."""
+        return self._upto(off_s) - self._upto(on_s)
+
+    def watts(self, on_s: Floats, off_s: Floats) -> Floats:
+        """Return mean watts between moments, less the mean of all readings; NaN where no reading is, shape kept."""
+        many, watts, _ = self.between(on_s, off_s)
+        return np.asarray(np.where(many > 0.0, watts, np.nan) / np.where(many > 0.0, many, 1.0))
+
+    def left(self, late_s: Floats) -> Floats:
+        """Return the share of the variance that levels leave in each cell, shape (k, m), if spans are so late.
+
+        ``late_s`` has shape (m,), or (k, m) for a lateness of each span. The share is about 1 for a span that shows no
+        rise, and above 1 for one that draws less than what is beside it.
+        """
+        late_s = np.broadcast_to(late_s + self.tau_s, (len(self.cells), late_s.shape[-1]))
+        step = max(AT_ONCE // len(self.cells), 1)
+        parts = [self._left(late_s[:, a : a + step]) for a in range(0, late_s.shape[1], step)]
+        return np.concatenate(parts, axis=1)
+
+    def covered(self, late_s: Floats) -> Bools:
+        """Return whether readings cover spans and what is beside them, shape (k, m); ``late_s`` is as for ``left``."""
+        c, late_s = self.cells, late_s + self.tau_s
+        on, off, begin, end = (x[:, None] + late_s for x in (c.on_s, c.off_s, c.begin_s, c.end_s))
+        inside, cell = (self.between(*x)[0] for x in ((on, off), (begin, end)))
+        spans, cells = (off - on) / self.period_s, (end - begin) / self.period_s
+        beside = cell - inside
+        return np.asarray((inside > WHOLE * spans) & (beside > WHOLE * (cells - spans)) & (beside >= 1.0))
+
+    def doubts(self, late_s: Floats) -> Floats:
+        """Return twice the negative log-likelihood of each span at each place, with levels and noise; see ``left``."""
+        c = self.cells
+        inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
+        # an edge splits a reading, of which levels leave a sixth
+        least = np.maximum(LEAST_LEFT, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
+        left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
+        return np.asarray(np.minimum(many, MOST_READINGS)[:, None] * np.log(left))
+
+    def doubt(self, late_s: Floats) -> Floats:
+        """Return the same for all spans together, shape (m,)."""
+        return np.asarray(self.doubts(late_s).sum(axis=0))
+
+    def _left(self, late_s: Floats) -> Floats:
+        c = self.cells
+        on, off, begin, end = (x[:, None] + late_s for x in (c.on_s, c.off_s, c.begin_s, c.end_s))
+        inside, cell = self.between(on, off), self.between(begin, end)
+        beside = cell - inside
+        n, m = np.maximum(inside[0], 1e-9), np.maximum(beside[0], 1e-9)
+        rise = inside[1] / n - beside[1] / m
+        total = cell[2] - cell[1] ** 2 / (n + m)
+        found = n * m / (n + m) * rise * np.abs(rise) / np.maximum(total, 1e-300)
+        seen = (n > COVERED * np.minimum((off - on) / self.period_s, 2.0)) & (m > COVERED)
+        return np.where(seen & (total > 1e-12 * cell[2]), 1.0 - found, 1.0)
+
+    def _upto(self, t_s: Floats) -> Floats:
+        at = self.at_s
+        i = np.clip(np.searchsorted(at, t_s, side="right") - 1, 0, len(at) - 2)
+        part = np.clip((t_s - at[i]) / np.maximum(at[i + 1] - at[i], 1e-300), 0.0, 1.0)
+        return np.asarray(self.sums[:, i] + part * (self.sums[:, i + 1] - self.sums[:, i]))
+
+
+def shown(r: Readings, windows_s: Floats, most: int = MOST_SPANS) -> Shown | None:
+    """Return what a trace shows of the disjoint sorted spans, shape (k, 2), or None if either is empty."""
+    cells = _cells(windows_s, r.period_s)
+    if not len(cells) or r.period_s <= 0.0 or np.count_nonzero(r.ok) < 2:
+        return None
+    return _summed(r, windows_s, cells.some(cells.evenly(most)))
+
+
+def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:
+    at_s, extent_s = _extents(r)
+    many = np.where(r.ok, extent_s / r.period_s, 0.0)
+    watts = np.where(r.ok, r.watts, 0.0)
+    mean_w = float(watts @ many) / max(float(many.sum()), 1e-300)
+    watts = np.where(r.ok, watts - mean_w, 0.0)
+    sums = np.zeros((3, len(at_s)))
+    # readings end at odd places
+    for row, each in zip(sums, (many, many * watts, many * watts**2), strict=True):
+        np.cumsum(each, out=row[1::2])
+        row[2::2] = row[1:-1:2]
+    return Shown(at_s, sums, cells, r, windows_s, mean_w)
+
+
+@dataclass(frozen=True)
+class Near:
+    """Readings in cells of spans: begin and end, watts less a mean, and the number of the cell; shapes (n,)."""
+
+    start_s: Floats
+    end_s: Floats
+    watts: Floats
+    cell: Indices
+
+
+def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> Near:
+    """Return the readings that are numbers and touch a cell, if spans are so late, shape (k,)."""
+    r, c = shown.readings, shown.cells
+    late_s = late_s + shown.tau_s
+    begin, end = np.maximum.accumulate(c.begin_s + late_s) - margin_s, c.end_s + late_s + margin_s
+    middle = 0.5 * (r.start_s + r.end_s)
+    cell = np.clip(np.searchsorted(begin, middle) - 1, 0, None)
+    use = r.ok & (middle >= begin[cell]) & (middle <= end[cell])
+    return Near(r.start_s[use], r.end_s[use], r.watts[use] - float(np.mean(r.watts[use])), cell[use])
+
+
+def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
+    """Return what a trace would show of spans of even power whose begins and ends are so late, shapes (k,)."""
+    late_s = 0.5 * (begin_late_s + end_late_s)
+    margin_s = 2.0 * shown.cells.width_s + float(np.max(np.abs(end_late_s - begin_late_s)))
+    near = readings_near(shown, late_s, margin_s)
+    watts = mean_signal(edges_of(shown.moved(begin_late_s, end_late_s)), near.start_s, near.end_s, shown.tau_s)
+    r = replace(shown.readings, start_s=near.start_s, end_s=near.end_s, watts=watts, ok=np.ones(len(watts), bool))
+    return _summed(replace(r, pool=None), shown.windows_s, shown.cells)
+
+
+def _extents(r: Readings) -> tuple[Floats, Floats]:
+    """Moments from which and up to which each reading counts, in turn, and how long that is."""
+    gap = r.start_s[1:] - r.end_s[:-1]
+    half = 0.5 * np.where(gap < 1.5 * r.period_s, gap, 0.0)
+    ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
+    begin = r.start_s - np.append(ends, half)
+    end = np.maximum(r.end_s + np.append(half, ends), begin)
+    return np.maximum.accumulate(np.column_stack([begin, end]).ravel()), end - begin
+
+
+def _cells(windows_s: Floats, period_s: float) -> Cells:
+    """The spans with cells up to the middle of gaps, but no farther than is of use; beyond the ends, where no span is.
+
+    A train that is a period off thus fits neither at its first span nor at its last.
+    """
+    spans = windows_s[windows_s[:, 1] > windows_s[:, 0]] if len(windows_s) else windows_s.reshape(-1, 2)
+    if not len(spans):
+        return Cells(*np.zeros((4, 0)))
+    on, off = spans.T
+    width = np.maximum(off - on, 4.0 * period_s)
+    gap = on[1:] - off[:-1]
+    beyond = float(np.median(np.diff(on))) if len(spans) > 1 else float(width[0])
+    before, after = np.append(beyond, 0.5 * gap), np.append(0.5 * gap, beyond)
+    limit = np.maximum(width, beyond * np.isin(np.arange(len(on)), [0, len(on) - 1]))
+    return Cells(on, off, on - np.minimum(before, limit), off + np.minimum(after, limit))
+
+
+# ---- edges ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Edges:
+    """How late begins and ends of spans are in the trace against their stamps, shapes (k,); NaN where not seen."""
+
+    on_s: Floats
+    off_s: Floats
+    begin_s: Floats
+    end_s: Floats
+    share: float = 1.0
+    """Of the spans that readings cover and that have room for levels, those that show both of their edges."""
+    amiss_s: float = 0.0
+    """How far the mean of edges would have been amiss for spans of even power, which was taken from them."""
+    blur_s: float = 0.0
+    """How far edges are from steps, as the time for which a step would have to be elsewhere."""
+
+    @property
+    def longer_s(self) -> float:
+        """Return by how much spans are longer than stamped; 0 if no span shows both of its ends."""
+        both = self.end_s - self.begin_s
+        return float(np.median(both[np.isfinite(both)])) if np.any(np.isfinite(both)) else 0.0
+
+    @property
+    def doubt_s(self) -> float:
+        """Return by how much all edges are uncertain together: where spans of another shape than stamped lie."""
+        return math.hypot(0.5 * self.longer_s, 0.1 * self.amiss_s, BLURRED * self.blur_s)
+
+    def in_turn(self) -> tuple[Floats, Floats]:
+        """Return the stamps of the edges that are seen, and how late these are, less what all spans are longer."""
+        half = 0.5 * self.longer_s
+        at = np.column_stack([self.on_s, self.off_s]).ravel()
+        late = np.column_stack([self.begin_s + half, self.end_s - half]).ravel()
+        return at[np.isfinite(late)], late[np.isfinite(late)]
+
+
+def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edges:
+    """Return the edges near the places at which spans are so late, shape (k,), from areas and levels beside them.
+
+    ``levels`` is how many guards from an edge its levels reach. This is exact for spans of even power and readings that
+    are means. Spans and gaps that are shorter than a few readings show no levels, and have no edges.
+    """
+    c, guard_s = shown.cells, GUARD * shown.period_s + SETTLE_TAU * shown.tau_s
+    inward, found, blur = 0.5 * (c.off_s - c.on_s), list[Floats](), list[Floats]()
+    # beside short spans the levels are not settled, which the readings near the edge make up for
+    room = np.minimum.reduce([inward, c.on_s - c.begin_s, c.end_s - c.off_s])
+    guard_s = max(min(guard_s, 0.6 * float(np.median(room))), GUARD * shown.period_s)
+    for stamp, beside, sign in ((c.on_s, c.on_s - c.begin_s, 1.0), (c.off_s, c.end_s - c.off_s, -1.0)):
+        at = stamp + late_s + shown.tau_s
+        left_s, right_s = (beside, inward) if sign > 0 else (inward, beside)
+        wide = np.minimum(left_s, right_s) > guard_s
+        left_s, right_s = np.minimum(left_s, levels * guard_s), np.minimum(right_s, levels * guard_s)
+        for near_s in (np.inf, np.inf, 2.0 * guard_s):
+            first, last = at - left_s, at + right_s
+            left, right = shown.watts(first, at - guard_s), shown.watts(at + guard_s, last)
+            first, last = np.maximum(first, at - near_s), np.minimum(last, at + near_s)
+            rise = np.where(right == left, np.nan, right - left)
+            edge = last - (shown.watts(first, last) - left) / rise * (last - first)
+            ok = (sign * rise > 0.0) & wide & (edge > first) & (edge < last)
+            at = np.where(ok, edge, at)
+        found.append(np.where(ok, at - stamp - shown.tau_s, np.nan))
+        blur.append(np.where(ok, _blur_s(shown, at, (first, last), guard_s), np.nan))
+    due = wide & shown.covered(late_s[:, None])[:, 0]
+    share = float(np.mean(np.isfinite(found[0] + found[1])[due])) if np.any(due) else 0.0
+    blur_s = float(np.nanmedian(blur)) if np.any(np.isfinite(blur)) else 0.0
+    return Edges(c.on_s, c.off_s, found[0], found[1], share=share, blur_s=blur_s)
+
+
+def _blur_s(shown: Shown, at_s: Floats, within_s: tuple[Floats, Floats], guard_s: float) -> Floats:
+    """How far edges are from steps between the levels beside them, as the time for which a step would be elsewhere.
+
+    The scatter of the levels themselves is taken off.
+    """
+    left, right = shown.between(within_s[0], at_s - guard_s), shown.between(at_s + guard_s, within_s[1])
+    total, levels = np.zeros(len(at_s)), []
+    for (many, watts, squares), (first, last) in ((left, (-guard_s, 0.0)), (right, (0.0, guard_s))):
+        level = watts / np.maximum(many, 1e-9)
+        n, near, of_near = shown.between(at_s + first, at_s + last)
+        total += of_near - 2.0 * level * near + level**2 * n - n * (squares / np.maximum(many, 1e-9) - level**2)
+        levels.append(level)
+    rise2 = np.maximum((levels[1] - levels[0]) ** 2, 1e-300)
+    return np.asarray(shown.period_s * total / rise2)
