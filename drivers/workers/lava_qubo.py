@@ -50,7 +50,7 @@ def open_worker(options: dict[str, Any]) -> Solver:
         raise Refusal(
             "MissingExtraError",
             f"Python {platform.python_version()} of the worker cannot import Lava: {error}",
-            "Run `rig doctor loihi2 --build`, or name an interpreter that has lava-optimization (option interpreter)",
+            "See `rig doctor loihi2`, or name an interpreter that has lava-optimization (option interpreter)",
             "interpreter",
         ) from error
     broken = contract(lava)

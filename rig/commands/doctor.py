@@ -1,6 +1,6 @@
 """``rig doctor``: open what the bench file names, one after the other, and name each fault with its remedy.
 
-    rig doctor [NAME...] [--bench FILE] [--seconds S] [--build]
+    rig doctor [NAME...] [--bench FILE] [--seconds S]
 
 The exit code is 0, or the largest of those of the errors found. A doubtful finding is not an error.
 """
@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--simulate", action="store_true", help="open the simulators of devices that have one")
     parser.add_argument("--trust", action="store_true", help="run code that a bench file of others names by its path")
-    parser.add_argument("--build", action="store_true", help="let drivers build or download what they need")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,14 +60,9 @@ def run(args: argparse.Namespace) -> int:
         if not quiet:
             say(text)
 
-    def progress(text: str) -> None:
-        live.clear()
-        if not quiet:
-            say(text, error=True)
-
     settings = Settings(
-        args.seconds, args.timeout, args.build, args.simulate, args.trust, tuple(args.option),
-        lambda item, step: live.show(f"... {item}: {step}"), progress,
+        args.seconds, args.timeout, args.simulate, args.trust, tuple(args.option),
+        lambda item, step: live.show(f"... {item}: {step}"),
     )  # fmt: skip
     found: list[Finding] = []
     try:

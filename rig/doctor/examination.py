@@ -19,25 +19,20 @@ from rig.errors import RigError
 from rig.factories import build, needs
 from rig.session.setup import boot, close_quietly, plant_factory_of
 
-BUILD_S, OWN_S = 3900.0, 60.0
-"""Deadline of a driver's own doctor (s): when it builds, and when it only looks."""
+OWN_S = 60.0
+"""The least deadline of a driver's own doctor."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How an examination goes. ``timeout_s`` replaces the patience of every entry.
-
-    ``tell`` hears item and step, ``say`` what a driver's doctor prints while it builds.
-    """
+    """How an examination goes. ``timeout_s`` replaces the patience of every entry. ``tell`` hears item and step."""
 
     seconds: float = 1.0
     timeout_s: float | None = None
-    build: bool = False
     simulate: bool = False
     trust: bool = False
     options: tuple[str, ...] = ()
     tell: Callable[[str, str], None] = field(default=lambda item, step: None)
-    say: Callable[[str], None] = field(default=lambda text: None)
 
     def within_deadline(self, item: str, steps: Steps, patience_s: float) -> Iterator[Finding]:
         """The findings of one item, ended after its patience and the time that its measurements take."""
@@ -136,8 +131,7 @@ def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
     own = doctor_of(item.factory)
     if own is None:
         return True
-    steps = own_doctor(item.name, own, item.options, s.build, s.say)
-    yield from s.within_deadline(item.name, steps, BUILD_S if s.build else max(item.patience_s, OWN_S))
+    yield from s.within_deadline(item.name, own_doctor(item.name, own, item.options), max(item.patience_s, OWN_S))
     return not item.alone
 
 

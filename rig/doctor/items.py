@@ -9,14 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from rig.doctor.clock import bracketed, clock_findings
 from rig.doctor.findings import Finding, broken, of_error, ok, si
 from rig.doctor.meter import reading_findings, take
 from rig.errors import DeviceError, MeterError, RigError, said
-from rig.factories import Factory, build, takes
+from rig.factories import Factory, build
 from rig.session.setup import close_quietly
 from rig.types import Clock, Clocked, ClockInfo, DeviceInfo, MeterInfo, Rail
 
@@ -103,16 +102,13 @@ def doctor_of(factory: Factory) -> Callable[..., Any] | None:
     return own if callable(own) else None
 
 
-def own_doctor(
-    item: str, own: Callable[..., Any], options: Mapping[str, str], build_it: bool, say: Callable[[str], None]
-) -> Steps:
-    """Yield the findings of a driver's own doctor, which is given ``build``, ``say`` for progress, and its options.
+def own_doctor(item: str, own: Callable[..., Any], options: Mapping[str, str]) -> Steps:
+    """Yield the findings of a driver's own doctor, which is given its options.
 
     Each finding that it returns has ``ok`` (true or false), ``what`` and ``remedy``.
     """
     yield "running its driver's own doctor"
-    factory = partial(own, say=say) if takes(own, "say") else own
-    for each in build(factory, {"build": build_it}, {**options, "build": str(build_it).lower()}):
+    for each in build(own, {}, options):
         what, remedy = str(getattr(each, "what", each)), str(getattr(each, "remedy", ""))
         yield ok(item, "driver", what) if getattr(each, "ok", False) else broken(item, "driver", what, remedy)
 

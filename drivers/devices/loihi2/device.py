@@ -10,7 +10,7 @@ import json
 from functools import partial
 from typing import Any
 
-from drivers.devices.loihi2.lava_setup import Say, SetupFinding, built, chosen, inspected
+from drivers.devices.loihi2.lava_setup import SetupFinding, chosen, inspected
 from drivers.devices.solver import checked_options, kept_budget
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, shipped
@@ -46,7 +46,7 @@ def open_device(
 ) -> Device:
     """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
 
-    ``interpreter`` is the Python 3.10 that has Lava: by default RIG_LAVA_PYTHON, the one that the doctor built, or a
+    ``interpreter`` is the Python 3.10 that has Lava: by default RIG_LAVA_PYTHON, that of ~/.cache/neurorig/lava, or a
     pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model`` is "nebm" simulated, and
     "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost), and after each
     flip a neuron rests for a number of steps drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of the
@@ -82,16 +82,13 @@ def open_device(
     return open_remote(worker, keep=keep, check=_check, load_s=load_s)
 
 
-def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> list[SetupFinding]:
-    """Look for what this device needs; with ``build``, make Lava's environment first if it is missing.
+def doctor(*, interpreter: str = "") -> list[SetupFinding]:
+    """Look for what this device needs.
 
     The last two findings are of the simulator and of the board. A host without lava-loihi is usable with
-    ``--simulate``. ``say`` is handed the progress of a build. Raises ``SetupError`` when a build fails.
+    ``--simulate``.
     """
     findings = inspected(interpreter)
-    if build and not findings[-1].ok:
-        built(say, interpreter)
-        findings = inspected("")
     if not findings[-1].ok:
         return findings
     for simulate in (True, False):
