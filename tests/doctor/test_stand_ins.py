@@ -12,20 +12,20 @@ import pytest
 from fixtures.bench.live_plant import LivePlant, live_plant
 from fixtures.instruments.front_end import EXACT
 from fixtures.instruments.lpm01a_sim import Lpm01aSim
-from fixtures.instruments.otii_server import OtiiServer
 from fixtures.instruments.powercap_tree import PowercapTree
 from fixtures.instruments.ppk2_sim import Ppk2Sim
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
 from fixtures.instruments.text_board import Sketch, TextBoard
-from fixtures.instruments.tiny_board import Chip, TinyBoardSim
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding
 from tests.support import joulescope_driver
 from tests.support.digitizer_sim import DigitizerSim
 from tests.support.fake_nvml import FakeNvml
+from tests.support.otii_server import OtiiServer
 from tests.support.paths import ROOT
 from tests.support.powercap_zones import DESKTOP
+from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")

@@ -8,8 +8,8 @@ import numpy as np
 
 from drivers.devices.arduino.mfe import FILTERS, FRAMES
 from drivers.devices.arduino.quantised import Convolution, Quantised, header, read_network
-from fixtures.instruments.tiny_board import Spoil
 from rig.types import Sample
+from tests.support.tiny_board import Spoil
 
 CLASSES = ("airport", "bus", "park", "street_traffic")
 SLICE, RATE_HZ = 16000, 16000

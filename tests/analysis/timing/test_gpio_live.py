@@ -12,7 +12,6 @@ from drivers.devices.mlperf_tiny import device as mlperf_tiny
 from drivers.devices.mlperf_tiny import greeting
 from drivers.meters.joulescope import meter as joulescope
 from fixtures.bench.live_plant import live_plant
-from fixtures.instruments.tiny_board import Chip, TinyBoardSim
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.engine.acquisition import Bench
@@ -22,6 +21,7 @@ from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Idle, Issue, Sample
 from tests.support.joulescope_driver import installed
+from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytestmark = pytest.mark.real_time
 

@@ -22,11 +22,11 @@ from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from drivers.devices.mlperf_tiny import greeting
 from fixtures.bench.true_power import open_plant
 from fixtures.instruments.pty_wire import PtyWire
-from fixtures.instruments.tiny_board import Chip, TinyBoardSim
 from rig.errors import DataError, DeviceError, SetupError, UsageError
 from rig.network.description import network_faults
 from rig.types import Device, Repeats, Reply, Sample
 from tests.support.arduino_board import CHANNELS, CLASSES, SLICE, audio, facts, network_file, network_of, stating
+from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 

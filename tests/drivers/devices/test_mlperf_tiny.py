@@ -18,7 +18,6 @@ from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.device import open_device
 from drivers.devices.mlperf_tiny.model import model_of
 from fixtures.instruments.pty_wire import PtyWire
-from fixtures.instruments.tiny_board import Chip, Spoil, TinyBoardSim, scores
 from rig.conformance.device import check_device
 from rig.errors import (
     DataError,
@@ -30,6 +29,7 @@ from rig.errors import (
     UsageError,
 )
 from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
+from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
 
 pytestmark = pytest.mark.real_time
 

@@ -25,7 +25,6 @@ from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.lpm01a_sim import Lpm01aSim, _binary
 from fixtures.instruments.pty_wire import PtyWire
-from fixtures.instruments.tiny_board import Chip, TinyBoardSim
 from fixtures.worlds.random_draw import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
@@ -36,6 +35,7 @@ from rig.recording.reader import open_run
 from rig.types import Chunk, Idle, Issue, Meter, Sample, Step
 from tests.support.meters import error_of, refusal, values
 from tests.support.scpi_bench import calibration
+from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytestmark = pytest.mark.real_time
 

@@ -12,12 +12,12 @@ import pytest
 
 from drivers.meters.otii import meter as otii
 from fixtures.bench.live_plant import LivePlant
-from fixtures.instruments.otii_server import OtiiServer
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, SetupError, UsageError
 from rig.factories import build
 from rig.types import Meter
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, recorded
+from tests.support.otii_server import OtiiServer
 
 pytestmark = pytest.mark.real_time
 
