@@ -86,16 +86,13 @@ def per_inference_s(activity: Activity) -> Floats:
     """
     if not activity.phases or activity.per_phase or (activity.joined and len(activity.phases) > 1):
         return np.zeros(0)
-    total: dict[int, float] = {}
-    count: dict[int, int] = {}
-    for phase in activity.phases.values():
-        seconds: dict[int, int] = {}
-        for issue, (on, off), n in zip(phase.issue.tolist(), phase.windows_s, phase.inferences.tolist(), strict=True):
-            total[issue] = total.get(issue, 0.0) + float(off - on)
-            seconds[issue] = seconds.get(issue, 0) + n
-        for issue, n in seconds.items():
-            count[issue] = max(count.get(issue, 0), n)
-    return np.array([total[i] / count[i] for i in total])
+    phases = list(activity.phases.values())
+    issue, at = np.unique(np.concatenate([p.issue for p in phases]), return_inverse=True)
+    total, count = np.zeros(len(issue)), np.zeros(len(issue))
+    for p, mine in zip(phases, np.split(at, np.cumsum([len(p.issue) for p in phases[:-1]])), strict=True):
+        total += np.bincount(mine, p.windows_s[:, 1] - p.windows_s[:, 0], len(issue))
+        count = np.maximum(count, np.bincount(mine, p.inferences, len(issue)))
+    return total / count
 
 
 def mean_time(phase: Phase, device: Timebase, stamps: StampsU, name: str) -> Quantity:

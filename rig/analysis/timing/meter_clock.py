@@ -84,18 +84,16 @@ class MeterClock:
             )
         return volts_of(found, self.clock_of(found, own))
 
-    def inputs(self) -> list[Trace]:
-        """Return the GPIO inputs on this clock that are declared to mark spans."""
-        mine = [t for t in self.run.traces.values() if t.clock == self.bracketed.clock.name]
-        return [t for t in mine if t.rail.kind == "edges" and t.rail.pin is not None and len(t.value)]
-
 
 # ---- by the edges of a GPIO input ---------------------------------------------------------
 
 
 def by_edges(meter: MeterClock, traced: Timebase) -> tuple[Timebase, tuple[str, ...]]:
     """Return the map by GPIO edges if it states less than ``traced``, and notes on how well the edges fit."""
-    activity, first, inputs = meter.activity, meter.bracketed, meter.inputs()
+    activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
+    inputs = [
+        t for t in every if t.clock == first.clock.name and t.rail.kind == "edges" and t.rail.pin and len(t.value)
+    ]
     spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
     if not inputs or not len(spans) or meter.stamps_spans:
         return traced, ()
