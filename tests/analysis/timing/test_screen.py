@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.meter_kinds import moving_mean
+from fixtures.worlds.more_lab_kinds import KINDS as MORE
 from fixtures.worlds.reading_kinds import KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
@@ -21,6 +22,7 @@ from rig.analysis.timing import screen
 from rig.analysis.timing.profile import Profile, ends_of
 from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
+from rig.errors import DataError
 from rig.recording.reader import open_run
 from rig.recording.traces import Trace
 from rig.types import ClockInfo, Floats, Rail
@@ -176,6 +178,17 @@ def test_a_trace_without_noise_stays() -> None:
     value = np.ones(2000)
     value[700] = 0.0
     assert not missing(value)
+
+
+def test_damaged_volts_are_missing_as_damaged_amperes_are(tmp_path: Path) -> None:
+    lab = plain_lab(2, "volts_read_slowly")
+    MORE["volts_read_slowly"](lab)
+    write(lab, tmp_path / "run")
+    run, real = open_run(tmp_path / "run"), lab.truth()["active_power_w"]
+    volts = run.traces["volts"]
+    damaged = replace(volts, value=np.where(np.arange(len(volts.value)) % 100 == 50, 0.0, volts.value))
+    power = evaluate(replace(run, traces={**run.traces, "volts": damaged})).quantities[FigureKey("active_power_w")]
+    assert abs(power.value - real) <= 1.5 * power.half_width() < 0.01 * real
 
 
 # ---- long traces --------------------------------------------------------------------------------
@@ -359,6 +372,13 @@ def test_a_pause_of_the_host_that_only_the_rates_of_clocks_show_widens_times(pau
         assert abs(figure.value - real[name]) <= figure.half_width(), name
     for name in ("device", "meter"):
         assert any(f"rate of the clock {name} by that of the host" in note for note in found.notes)
+
+
+def test_a_host_whose_clock_stands_still_is_refused_in_words(tmp_path: Path) -> None:
+    lab = lab_with_brackets()
+    lab.host_s = lambda t: t - float(np.clip(t - 0.35 * lab.end_s, 0.0, 0.3 * lab.end_s))
+    with pytest.raises(DataError, match="by the clock of the host"):
+        evaluated(lab, tmp_path)
 
 
 def test_stamps_that_run_backwards_are_no_stamps_of_arrival() -> None:
