@@ -68,13 +68,10 @@ def unclipped(model: RailModel) -> tuple[Floats, Bools]:
 POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
     "changes of level": Case(POWER + "trace_model._shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
-    "parts of idle windows": Case(POWER + "trace_model._parts", lambda state, _: np.zeros((len(state), 0))),
     "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
     "moved into the gaps": Case(POWER + "figures.moved", always(Margin())),
-    "two curves are no filter": Case(POWER + "residuals._are_two", always(False)),
     "ends of spans": Case(POWER + "figures.ends", always(Margin())),
     "parts that no reading saw": Case(POWER + "figures.unseen", always(Margin())),
-    "noise under load": Case(POWER + "residuals._noisier", always(False)),
     "readings lost at work": Case(POWER + "figures.missing_while_busy", always(0.0)),
     "end of the range": Case(POWER + "figures.beyond_range", always(None)),
     "clipped readings": Case(POWER + "budget.hidden_of", unclipped),
