@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.lag_path import PER_SPAN, STANDS_OUT, far_places
+from rig.analysis.timing.lag_path import COARSE_SPANS, GROUPS, PER_SPAN, STANDS_OUT, far_places
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.shown import Cells, Shown
+from rig.analysis.timing.shown import AT_ONCE, Cells, Shown
 from rig.analysis.verdict import Check
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
@@ -32,17 +32,12 @@ CLEAR = 0.25
 """The same, where it is usual, above which single spans prove nothing."""
 STRAYS = 0.05
 """Share of the spans that may fit no place beside what was found."""
-GROUPS, LONGER = 12, 1.5
-"""Groups of spans that are looked for, and how much longer each series of spans up to the last is than the next."""
-LONGER_BY = np.array([0.75, 1.0, 1.5, 2.0, 3.0])
-"""How much longer spans may be instead, of what they seem to be moved by."""
-FARTHEST, PACES = 0.1, 40_000
-"""How far the true rate may be from the declared one, as a part of it, and rates that are tried at most."""
-COPIES, LEAST_CHANGES = (2, 3, 4), 20
-"""Deliveries of each reading that are looked for, and changes of value that show them."""
+FARTHEST = 0.1
+"""How far the true rate may be from the declared one, as a part of it."""
+LEAST_CHANGES = 20
+"""Changes of value that show that each reading was delivered twice to four times."""
 AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
 """Time after the last stamp of the host, absolute and of the run, that the last readings of a meter may cover."""
-NOT_LATE, TIE = np.zeros(1), 1e-9
 REMEDY = (
     "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again"
 )
@@ -102,8 +97,8 @@ def bridged(
         return None
     chosen, total = _cheapest(looked.cost, s.cells, looked.lates, BREAK * looked.far)
     pace, paced = _pace(s, looked.usual)
-    least = looked.none if wandered is None else float(unlike(wandered, NOT_LATE, looked.usual).sum())
-    if min(total, paced + BREAK) > looked.none - TIE or min(total, paced) > least - TIE:
+    least = looked.none if wandered is None else float(unlike(wandered, np.zeros(1), looked.usual).sum())
+    if min(total, paced + BREAK) >= looked.none or min(total, paced) >= least:
         return None
     if paced + BREAK < total:
         found = _paced(trace, s, pace, end_s)
@@ -138,8 +133,8 @@ def _looked(s: Shown, recorded: Shown, reach_s: float, end_s: float) -> _Looked 
     usual = float(np.median(s.left(lates).min(axis=1)))
     if usual > CLEAR or s.tau_s > CLEAR * s.cells.width_s:
         return None
-    cost, here = unlike(s, lates, usual), unlike(recorded, NOT_LATE, usual)[:, 0]
-    absent, far = (here >= 1.0) & (recorded.left(NOT_LATE)[:, 0] > STANDS_OUT), np.abs(lates) > reach_s
+    cost, here = unlike(s, lates, usual), unlike(recorded, np.zeros(1), usual)[:, 0]
+    absent, far = (here >= 1.0) & (recorded.left(np.zeros(1))[:, 0] > STANDS_OUT), np.abs(lates) > reach_s
     none = min(float(here.sum()), *cost[:, ~far].sum(axis=0))
     return None if np.count_nonzero(absent) < LAST else _Looked(lates, far, cost, here, absent, none, usual)
 
@@ -150,10 +145,9 @@ def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
     own, late_s, far = looked.cost[held, chosen[held]], looked.lates[chosen[held]], looked.far[chosen[held]]
     if np.count_nonzero(own >= 1.0) > STRAYS * len(held):
         return False
-    if jumps := np.count_nonzero(np.abs(np.diff(late_s)) > 1.5 * s.period_s) + int(far[0]):
-        first = _Piece(int(held[0]), int(held[np.flatnonzero(late_s == late_s[0])[-1]]), float(late_s[0]))
+    if jumps := np.count_nonzero(np.abs(np.diff(late_s)) > 2.0 * s.period_s) + int(far[0]):
         gained = bool(np.sum(looked.here[held] - own) > BREAK * jumps)
-        return gained and not (far[0] and _longer(s, first))
+        return gained and not any(_longer(s, piece) for piece in _pieces(s, chosen, looked.lates))
     # readings from after a break may stand at the next spans by chance, but nothing stands at the very last
     whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(chosen) - LAST
     return bool(whole and looked.absent[-LAST:].all())
@@ -165,7 +159,7 @@ def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
 def copies_of(value: Floats) -> int:
     """Return how often each reading stands in a trace: more than once if readings change at every so many places."""
     change = np.flatnonzero(np.diff(value) != 0.0) + 1
-    for copies in reversed(COPIES):
+    for copies in (4, 3, 2):
         if len(change) >= LEAST_CHANGES and not np.any(change % copies):
             return copies
     return 1
@@ -196,11 +190,11 @@ def _pace(s: Shown, usual: float) -> tuple[float, float]:
     since = s.cells.on_s - s.at_s[0]
     step = 0.1 * s.cells.width_s / float(since[-1])
     count, best = int(FARTHEST / max(step, 1e-12)), 1.0
-    if not 1 <= count <= PACES or not s.readings.period_s:
+    if not 1 <= count <= AT_ONCE or not s.readings.period_s:
         return 1.0, np.inf
-    some = s.some(s.cells.evenly(64))
+    some = s.some(s.cells.evenly(COARSE_SPANS))
     paces = 1.0 + step * np.arange(-count, count + 1)
-    for tries, of in ((paces, some), (step * np.linspace(-1.5, 1.5, 61), s)):
+    for tries, of in ((paces, some), (step * np.linspace(-2.0, 2.0, 4 * GROUPS + 1), s)):
         at = tries if of is some else best + tries
         late = (of.cells.on_s - s.at_s[0])[:, None] * (1.0 / at - 1.0)
         left = unlike(of, late, usual).sum(axis=0)
@@ -248,12 +242,12 @@ def _places(s: Shown, reach_s: float, most_s: float) -> Floats:
     count = 4.0
     while count < k:
         groups.append(number[-int(count) :])
-        count *= LONGER
+        count *= 2.0
     ranges = ((-(most_s + upto), upto, 4), (-reach_s - s.period_s, reach_s + s.period_s, 1))
     found = [
         _closely(s, g, p) for g in (number, *groups) for a, b, n in ranges for p in far_places(s.some(g), a, b, each=n)
     ]
-    return np.unique(np.round(4.0 * np.array(found) / s.period_s)) * (0.25 * s.period_s)
+    return np.unique(np.round(4.0 * np.array(found) / s.period_s)) * (s.period_s / 4.0)
 
 
 def _cheapest(cost: Floats, c: Cells, lates: Floats, begins: Floats) -> tuple[Indices, float]:
@@ -293,15 +287,20 @@ def _cheapest(cost: Floats, c: Cells, lates: Floats, begins: Floats) -> tuple[In
     return path, least
 
 
+def _pieces(s: Shown, chosen: Indices, lates: Floats) -> list[_Piece]:
+    """Runs of spans that stand equally late along a path."""
+    held = np.flatnonzero(chosen >= 0)
+    cut = np.flatnonzero(np.abs(np.diff(lates[chosen[held]])) > 2.0 * s.period_s) + 1
+    return [_Piece(int(p[0]), int(p[-1]), float(np.median(lates[chosen[p]]))) for p in np.split(held, cut)]
+
+
 def _moved(trace: Trace, s: Shown, chosen: Indices, lates: Floats, reach_s: float) -> Bridged | None:
     """The trace with readings moved as the pieces of the path say."""
-    held = np.flatnonzero(chosen >= 0)
-    cut = np.flatnonzero(np.abs(np.diff(lates[chosen[held]])) > 1.5 * s.period_s) + 1
-    pieces = []
-    for p in np.split(held, cut):
-        pieces.append(_Piece(int(p[0]), int(p[-1]), _closely(s, p, float(np.median(lates[chosen[p]])))))
+    pieces = [
+        replace(p, late_s=_closely(s, np.arange(p.first, p.last + 1), p.late_s)) for p in _pieces(s, chosen, lates)
+    ]
     left_at_end = len(s.cells) - 1 - pieces[-1].last
-    if len(pieces) == 1 and not left_at_end and np.sum(chosen[: held[0]] < 0) < BREAK:
+    if len(pieces) == 1 and not left_at_end and pieces[0].first < BREAK:
         return _apart(trace, s, pieces[0].late_s) if abs(pieces[0].late_s) > reach_s else None
     return _joined(trace, s, pieces, left_at_end)
 
@@ -309,22 +308,22 @@ def _moved(trace: Trace, s: Shown, chosen: Indices, lates: Floats, reach_s: floa
 def _closely(s: Shown, which: Indices, late_s: float) -> float:
     """How late these spans are, to a quarter of a reading."""
     some, step_s = s.some(which), max(s.cells.width_s / PER_SPAN, s.period_s)
-    while step_s > 0.2 * s.period_s:
-        tries = late_s + step_s * np.linspace(-1.0, 1.0, 9)
-        late_s, step_s = float(tries[np.argmin(some.left(tries).sum(axis=0))]), 0.25 * step_s
+    while step_s > s.period_s / 4.0:
+        tries = late_s + step_s * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+        late_s, step_s = float(tries[np.argmin(some.left(tries).sum(axis=0))]), 0.5 * step_s
     return late_s
 
 
 def _longer(s: Shown, piece: _Piece) -> bool:
     """Whether spans that are longer at one end fit about as well as at another place, as if a device wakes early."""
     some = s.some(slice(piece.first, piece.last + 1))
-    if abs(piece.late_s) > 0.5 * float(np.median(np.diff(s.cells.on_s))):
+    if not s.period_s < abs(piece.late_s) <= 0.5 * float(np.median(np.diff(s.cells.on_s))):
         return False
     moved, c = float(some.left(np.array([piece.late_s])).sum()), some.cells
-    for part_s in LONGER_BY * piece.late_s:
+    for part_s in piece.late_s * np.arange(3.0, 13.0) / 4.0:
         on, off = (c.on_s + part_s, c.off_s) if part_s < 0.0 else (c.on_s, c.off_s + part_s)
         cells = Cells(on, off, np.minimum(c.begin_s, on - s.period_s), np.maximum(c.end_s, off + s.period_s))
-        if float(replace(some, cells=cells).left(NOT_LATE).sum()) < 2.0 * moved:
+        if float(replace(some, cells=cells).left(np.zeros(1)).sum()) < 2.0 * moved:
             return True
     return False
 
@@ -341,7 +340,7 @@ def _apart(trace: Trace, s: Shown, late_s: float) -> Bridged:
         f"recorded, so its clock is off by as much against that of the spans (sync_s of an import){lost}. The readings "
         "are moved"
     )
-    return Bridged(moved, check, note, sigma_s=0.25 * s.period_s)
+    return Bridged(moved, check, note, sigma_s=s.period_s / 4.0)
 
 
 def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> Bridged | None:

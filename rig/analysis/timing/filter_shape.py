@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from rig.analysis.timing.lag_path import CERTAINTY, GROUPS
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import Edges, Shown
 from rig.types import Floats
 
-TAUS = np.array([1e-3, *0.2 * 1.25 ** np.arange(16)])
+TAUS = np.array([1e-3, *0.2 * 1.25 ** np.arange(GROUPS)])
 """Time constants that are tried, in readings; the first stands for none."""
 SMOOTHER, UNLIKE = 1.5, 0.05
 """Times as much misfit without a filter, and how far begins and ends may be apart behind one, of a step."""
-CERTAINTY = 4.0
-"""Standard uncertainties by which they may be apart besides."""
 OF_MEDIAN = 1.8582
 """The standard uncertainty of a median over the median distance from it, times the root of their number."""
 NEIGHBOURS = 12
@@ -38,7 +39,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
         x, y = _curve(r, (stamp + lag)[np.isfinite(lag)], count)
         if not len(y):
             return None
-        misfit = [float(np.mean(np.minimum((y - _step(x, aperture_s, t)) ** 2, 0.25))) for t in r.period_s * TAUS]
+        misfit = [float(np.mean(np.minimum((y - _step(x, aperture_s, t)) ** 2, 1.0 / 4.0))) for t in r.period_s * TAUS]
         best = int(np.argmin(misfit))
         if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
             return None
@@ -51,7 +52,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
     off = [y - _step(x, aperture_s, tau_s) for x, y in curves]
     apart = np.abs(np.median(off[0], axis=0) - np.median(off[1], axis=0))
     u2 = sum(np.median(np.abs(y - np.median(y, axis=0)), axis=0) ** 2 / len(y) for y in off)
-    return None if np.any(apart > UNLIKE + CERTAINTY * OF_MEDIAN * np.sqrt(u2)) else tau_s
+    return None if np.any(apart > UNLIKE + math.sqrt(CERTAINTY) * OF_MEDIAN * np.sqrt(u2)) else tau_s
 
 
 def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
-from rig.analysis.timing.shown import Edges, Shown, edges_of_spans, modelled, readings_near
+from rig.analysis.timing.shown import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
 from rig.types import Floats, Indices
 
 CERTAINTY = 25.0
@@ -21,20 +21,14 @@ STANDS_OUT = 0.5
 """Share of the variance that the median span may leave where spans stand out one by one."""
 PER_SPAN = 8.0
 """Places to a span that are tried at first."""
-COARSE_SPANS, MOST_PLACES, MOST_RATES = 64, 1 << 14, 32
-"""Spans that are looked at in a first search, places that are tried one by one, and rates on either side."""
-COARSE_POINTS = 1 << 18
-"""Points of a trace at most in a search for places far away."""
+COARSE_SPANS = 64
+"""Spans that are looked at in a first search."""
 RIVALS = 6
 """Places that are looked at closely."""
-OUTLIER = 5.0
-"""Standard deviations, by the median, from which an edge is of another matter."""
 GROUPS = 16
 """Groups of spans that are placed together where single ones show no edges."""
 STRETCHES = 8
 """Stretches of the run whose scatter shows what a straight line leaves."""
-KNOTS = 128
-"""Moments at which a path is known."""
 NEAR = 4.0
 """Guards from an edge to which the levels near it reach."""
 HIDDEN = 0.4
@@ -70,14 +64,14 @@ def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
     c, rough = s.cells, s.some(s.cells.evenly(COARSE_SPANS))
     ref_s = float(np.mean(c.on_s + c.off_s)) / 2.0
     half_s = max(float(np.max(np.abs(c.on_s - ref_s))), 1e-12)
-    steps = min(math.ceil(4.0 * rate_reach * half_s / c.width_s), MOST_RATES)
-    steps = steps if rate_reach * half_s > 0.25 * c.width_s else 0
+    steps = min(math.ceil(4.0 * rate_reach * half_s / c.width_s), 2 * GROUPS)
+    steps = steps if rate_reach * half_s > c.width_s / 4.0 else 0
     slopes = np.linspace(-rate_reach, rate_reach, 2 * steps + 1) if steps else np.zeros(1)
     # farther away, no span would lie within the readings
     reach_s = min(max(reach_s, c.width_s), max(s.at_s[-1] - c.on_s[0], c.off_s[-1] - s.at_s[0], 0.0))
     step_s = max(c.width_s / PER_SPAN, 0.5 * s.period_s)
     lates = step_s * np.arange(-math.ceil(reach_s / step_s), math.ceil(reach_s / step_s) + 1)
-    if len(lates) * len(slopes) > MOST_PLACES:
+    if len(lates) * len(slopes) > AT_ONCE // GROUPS:
         lates = step_s * np.unique(np.round(np.append(far_places(s, -reach_s, reach_s), 0.0) / step_s))
     late, slope = (x.ravel() for x in np.meshgrid(lates, slopes))
     places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
@@ -117,9 +111,9 @@ def _refined(
     places = []
     for start in chosen:
         best, by_s, turn = start, step_s, 0.5 * width_s / half_s if np.ptp(slope) else 0.0
-        for _ in range(5):
-            a, b = (x.ravel() for x in np.meshgrid(by_s * np.linspace(-1.0, 1.0, 5), turn * np.array([-0.5, 0.0, 0.5])))
-            a, b = (a, b) if turn else (a[:5], np.zeros(5))
+        for _ in range(4):
+            tries = (by_s * np.array([-1.0, -0.5, 0.0, 0.5, 1.0]), turn * np.array([-0.5, 0.0, 0.5] if turn else [0.0]))
+            a, b = (x.ravel() for x in np.meshgrid(*tries))
             each = s.doubt(best[0] + a + (best[1] + b) * lever)
             k = int(np.argmin(each))
             best, by_s, turn = (best[0] + float(a[k]), best[1] + float(b[k])), 0.5 * by_s, 0.5 * turn
@@ -131,7 +125,7 @@ def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -
     """Return how late spans may be within limits, where the trace is most like them, by one FFT of each; any order."""
     c = s.cells
     begin_s, end_s = max(c.begin_s[0] + least_s, s.at_s[0]), min(c.end_s[-1] + most_s, s.at_s[-1])
-    step_s = max(0.5 * s.period_s, c.width_s / PER_SPAN, (end_s - begin_s) / COARSE_POINTS)
+    step_s = max(0.5 * s.period_s, c.width_s / PER_SPAN, (end_s - begin_s) / AT_ONCE)
     grid = np.arange(begin_s, end_s, step_s)
     train_s = np.arange(c.begin_s[0], c.end_s[-1], step_s)
     if len(grid) < 2 or len(train_s) < 2:
@@ -209,8 +203,8 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
     """The middles of groups of spans, and how late each is by least squares, with levels of the group."""
     c, groups = s.cells, min(GROUPS, max(len(late_s) // 4, 3))
     of, middle_s = np.arange(len(late_s)) * groups // len(late_s), 0.5 * (c.on_s + c.off_s)
-    by_s, most_s = 0.25 * s.period_s, 0.25 * max(c.width_s, s.period_s)
-    for _ in range(5):
+    by_s, most_s = s.period_s / 4.0, max(c.width_s, s.period_s) / 4.0
+    for _ in range(4):
         near = readings_near(s, late_s)
         group, spans_s = of[near.cell], s.moved(late_s, late_s)
         fill, early, later = (
@@ -242,7 +236,7 @@ def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> 
         known = (scale / rate_sigma) ** 2 if rate_sigma > 0.0 else np.inf  # brackets know the slope
         slope *= spread / (spread + known) if np.isfinite(known) else 0.0
         left = late_s - mean_s - slope * lever
-        use = np.abs(left) <= OUTLIER * max(1.4826 * float(np.median(np.abs(left))), 1e-12)
+        use = np.abs(left) <= math.sqrt(CERTAINTY) * max(1.4826 * float(np.median(np.abs(left))), 1e-12)
     slope_sigma = scale / math.sqrt(spread + known) if np.isfinite(known) else 0.0
     parts = [p for p in np.array_split(left[use], STRETCHES) if len(p)]
     beyond = max(float(np.mean([p.mean() ** 2 - scale**2 / len(p) for p in parts])), 0.0)
@@ -274,13 +268,13 @@ def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
     """
     if len(at_s) < 2 * STRETCHES:
         return None
-    parts = np.array_split(np.arange(len(at_s)), min(KNOTS, len(at_s)))
+    parts = np.array_split(np.arange(len(at_s)), min(2 * COARSE_SPANS, len(at_s)))
     t, z = (np.array([x[p].mean() for p in parts]) for x in (at_s, late_s))
     u = (t - t.mean()) / np.ptp(t)
     rest = np.linalg.qr(np.column_stack([np.ones(len(t)), u]), mode="complete")[0][:, 2:]
     walk, basis = np.linalg.eigh(rest.T @ (-0.5 * np.abs(u[:, None] - u)) @ rest)
     y, best, none = basis.T @ (rest.T @ z), (-np.inf, 0.0), 0.0
-    for ratio in (0.0, *np.logspace(-1.0, 5.0, 25)):
+    for ratio in (0.0, *np.logspace(-1.0, 4.0, 2 * GROUPS)):
         of = 1.0 + ratio * np.maximum(walk, 0.0)
         gain = -len(y) * math.log(max(float(np.mean(y**2 / of)), 1e-300)) - float(np.sum(np.log(of)))
         none = gain if ratio == 0.0 else none
@@ -302,7 +296,7 @@ FARTHEST = 0.005
 def wandering(s: Shown) -> Floats:
     """Return about how late each span is, shape (k,), along the path that shows most of them (Viterbi, 1967)."""
     step_s = max(0.5 * s.period_s, s.cells.width_s / (3.0 * PER_SPAN))
-    count = int(min(math.ceil(FARTHEST * float(np.ptp(s.at_s)) / step_s), 400))
+    count = int(min(math.ceil(FARTHEST * float(np.ptp(s.at_s)) / step_s), AT_ONCE // (2 * len(s.cells))))
     lates = step_s * np.arange(-count, count + 1)
     slope = CHANGE * np.arange(len(lates))
     cost = np.minimum(s.left(lates), 1.0)

@@ -12,7 +12,19 @@ import numpy as np
 
 from rig.analysis.timing.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.filter_shape import undeclared_tau_s
-from rig.analysis.timing.lag_path import LEAST_SHIFT, STANDS_OUT, Line, Seen, Wander, along, line, wander, wandering
+from rig.analysis.timing.lag_path import (
+    CERTAINTY,
+    LEAST_SHIFT,
+    STANDS_OUT,
+    STRETCHES,
+    Line,
+    Seen,
+    Wander,
+    along,
+    line,
+    wander,
+    wandering,
+)
 from rig.analysis.timing.meter_clock import MeterClock, by_edges
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.shown import Shown, shown
@@ -21,7 +33,7 @@ from rig.analysis.verdict import Check
 from rig.recording.traces import Trace
 from rig.types import Floats
 
-CERTAIN = 4.0
+CERTAIN = math.sqrt(CERTAINTY)
 """Standard uncertainties by which spans must be elsewhere."""
 APART = 2.5
 """Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
@@ -130,7 +142,7 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
     """The rail with its readings where the spans are, if the clocks miss them."""
     r = rail.readings
     s = shown(r, windows_s)
-    if r.counter or s is None or len(windows_s) < LEAST_SPANS or len(r.watts) < 16:
+    if r.counter or s is None or len(windows_s) < LEAST_SPANS:
         return rail
     seen = _seen(s)
     if seen is None:
@@ -195,8 +207,8 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
         return rail
     low_s, high_s = float(path.late_s.min()), float(path.late_s.max())
     shift = f"{low_s:.3g} to {high_s:.3g} s"
-    tenths = np.linspace(ends_s[0], ends_s[1], 11)
-    steepest = float(np.max(np.abs(np.diff(np.interp(tenths, path.at_s, path.late_s)) / np.diff(tenths))))
+    parts = np.linspace(ends_s[0], ends_s[1], STRETCHES + 1)
+    steepest = float(np.max(np.abs(np.diff(np.interp(parts, path.at_s, path.late_s)) / np.diff(parts))))
     checks = rail.bridged
     if steepest > rail.timebase.clock.tolerance + tolerance:
         rule = f"spans of rail {name} against the clocks, along the run"

@@ -18,8 +18,6 @@ from rig.types import Bools, Floats, Indices
 
 MOST_SPANS = 512
 """Spans that are looked at; more are thinned evenly."""
-COVERED = 0.5
-"""Part of a short span, and readings beside it, that show its place."""
 WHOLE = 0.8
 """Part of a cell that readings must cover so that a span would be seen that is there."""
 LEAST_LEFT = 1e-3
@@ -148,7 +146,7 @@ class Shown:
         rise = inside[1] / n - beside[1] / m
         total = cell[2] - cell[1] ** 2 / (n + m)
         found = n * m / (n + m) * rise * np.abs(rise) / np.maximum(total, 1e-300)
-        seen = (n > COVERED * np.minimum((off - on) / self.period_s, 2.0)) & (m > COVERED)
+        seen = (n > 0.5 * np.minimum((off - on) / self.period_s, 2.0)) & (m > 0.5)
         return np.where(seen & (total > 1e-12 * cell[2]), 1.0 - found, 1.0)
 
     def _upto(self, t_s: Floats) -> Floats:
@@ -214,7 +212,7 @@ def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
 def _extents(r: Readings) -> tuple[Floats, Floats]:
     """Moments from which and up to which each reading counts, in turn, and how long that is."""
     gap = r.start_s[1:] - r.end_s[:-1]
-    half = 0.5 * np.where(gap < 1.5 * r.period_s, gap, 0.0)
+    half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
     ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
     begin = r.start_s - np.append(ends, half)
     end = np.maximum(r.end_s + np.append(half, ends), begin)
@@ -285,7 +283,7 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
     inward, found, blur = 0.5 * (c.off_s - c.on_s), list[Floats](), list[Floats]()
     # beside short spans the levels are not settled, which the readings near the edge make up for
     room = np.minimum.reduce([inward, c.on_s - c.begin_s, c.end_s - c.off_s])
-    guard_s = max(min(guard_s, 0.6 * float(np.median(room))), GUARD * shown.period_s)
+    guard_s = max(min(guard_s, 0.5 * float(np.median(room))), GUARD * shown.period_s)
     for stamp, beside, sign in ((c.on_s, c.on_s - c.begin_s, 1.0), (c.off_s, c.end_s - c.off_s, -1.0)):
         at = stamp + late_s + shown.tau_s
         left_s, right_s = (beside, inward) if sign > 0 else (inward, beside)

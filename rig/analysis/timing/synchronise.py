@@ -90,13 +90,8 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
     ``step_s`` is how long readings are that are means, which show to about a part of it where they stand.
     """
     first, recorded = meter.bracketed, placed(meter, own)
-    told = {
-        p.readings.rail.name: b for t, p in zip(own, recorded, strict=True) if (b := _bridged(meter, t, p)) is not None
-    }
-    checks = {name: (b,) if isinstance(b, Check) else () for name, b in told.items()}
-    refused = [
-        p if p.contradictions else replace(p, contradictions=checks.get(p.readings.rail.name, ())) for p in recorded
-    ]
+    told = {p.readings.rail.name: _bridged(meter, t, p) for t, p in zip(own, recorded, strict=True)}
+    refused = [_refused(p, told[p.readings.rail.name]) for p in recorded]
     bridges = {name: b for name, b in told.items() if isinstance(b, Bridged)}
     if not bridges:
         return refused
