@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audit every path; the exit code is 0 if no check failed. Raises what ``audit`` raises for one path."""
-    from reports.audit.archive import unpacked
+    from reports.archive import unpacked
     from reports.audit.audit import Audit, audit
     from reports.audit.files import clean, read_bytes
     from reports.audit_again import with_pages

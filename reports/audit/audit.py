@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reports.audit import folder_checks, power_checks, work_checks
-from reports.audit.archive import is_archive, unpacked
-from reports.audit.evidence import Anchor, Asked, Check, Compared, Doubtful, Evidence, NotApplicable, Verdict, compared
+from reports.audit.evidence import Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, Verdict, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
@@ -19,9 +19,6 @@ from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
 from rig.errors import RigError, StoreError
-
-_HELD = [one for module in (folder_checks, power_checks, work_checks) for one in vars(module).values()]
-CHECKS = sorted((one for one in _HELD if isinstance(one, Asked)), key=lambda one: one.number)
 
 OF_THE_FOLDER = (1, 2, 3)
 """The checks that look at no run."""
@@ -63,14 +60,11 @@ class Audit:
 
 
 def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), quick: bool = False) -> Audit:
-    """Audit a run, a session, a submission, or an archive of a submission.
+    """Audit a run, a session or a submission; ``reports.archive`` unpacks the archive of one.
 
     ``signers`` is the text of a file of allowed signers, ``roots`` are published root hashes. Raises ``StoreError`` if
     the path holds nothing that can be audited.
     """
-    if is_archive(path):
-        with unpacked(path) as folder:
-            return audit(folder, signers=signers, roots=roots, quick=quick)
     if not path.exists():
         remedy = "Name a run, a session or a submission, or its archive"
         raise StoreError(f"{path.name or path} does not exist", field="path", value=path.name, remedy=remedy)
@@ -165,29 +159,29 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
 
 
 def run_checks(evidence: Evidence) -> list[Check]:
-    """Every check in the order of its number."""
-    done = []
-    for one in CHECKS:
-        head = (one.number, one.name)
+    """Every check in the order of its number; ``checks.json`` has the function, number, name and source of each."""
+    done, held = [], vars(folder_checks) | vars(power_checks) | vars(work_checks)
+    for function, (number, name, source) in json.loads(Path(__file__).with_name("checks.json").read_bytes()).items():
+        head = (number, name)
         try:
-            faults, found, allowed = _decided(one, evidence)
+            faults, found, allowed = _decided(number, held[function], evidence)
         except NotApplicable as missing:
-            done.append(Check(*head, "not applicable", "", "", one.source, clean(missing)))
+            done.append(Check(*head, "not applicable", "", "", source, clean(missing)))
             continue
         except Doubtful as doubt:
-            done.append(Check(*head, "warned", shown(doubt.args), "nothing that a reader must be told", one.source))
+            done.append(Check(*head, "warned", shown(doubt.args), "nothing that a reader must be told", source))
             continue
         except RigError as error:
             faults, found, allowed = [error.message], "", "a recording that can be read"
         said = shown(faults) if faults else clean(found)
-        done.append(Check(*head, "failed" if faults else "passed", said, allowed, one.source))
+        done.append(Check(*head, "failed" if faults else "passed", said, allowed, source))
     return done
 
 
-def _decided(one: Asked, evidence: Evidence) -> Verdict:
-    if not evidence.subject.runs and one.number not in OF_THE_FOLDER:
+def _decided(number: int, decide: Callable[[Evidence], Verdict], evidence: Evidence) -> Verdict:
+    if not evidence.subject.runs and number not in OF_THE_FOLDER:
         raise NotApplicable("no run can be read")
-    return one.decide(evidence)
+    return decide(evidence)
 
 
 def shown(told: Sequence[str], most: int = 6) -> str:

@@ -15,7 +15,6 @@ from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
 
 Outcome = Literal["passed", "warned", "failed", "not applicable"]
-INTERVAL = "; and the interval of the claim"
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,11 @@ def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Co
     found = []
     for key, claim in claims.items():
         if (own := plain.get(key)) is not None:
-            size = abs(own.value)
-            sharp = own.bound <= SHARP * size
-            allowed, why = (own.bound, "") if sharp else (own.bound + claim.half_width + 4e-16 * size, INTERVAL)
+            sharp, size = own.bound <= SHARP * abs(own.value), abs(own.value)
+            allowed = own.bound + (0.0 if sharp else claim.half_width + 4e-16 * size)
+            why = own.why if sharp else f"{own.why}; and the interval of the claim"
             pair = (claim.value, own.value, own.bound, allowed)
-            found.append(Compared(scope, key, claim.unit, *pair, own.method, own.why + why))
+            found.append(Compared(scope, key, claim.unit, *pair, own.method, why))
     return found
 
 
@@ -119,21 +118,6 @@ Verdict = tuple[list[str], str, str]
 """Faults, what was found if there are none, and what is allowed."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One check of the list: its number and name, who asks for it, and the function that decides."""
-
-    number: int
-    name: str
-    source: str
-    decide: Callable[[Evidence], Verdict]
-
-
-def check(number: int, name: str, source: str) -> Callable[[Callable[[Evidence], Verdict]], Asked]:
-    """Put a function on the list of checks."""
-    return lambda decide: Asked(number, name, source, decide)
-
-
 def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[str]:
     """The faults of every run, with its name."""
     return [f"{name}: {fault}" for name, run in evidence.subject.runs for fault in faults_of(run)]
@@ -166,7 +150,7 @@ def broken(evidence: Evidence, *begins: str) -> list[str]:
     return [r.said for r in evidence.rules if r.rule.startswith(begins) and not r.ok]
 
 
-def by_rule(evidence: Evidence, *begins: str) -> Verdict:
+def kept(evidence: Evidence, *begins: str) -> Verdict:
     """The rules of these names, as one check. Raises ``NotApplicable`` if the set has none of them."""
     mine = [r for r in evidence.rules if r.rule.startswith(begins)]
     if not mine:
@@ -176,7 +160,7 @@ def by_rule(evidence: Evidence, *begins: str) -> Verdict:
     return broken(evidence, *begins), found, least.allowed
 
 
-def comparisons(evidence: Evidence, faults: list[str], *words: str) -> Verdict:
+def agreed(evidence: Evidence, faults: list[str], *words: str) -> Verdict:
     """The claims whose names hold one of the words beside the plain figures, and faults that were found besides.
 
     Raises ``NotApplicable`` if there are neither.

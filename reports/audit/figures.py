@@ -196,18 +196,6 @@ def by_chance(over: int, count: int, share: float) -> bool:
     return float(bdtr(over, count, 1 - share)) <= SLACK
 
 
-def early_stopping(latency: Floats, share: float) -> float | None:
-    """MLPerf's estimate of a percentile: with t queries over it, chance explains n only with probability ``SLACK``.
-
-    The largest such t is taken, and the t - 1 slowest queries are left out; None if n is too small. Source: MLPerf
-    Inference, ``early_stopping.adoc``.
-    """
-    n, over = len(latency), 0
-    while over < n and by_chance(over + 1, n, share):
-        over += 1
-    return float(np.sort(latency)[n - over]) if over else None
-
-
 def mean_of(values: Iterable[float]) -> float:
     """The mean of one or more values."""
     held = list(values)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, check, doubted, each, rows_of, unlike
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.power import power_rails
 from reports.audit.reading import BLOCK, Run, blocks, table, ticks
@@ -29,7 +29,6 @@ STAMPS_LEAST, VALUES_LEAST = 8, 64
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 
 
-@check(1, "layout: required files, none empty, each document readable", "MLPerf inference#1356")
 def layout(e: Evidence) -> Verdict:
     faults = [text for text in e.subject.faults if not text.startswith("about.")]
     faults += [f"{part.name}: {text}" for part in e.subject.parts for text in part.unread]
@@ -43,12 +42,11 @@ def layout(e: Evidence) -> Verdict:
     return faults, f"{len(e.subject.runs)} runs", "every file of the layout, with content"
 
 
-@check(2, "SHA-256 of every file, and the chain of lines and runs", "run-directory.md, 'What is verified'")
 def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
     bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
     seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
-    found, allowed = f"{ledger.files} files as hashed, {seals}", "as hashed; each run its own recording"
+    found, allowed = f"as hashed, {seals}", "as hashed; each run its own recording"
     return [*ledger.faults, *_shared(e)], found, allowed
 
 
@@ -80,7 +78,6 @@ def _measured(run: Run) -> Iterator[tuple[str, Any]]:
             yield f"readings of {clean(name)}", value if len(np.unique(value)) >= VALUES_LEAST else value[:0]
 
 
-@check(3, "signature by an allowed signer, or a published root hash", "ssh-keygen(1), 'ALLOWED SIGNERS'")
 def signature(e: Evidence) -> Verdict:
     if not e.anchor.asked:
         raise NotApplicable(f"{e.anchor.words}; give --signers FILE or --root HASH")
@@ -88,7 +85,6 @@ def signature(e: Evidence) -> Verdict:
     return [] if e.anchor.holds else [e.anchor.words], e.anchor.words, allowed
 
 
-@check(4, "rule set by name and revision, and the verdict by it", "MLPerf inference#1331")
 def rule_set(e: Evidence) -> Verdict:
     faults = each(e, lambda run: values_of(run)[1])
     names = {clean((run.start.get("rules") or {}).get("name")) for _, run in e.subject.runs}
@@ -112,14 +108,12 @@ def _claimed(key: str, claims: Iterable[str]) -> bool:
     return any(map(pattern.fullmatch, claims))
 
 
-@check(5, "one session: same device, firmware, model and configuration", "MLPerf inference#473")
 def one_device(e: Evidence) -> Verdict:
     faults = unlike(e, "{} devices, as they were declared in the runs", lambda run: run.start["device"])
     faults += unlike(e, "runs of {} configurations", lambda run: str(run.start.get("configuration", "")))
     return faults, clean({run.start["device"].get("name") for _, run in e.subject.runs}), "one device in one state"
 
 
-@check(6, "system description complete", "MLPerf submission rules; NeuroBench report.md")
 def description(e: Evidence) -> Verdict:
     parts = [("the device", run.start["device"]) for _, run in e.subject.runs]
     parts += [("a meter", meter) for _, run in e.subject.runs for meter in run.start["meters"]]
@@ -128,7 +122,6 @@ def description(e: Evidence) -> Verdict:
     return list(dict.fromkeys(faults)), "declared", "a name and a description of device and meters"
 
 
-@check(31, "what only the submitter knows: no field of submission.toml empty", "NeuroBench report.md; submit.md")
 def about(e: Evidence) -> Verdict:
     if e.subject.submission is None:
         raise NotApplicable("only a submission has a submission.toml")
@@ -138,7 +131,6 @@ def about(e: Evidence) -> Verdict:
     return [f"{', '.join(empty)}: empty"] * bool(empty) + wrong, "told", "every field filled in but notes"
 
 
-@check(7, "the six sections of the report, without blanks", "NeuroBench report.md")
 def report(e: Evidence) -> Verdict:
     rows_of(e, "holds a report")
     text = read_bytes(e.subject.path / "report.md", 64 << 20).decode("utf-8", "replace").lower()
@@ -149,7 +141,6 @@ def report(e: Evidence) -> Verdict:
     return faults, f"{len(SECTIONS)} sections", "architecture, algorithm, workflow, timing, power, results"
 
 
-@check(26, "model and firmware digests recorded", "MLPerf inference#473; MLPerf Tiny 1.2")
 def digests(e: Evidence) -> Verdict:
     for name, run in e.subject.runs:
         if not run.start["device"].get("artifacts") and not run.start["device"].get("versions"):
@@ -157,7 +148,6 @@ def digests(e: Evidence) -> Verdict:
     return [], "declared in every run", "a version or digest of what the device runs"
 
 
-@check(27, "measuring software unmodified", "SPEC run rules headings")
 def software(e: Evidence) -> Verdict:
     told = [(name, run.start.get("environment") or {}) for name, run in e.subject.runs]
     if any(one.get("dirty") is None for _, one in told):
@@ -167,7 +157,6 @@ def software(e: Evidence) -> Verdict:
     return faults, f"commit {', '.join(sorted(commits))}", "a clean commit"
 
 
-@check(29, "estimated, simulated and measured apart", "NeuroBench P1; a rule of this project")
 def classes(e: Evidence) -> Verdict:
     faults = []
     for one, parts in rows_of(e, "has classes"):
@@ -179,7 +168,6 @@ def classes(e: Evidence) -> Verdict:
     return faults, "each by its own class", "measured only where device and meters are hardware"
 
 
-@check(30, "rows of results.csv are the claims", "MLPerf inference#1342")
 def leaderboard_rows(e: Evidence) -> Verdict:
     wanted = [one for one, _ in rows_of(e, "has rows")]
     text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")

@@ -24,7 +24,6 @@ class Ledger:
     faults: list[str] = field(default_factory=list)
     unsealed: list[str] = field(default_factory=list)
     """The runs and sessions without a seal, for whose last line nothing speaks."""
-    files: int = 0
     listed: dict[str, str] = field(default_factory=dict)
     """The hashes of a manifest by path."""
 
@@ -41,7 +40,6 @@ def check_manifest(folder: Path, ledger: Ledger) -> str:
     ledger.listed = {found[2]: found[1] for line in lines if (found := _LINE.fullmatch(line))}
     if lines != [*(f"{digest}  {name}" for name, digest in sorted(ledger.listed.items())), ""]:
         ledger.faults.append(f"{MANIFEST} is not a hash and a path in each line, each path once and in order")
-    ledger.files += len(ledger.listed)
     for name, expected in ledger.listed.items():
         try:
             if sha256_of(inside(folder, name)) != expected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections import defaultdict
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, doubted, each, unlike
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, agreed, broken, doubted, each, unlike
 from reports.audit.figures import device_line, execution_times, mean_of, spans, windows_of
 from reports.audit.files import clean
 from reports.audit.placing import shortened, touch
@@ -28,6 +29,8 @@ SLEPT = (
     "asleep in idle, or something else works in the gaps, such as the host: idle is {:.3g} W below the gaps, in their "
     "middle too. Keep the device ready in idle, or leave gaps of over three times the host's work"
 )
+BESIDE = "something else works beside the spans, such as the host, or idle was asleep"
+SLEEPS = "the device sleeps in the gaps, or it worked in the idle windows"
 CALIBRATED_DAYS = 730
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
@@ -55,7 +58,6 @@ def _rails(e: Evidence) -> Iterator[tuple[str, Run, str, RailPower]]:
                 yield f"{part.name}/{run.path.name}", run, name, rail
 
 
-@check(18, "idle measured, configured, not asleep, long enough", "NeuroBench N36, N37")
 def idle(e: Evidence) -> Verdict:
     faults = [f"{name}: no idle window" for name, run in _metered(e) if not len(idle_windows(run))]
     faults += broken(e, "shortest idle window")
@@ -70,22 +72,17 @@ def idle(e: Evidence) -> Verdict:
         gap, level = np.nansum([rail.gap_w for rail in rails]), sum(rail.idle.w for rail in rails)
         above = f"dynamic power is {dynamic:.4g} W above the idle windows, {dynamic - gap:.4g} W above the gaps"
         found = f"in {where} idle windows are at {level:.4g} W, gaps between spans at {level + gap:.4g} W; {above}"
-        if apart and gap > ASLEEP * abs(area.w):
-            if all(rail.rests for rail in rails if rail.apart):
-                doubts.append(
-                    f"{where}: {above}; something else works beside the spans, such as the host, or idle was asleep"
-                )
-            else:
-                faults.append(f"{where}: {SLEPT.format(gap)}")
+        below = gap > ASLEEP * abs(area.w)
+        if apart and below and not all(rail.rests for rail in rails if rail.apart):
+            faults.append(f"{where}: {SLEPT.format(gap)}")
         elif apart:
-            doubts.append(f"{where}: {above}; the device sleeps in the gaps, or it worked in the idle windows")
+            doubts.append(f"{where}: {above}; {BESIDE if below else SLEEPS}")
         if not apart and area.w <= STEP_BOUNDS * area.bound_w:
             doubts.append(f"{where}: the readings show no step at the spans; the meter may watch another rail")
     doubted(faults, doubts)
     return faults, found, "at least as long as the rule; not below the gaps"
 
 
-@check(19, "spans inside the run, marks and spans inside the trace, windows apart", "MLPerf Power, check.py")
 def window_places(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         idle = idle_windows(run)
@@ -108,7 +105,6 @@ def window_places(e: Evidence) -> Verdict:
     return faults, "inside", "spans between issue and answer, inside the trace, outside of idle windows"
 
 
-@check(20, "clocks: residuals within their brackets", "MLPerf Power power-dev#262, inference#1338, #1496")
 def clocks(e: Evidence) -> Verdict:
     found, faults = [], each(e, _two_clocks)
     for own, run in e.subject.runs:
@@ -147,12 +143,11 @@ def _two_clocks(run: Run) -> Iterator[str]:
             yield f"{clean(part.name)} describes its clock {clean(part.clock.name)!r} otherwise than the run does"
 
 
-def _meters(run: Run) -> list[tuple[Any, Any]]:
+def _meters(run: Run) -> list[tuple[Any, Any]] | None:
     """Name and serial number of each meter; what it says of its present state differs whenever it is opened."""
-    return [(meter["name"], meter.get("serial_number")) for meter in run.start["meters"]]
+    return [(one["name"], one.get("serial_number")) for one in run.start["meters"]] if run.purpose == "power" else None
 
 
-@check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
 def readings(e: Evidence) -> Verdict:
     _metered(e)
     if e.quick:
@@ -169,29 +164,29 @@ def readings(e: Evidence) -> Verdict:
     return faults, found, f"at most {LOST_MOST:.0%} missing and {OVER_MOST:.0%} clipped"
 
 
-@check(23, "instrument known, calibrated in time; ambient temperature stated", "SPEC PTDaemon headings")
 def instrument(e: Evidence) -> Verdict:
     faults, without = [], 0
     for name, run in _metered(e):
         for meter in run.start["meters"]:
-            try:
-                calibrated = date.fromisoformat(str((meter.get("calibration") or {}).get("date"))[:10])
-            except ValueError:
-                without += 1
+            calibrated = _day((meter.get("calibration") or {}).get("date"))
+            made, without = _day(run.start.get("created_utc")), without + (calibrated is None)
+            if calibrated is None:
                 continue
-            try:
-                made = date.fromisoformat(str(run.start.get("created_utc"))[:10])
-            except ValueError:
+            if made is None:
                 faults.append(f"{name}: it is not recorded when the run was made")
-                continue
-            if not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
+            elif not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
                 faults.append(f"{name}: {clean(meter.get('name'))} was calibrated {age} days before the run")
     if not faults and without:
         raise NotApplicable(f"{without} times no date of a calibration certificate is recorded")
     return faults, "every instrument was calibrated", f"at most {CALIBRATED_DAYS} days before the run"
 
 
-@check(24, "rails as declared; power derived again by separate code", "NeuroBench N8, N41")
+def _day(told: object) -> date | None:
+    with contextlib.suppress(ValueError):
+        return date.fromisoformat(str(told)[:10])
+    return None
+
+
 def rails(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         told = {rail.name: rail for meter in run.whole.start.meters for rail in meter.rails}
@@ -211,7 +206,7 @@ def rails(e: Evidence) -> Verdict:
         for row, parts in e.subject.configurations or [({"name": part.name}, [part]) for part in e.subject.parts]
         if len({tuple(sorted(traces(r))) for part in parts for r in part.runs if r.purpose == "power"}) > 1
     ]
-    held += unlike(e, "power runs have {} sets of meters", lambda r: _meters(r) if r.purpose == "power" else None)
+    held += unlike(e, "power runs have {} sets of meters", _meters)
     for part in e.subject.parts:
         own = [(name, key, f) for name, found in part.plain.items() for key in DRAWN if (f := found.get(key))]
         held += [
@@ -219,7 +214,7 @@ def rails(e: Evidence) -> Verdict:
             for name, key, f in own
             if f.value + f.bound < 0
         ]
-    return comparisons(e, each(e, faults_of) + held, "power_w")
+    return agreed(e, each(e, faults_of) + held, "power_w")
 
 
 def _powered_s(e: Evidence) -> dict[str, float]:
@@ -249,7 +244,6 @@ def _volts_told(run: Run) -> Iterator[str]:
             yield "{} is {} in the conversion, and {} as told".format(name, *values)
 
 
-@check(25, "energy is power times time, dynamic is active minus idle", "NeuroBench N39, N40; SPEC Power")
 def arithmetic(e: Evidence) -> Verdict:
     faults, doubts, counted, lasted = [], list[str](), 0, _powered_s(e)
     for scope, held in e.claims.items():

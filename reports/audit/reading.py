@@ -101,8 +101,7 @@ def read_run(path: Path | Folder) -> Run:
 
 def table(run: Run, name: str) -> pa.Table:
     """A table of the run: samples, replies or progress."""
-    found: pa.Table = getattr(run.whole, name)
-    return found
+    return getattr(run.whole, name)
 
 
 def column(of: pa.Table, name: str) -> list[Any]:

@@ -177,7 +177,7 @@ def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
     name = f"p{share * 100:g}"
     if bound is None:
         if values["early_stopping"]:
-            stated = count > 0 and figures.early_stopping(latency, share) is not None
+            stated = count > 0 and figures.by_chance(1, count, share)
             yield f"queries for {name} (early stopping)", count, "as many as an estimate needs", stated
         return
     yield at_most(f"{name} of latency", figures.nearest_rank(latency, share) if count else math.inf, bound, " s")

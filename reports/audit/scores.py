@@ -104,7 +104,7 @@ def r2(wanted: Floats, found: Floats) -> float | None:
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
     each = defaultdict[str, list[float]](list)
-    truth = functools.cache(lambda sample: _truth(run, sample, *part(sample)))
+    truth = functools.cache(lambda sample: truth_of(run, sample, *part(sample)))
     for issue, fields in outputs(run):
         if not isinstance(fields.get(key), list):
             continue
@@ -118,18 +118,13 @@ def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], s
     return {name: mean_of(values) for name, values in each.items() if values}
 
 
-def _truth(run: Run, sample: str, field: str | None, begin: Any) -> Any:
-    """What was to be predicted, float64, of the stored payload; nothing where it is not stored."""
+def truth_of(run: Run, sample: str, field: str | None, begin: Any) -> Any:
+    """What was to be predicted, float64, of the stored payload from ``begin`` on; nothing where it is not stored."""
     stored = run.whole.payload(sample) if type(begin) is int and begin >= 0 else None
     try:
         return np.zeros(0) if stored is None else np.asarray(stored[field] if field else stored, np.float64)[begin:]
     except (ValueError, IndexError, TypeError):
         refuse(f"the payload of {sample!r}", "is no array of what was to be predicted")
-
-
-def truth_of(run: Run, sample: str) -> Any:
-    """Every row that is to be predicted of a sample, whatever part of it counts; none where it is not stored."""
-    return _truth(run, sample, run.details["regress"], 0)
 
 
 def is_solving(run: Run) -> bool:

@@ -72,12 +72,9 @@ class Subject:
     @property
     def runs(self) -> list[tuple[str, Run]]:
         """Every run with the name by which the audit calls it."""
-        found = []
-        for part in self.parts:
-            for run in part.runs:
-                own = run.path.name if part.bound else part.name
-                found.append((own if len(self.parts) == 1 else f"{part.name}/{own}" if part.bound else own, run))
-        return found
+        alone = len(self.parts) == 1
+        named = ((part, run.path.name if part.bound else part.name, run) for part in self.parts for run in part.runs)
+        return [(own if alone or not part.bound else f"{part.name}/{own}", run) for part, own, run in named]
 
     @property
     def configurations(self) -> list[tuple[dict[str, Any], list[Part]]]:
@@ -158,7 +155,6 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
         except (RigError, OSError) as error:
             _note(error, part, ledger)
             continue
-        ledger.files += 1 + len(run.stop.files if run.stop is not None else ())
         ledger.unsealed += [clean(run.path.name)] * (not run.whole.sealed)
     whole = (part.runs[0].start.get("session") or {}).get("of") if part.bound and part.runs else None
     if isinstance(whole, int) and whole > len(bound):
@@ -201,20 +197,17 @@ def _energies(figures: Figures, run: Run) -> Figures:
         figures["average_energy_per_sample_j"] = Plain(*joules, "average power x duration over samples", average.why)
     stamped = spans(run)
     phases = set(stamped.phase[~stamped.warmup])
-    if len(phases) == 1:
-        name = next(iter(phases))
+    for name in phases if len(phases) == 1 else ():
         figures |= {f"phase.{name}.{key}": figures[key] for key in (*POWERS, *ENERGY) if key in figures}
     return figures
 
 
 def energies(figures: Figures) -> Figures:
     """Energy of an inference, of all rails, of each, and of the mean over the spans: power times execution time."""
-    found: Figures = {}
-    time = figures.get("execution_time_s")
+    found, time = Figures(), figures.get("execution_time_s")
     prefixes = ["", *(key.removesuffix("active_power_w") for key in figures if key.endswith(".active_power_w"))]
     for key, source in ((prefix + key, prefix + source) for prefix in prefixes for key, source in ENERGY.items()):
-        watts = figures.get(source)
-        if watts is not None and time is not None:
+        if time is not None and (watts := figures.get(source)) is not None:
             bound = abs(watts.value) * time.bound + watts.bound * time.value
             found[key] = Plain(watts.value * time.value, bound, f"{watts.method}, x execution time", watts.why)
     return found

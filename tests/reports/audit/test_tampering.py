@@ -229,7 +229,7 @@ def test_runs_that_change_their_places(folder: Path, tmp_path: Path) -> None:
 
 def test_a_simulator_among_the_measured(folder: Path) -> None:
     claim(folder, lambda row: row.update({"class": "measured"}))
-    assert {16, 29} <= failed(audit(folder, quick=True))
+    assert 29 in failed(audit(folder, quick=True))
 
 
 def run_of(folder: Path) -> tuple[Path, Path]:
