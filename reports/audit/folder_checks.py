@@ -16,14 +16,12 @@ from reports.audit.benchmarks import DECLARED, OF_BENCHMARK
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, asked, doubted, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.power import power_rails
-from reports.audit.reading import BLOCK, Run, blocks, table, ticks
+from reports.audit.reading import Run, blocks, table, ticks
 from reports.audit.rules import modes_of, values_of
 from rig.errors import RigError
 
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")
-READINGS = BLOCK // 4
-"""So many readings of a trace are compared with those of others; they stand in one block."""
 STAMPS_LEAST, VALUES_LEAST = 8, 64
 """Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
@@ -74,7 +72,7 @@ def _measured(run: Run) -> Iterator[tuple[str, Any]]:
         yield "stamps", between if len(np.unique(between)) >= STAMPS_LEAST else stamps
     with contextlib.suppress(RigError):  # a trace that cannot be read is told of elsewhere
         for name, trace in power_rails(run).items():
-            value = next(blocks(trace, 0), np.empty((4, 0)))[2][:READINGS]
+            value = next(blocks(trace, 0), np.empty((4, 0)))[2]
             yield f"readings of {clean(name)}", value if len(np.unique(value)) >= VALUES_LEAST else value[:0]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from reports.audit.clocks import line
 from reports.audit.figures import Table, batches, device_line, issues, requested, windows_of
 from reports.audit.reading import Run
-from reports.audit.windows import TINY, Facts, facts_of, sums
+from reports.audit.windows import TINY, Facts, sums
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats
 
@@ -33,10 +33,9 @@ spans draw less than idle does, gaps that draw more are no other place of theirs
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
-def shift_s(run: Run, rails: Iterable[Trace], stamped: Table, idle: Floats) -> float:
-    """By how much the readings of rails with one clock lie late on the device's time, as the clearest rail says."""
-    window = windows_of(stamped[np.unique(np.linspace(0, len(stamped) - 1, SEARCHED).astype(int))])
-    return max(_clearest(run, trace, window, idle) for trace in rails)[1]
+def _few(rows: Any) -> Any:
+    """``SEARCHED`` of the rows at most, from the first to the last."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, SEARCHED).astype(int))]
 
 
 def open_s(run: Run, clock: str) -> float:
@@ -45,13 +44,14 @@ def open_s(run: Run, clock: str) -> float:
     return 0.0 if same else device_line(run).bound_s + line(run, clock).bound_s
 
 
-def _clearest(run: Run, trace: Trace, window: Floats, idle: Floats) -> tuple[float, float]:
-    """How clearly windows stand out of a rail, and the shift at which they do so most."""
-    facts, most = facts_of(run, trace), open_s(run, trace.clock)
+def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
+    """How clearly spans stand out of a rail, and by how much its readings lie late on the device's time then."""
+    window, most = windows_of(_few(stamped)), open_s(run, trace.clock)
     step = max(facts.period_s / 4, 2 * most / SHIFTS)
     tried = np.arange(-most - step, most + 2 * step, step)
-    level = _levels(run, trace, window, tried)
-    upwards = -1.0 if level.mean() < sums(run, trace, {"idle": idle})["idle"].mean_w else 1.0
+    (level, _), (rest, _) = _seen(run, trace, tried, window, idle)
+    level = np.nan_to_num(level)
+    upwards = -1.0 if level.mean() < rest[len(tried) // 2] else 1.0
     clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + TINY))
     return clear, float(tried[np.argmax(upwards * level)])
 
@@ -64,7 +64,7 @@ def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float)
         return 0.0
     tried = shift + np.arange(-slack, slack, max(period / 2, slack / SEARCHED))
     ends = (window[: len(window) // 3], window[-(len(window) // 3) :])
-    level = [_levels(run, trace, end, tried) for end in ends]
+    level = [np.nan_to_num(_seen(run, trace, tried, end)[0][0]) for end in ends]
     sign = 1.0 if level[0].mean() + level[1].mean() <= level[0].max() + level[1].max() else -1.0
     return float(abs(tried[np.argmax(sign * level[0])] - tried[np.argmax(sign * level[1])]))
 
@@ -77,7 +77,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     """
     every, period = batches(stamped)[0], facts.period_s
     open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)
-    far, few = open_by + SEEN_S, every[np.unique(np.linspace(0, len(every) - 1, SEARCHED).astype(int))]
+    far, few = open_by + SEEN_S, _few(every)
     tried = np.arange(-far, far, max(period / 2, far / SEARCHED))
     (inside, seen_s), (rest, rest_s) = _seen(run, trace, tried, few, idle)
     clear = (inside - rest) * np.sign(np.nansum(inside - rest))
@@ -103,12 +103,6 @@ def _without(window: Floats, other: Floats) -> Floats:
     held, taken = (middle < np.append(-np.inf, w[:, 1])[np.searchsorted(w[:, 0], middle)] for w in (window, other))
     found: Floats = np.stack([knots[:-1], knots[1:]], axis=1)[held & ~taken]
     return found
-
-
-def _levels(run: Run, trace: Trace, window: Floats, tried: Floats) -> Floats:
-    """The mean power inside the windows, for each shift that is tried; 0 where none of it is seen."""
-    level: Floats = np.nan_to_num(_seen(run, trace, tried, window)[0][0])
-    return level
 
 
 def _seen(run: Run, trace: Trace, tried: Floats, *windows: Floats) -> list[tuple[Floats, Floats]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.audit.figures import Figures, Plain, Table, device_line, spans
-from reports.audit.placing import PAD, drift_s, length_s, looked_at, misplaced_s, open_s, shift_s
+from reports.audit.placing import PAD, clearest, drift_s, length_s, looked_at, misplaced_s, open_s
 from reports.audit.reading import Run, traces
 from reports.audit.windows import TINY, Facts, Sums, facts_of, sums
 from rig.recording.traces import Trace
@@ -83,18 +83,17 @@ def power(run: Run) -> tuple[Figures, dict[str, RailPower]]:
     stamped, rails, idle = spans(run), power_rails(run), idle_windows(run)
     if not (~stamped.warmup).any() or not rails or not len(idle):
         return {}, {}
-    shifts = {
-        clock: shift_s(run, [t for t in rails.values() if t.clock == clock], stamped, idle)
-        for clock in {t.clock for t in rails.values()}
-        if open_s(run, clock) > 0
+    facts = {name: facts_of(run, trace) for name, trace in rails.items()}
+    late = {
+        of: max(clearest(run, t, stamped, idle, facts[name]) for name, t in rails.items() if t.clock == of)[1]
+        for of in {t.clock for t in rails.values() if open_s(run, t.clock) > 0}
     }
-    each = {name: _rail(run, trace, stamped, idle, shifts.get(trace.clock, 0.0)) for name, trace in rails.items()}
+    each = {name: _rail(run, t, stamped, idle, late.get(t.clock, 0.0), facts[name]) for name, t in rails.items()}
     return _figures(each), each
 
 
-def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float) -> RailPower:
-    """What one rail says, in one pass for its facts and one for all windows."""
-    facts = facts_of(run, trace)
+def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, facts: Facts) -> RailPower:
+    """What one rail says, in one pass for all windows."""
     at, met = looked_at(run, trace, stamped, idle, shift, facts)
     found = sums(run, trace, at, whole=("inner", "gap", "middle"))
     length, widened = max(length_s(at["spans"]), TINY), length_s(at["region"])

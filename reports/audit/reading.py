@@ -6,6 +6,7 @@ What is hashed is what is used: each file is opened once. All that is computed f
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from rig.recording.reader import open_run
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 
-BLOCK = 1 << 20
+BLOCK, BESIDE = 1 << 18, 4
 T = TypeVar("T")
 
 
@@ -126,15 +127,17 @@ def traces(run: Run) -> Mapping[str, Trace]:
     return run.whole.traces
 
 
-def blocks(trace: Trace, origin: int) -> Iterator[Floats]:
-    """The readings of a trace, at most ``BLOCK`` at a time: float64 of shape (4, n).
+def blocks(trace: Trace, origin: int, within: tuple[float, float] = (-np.inf, np.inf)) -> Iterator[Floats]:
+    """The readings of a trace that begin ``within`` so many ticks from ``origin``, and few beside these, in blocks.
 
+    Each is float64 of shape (4, n), with ``BLOCK`` readings at most.
     The rows are begin and end in ticks of the meter's clock, counted from ``origin``, raw values, and 1 for a reading
     at the end of its range, else 0. Raises ``StoreError`` for a trace whose times do not rise.
     """
     last, limit = -np.inf, np.inf if trace.rail.range_max is None else trace.rail.range_max
-    for first in range(0, len(trace.value), BLOCK):
-        part = trace.part(first, first + BLOCK)
+    low, high = (bisect_left(trace.start_tick, origin + tick) for tick in within)
+    for first in range(max(0, low - BESIDE), min(high + BESIDE, len(trace.value)), BLOCK):
+        part = trace.part(first, min(first + BLOCK, high + BESIDE))
         begin, end = (np.asarray(tick - origin, dtype=np.float64) for tick in (part.start_tick, part.end_tick))
         if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
             refuse(f"the trace of {trace.rail.name}", "has readings whose times do not rise")

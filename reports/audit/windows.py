@@ -40,10 +40,13 @@ class Readings:
     overload: Floats
 
 
-def readings(run: Run, trace: Trace) -> Iterator[Readings]:
-    """The readings of a rail in blocks, in order. Raises ``StoreError`` for a rail of which no power can be made."""
+def readings(run: Run, trace: Trace, within: tuple[float, float] = (-np.inf, np.inf)) -> Iterator[Readings]:
+    """The readings of a rail in blocks, in order, all or those ``within`` so many seconds of the run.
+
+    Raises ``StoreError`` for a rail of which no power can be made.
+    """
     usual, held, left = 0.0, np.empty((4, 0)), np.empty(0)
-    for part in _watts(run, trace):
+    for part in _watts(run, trace, within):
         held = np.concatenate([held, part], axis=1)
         begin, end, watt, over = held
         if len(begin) < 2:
@@ -61,13 +64,14 @@ def readings(run: Run, trace: Trace) -> Iterator[Readings]:
         yield Readings(begin, end, left, end, watt, over)
 
 
-def _watts(run: Run, trace: Trace) -> Iterator[Floats]:
+def _watts(run: Run, trace: Trace, within: tuple[float, float]) -> Iterator[Floats]:
     """The readings of a rail as ``blocks`` has them, in seconds and watts by its kind and conversion."""
     clock, kind = line(run, trace.clock), trace.rail.kind
     rule = trace.rail.conversion
     volts = _volts(run, rule.supply_rail) if rule.supply_rail else None
     last = np.empty((4, 0))
-    for block in blocks(trace, clock.origin):
+    low, high = ((at - clock.at_s) / clock.s_per_tick for at in within)
+    for block in blocks(trace, clock.origin, (low, high)):
         block[:2] = clock.at_s + clock.s_per_tick * block[:2]
         if kind == "cumulative":
             both = np.concatenate([last, block], axis=1)
@@ -173,8 +177,10 @@ def sums(run: Run, trace: Trace, windows: Mapping[str, Floats], whole: Collectio
     on, off = np.concatenate(list(windows.values())).T
     bare = np.repeat([name in whole for name in windows], [len(own) for own in windows.values()])
     found = np.zeros((3, len(on)))
-    for part in readings(run, trace):
+    for part in readings(run, trace, (float(on.min(initial=np.inf)), float(off.max(initial=-np.inf)))):
         touched = np.flatnonzero((off > part.left[0]) & (on < part.right[-1]))
+        if not len(touched):
+            continue
         begin, end = on[touched], off[touched]
         first, past = np.searchsorted(part.begin, begin), np.searchsorted(part.end, end, "right")
         begin = np.where(bare[touched], np.append(part.left, part.right[-1])[first], begin)
