@@ -12,8 +12,7 @@ from rig.recording.bounded import check_json
 from rig.recording.decoding import strict
 from rig.recording.files import Folder, Opened
 
-TEXT_BYTES = 16 << 20
-FILES_MOST = 100_000
+TEXT_BYTES, FILES_MOST = 16 << 20, 100_000
 SMALL, RATIO_MOST = 64 << 20, 200
 """Whatever unpacks to more than both, in bytes and for each byte, is a bomb; recordings shrink by far less."""
 REMEDY = "No recording of the rig is like this; ask for the original"

@@ -37,11 +37,6 @@ def at_most(rule: str, found: float, most: float, unit: str = "") -> Judged:
     return rule, f"{found:.6g}{unit}", f"at most {most:g}{unit}", found <= most
 
 
-def at_least(rule: str, found: float, least: float, unit: str = "") -> Judged:
-    """A rule about a number that may not be smaller than another."""
-    return rule, f"{found:.6g}{unit}", f"at least {least:g}{unit}", found >= least * (1 - ROUNDING)
-
-
 def none(rule: str, found: int, of: object = None) -> Judged:
     """A rule about something of which there may be none."""
     return rule, found if of is None else f"{found} of {of}", 0, found == 0

@@ -97,7 +97,8 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, fa
     at, met = looked_at(run, trace, stamped, idle, shift, facts)
     found = sums(run, trace, at, whole=("inner", "gap", "middle"))
     length, widened = max(length_s(at["spans"]), TINY), length_s(at["region"])
-    rest, rest_bound = _idle(at["eighth"], found["eighth"], facts, _middle_s(at["spans"]))
+    about_s = float(np.average(at["spans"].mean(axis=1), weights=np.maximum(np.diff(at["spans"])[:, 0], TINY)))
+    rest, rest_bound = _idle(at["eighth"], found["eighth"], facts, about_s)
     area = _area(at["region"], found["region"], rest) / length
     active = area + rest
     inner, inner_noise = _above(found["inner"], rest, facts)
@@ -151,11 +152,6 @@ def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Fact
     if np.isnan(inner):
         return abs(area) * gaps / (gaps + length_s(window) + TINY)
     return abs(area - np.nan_to_num(gap) * gaps / length_s(window) - inner) if gaps else 0.0
-
-
-def _middle_s(window: Floats) -> float:
-    """The moment about which windows lie, by their lengths."""
-    return float(np.average(window.mean(axis=1), weights=np.maximum(np.diff(window)[:, 0], TINY)))
 
 
 def _edges_w(area: float, idle_w: float, at: Mapping[str, Floats], found: Mapping[str, Sums], facts: Facts) -> float:

@@ -143,4 +143,10 @@ def blocks(trace: Trace, origin: int, within: tuple[float, float] = (-np.inf, np
             refuse(f"the trace of {trace.rail.name}", "has readings whose times do not rise")
         last = begin[-1]
         over = part.overload | (part.value >= limit)
-        yield np.array([begin, end, part.value, over])[:, np.isfinite(part.value)]
+        yield finite(np.array([begin, end, part.value, over]))
+
+
+def finite(block: Floats) -> Floats:
+    """The readings of a block whose values are numbers."""
+    good = np.isfinite(block[2])
+    return block if good.all() else block[:, good]

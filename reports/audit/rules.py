@@ -15,7 +15,7 @@ from scipy.stats import ks_2samp
 from reports.audit import figures
 from reports.audit.benchmarks import benchmark
 from reports.audit.figures import Table, counted, issues, spans
-from reports.audit.judged import ROUNDING, Judged, Rule, at_least, at_most, none, written
+from reports.audit.judged import ROUNDING, Judged, Rule, at_most, none, written
 from reports.audit.power import idle_windows
 from reports.audit.reading import Run, column, table
 from reports.audit.scores import answers, is_solving, outputs, solving
@@ -94,7 +94,8 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
         yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
     if (values["whole_set"] and run.purpose not in ("probe", "compliance")) or run.purpose == "accuracy":
         whole = run.start["workload"].get("samples") or table(run, "samples").num_rows
-        done = len({i.sample for i in asked if not np.isnan(i.answered_s) or i.output is not None})
+        said = [output is not None for output in asked.output]
+        done = len({*asked.sample[~np.isnan(asked.answered_s) | np.array(said, dtype=bool)]})
         yield "samples of the set answered", done, whole, done >= whole
     if values["benchmark"] and run.purpose != "probe":
         yield from benchmark(run)
@@ -121,13 +122,13 @@ def to_the_end(run: Run) -> Iterator[Judged]:
 
 def _timed(run: Run, asked: Table) -> Iterator[Judged]:
     """Where spans are recorded, every declared phase ran and no other, and every answer has a span."""
-    declared, ran = set(run.start["device"].get("phases") or []), {phase for i in asked for phase in i.phases}
+    declared, ran = set(run.start["device"].get("phases") or []), set().union(*map(set, {*asked.phases}))
     if not ran:
         return
     if declared and run.ended:
         yield "phases that ran", ", ".join(sorted(ran)), ", ".join(sorted(declared)), ran == declared
-    told = [i for i in asked if i.output is not None]
-    yield none("answers without a span", sum(not i.phases for i in told), len(told))
+    told = [phases for phases, output in zip(asked.phases, asked.output, strict=True) if output is not None]
+    yield none("answers without a span", sum(not phases for phases in told), len(told))
 
 
 def modes_of(run: Run) -> set[str]:
@@ -158,7 +159,8 @@ def _played(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
         yield "duration", f"{lasted:.6g} s", f"at least {least:g} s", lasted >= least
     if run.start["meters"] or run.purpose == "power":
         shortest = min((float(b - a) for a, b in idle_windows(run)), default=0.0)
-        yield at_least("shortest idle window", shortest, values["idle_s"], " s")
+        ok, least = shortest >= values["idle_s"] * (1 - ROUNDING), f"at least {values['idle_s']:g} s"
+        yield "shortest idle window", f"{shortest:.6g} s", least, ok
     if values["percentile"] is not None:
         yield from _percentile(run, values, figures.waits_s(done))
     if values["in_time_share"] is not None:
@@ -218,7 +220,7 @@ def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 def _together(done: Table) -> int:
     """The most samples that waited for an answer at one time, by the stamps of the host."""
-    steps = [(i.issued_s, 1) for i in done if not np.isnan(i.issued_s)] + [(i.answered_s, -1) for i in done]
+    steps = [(at, 1) for at in done.issued_s if not np.isnan(at)] + [(at, -1) for at in done.answered_s]
     return max(np.cumsum([step for _, step in sorted(steps)]), default=0)  # an answer at the moment of an issue first
 
 

@@ -7,7 +7,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,11 @@ from reports.audit.files import clean, refuse
 from reports.audit.reading import Run, by_sample
 from rig.types import Floats
 
-NODES_MOST = 10_000
-EDGES_DRAWN = 400_000
+NODES_MOST, EDGES_DRAWN = 10_000, 400_000
 Score = Callable[[Floats, Floats], float | None]
 
 
+@functools.lru_cache(4096)
 def parsed(output: str) -> Any:
     """The JSON value of an output; None if it is no JSON."""
     try:
@@ -32,10 +32,10 @@ def parsed(output: str) -> Any:
 
 def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each counted issue with an output, and the fields of this output; none of one that is no JSON object."""
-    for issue in counted(run):
-        if issue.output is not None:
-            value = parsed(issue.output)
-            yield issue, value if isinstance(value, dict) else {}
+    every = counted(run)
+    for issue in every[[output is not None for output in every.output]]:
+        value = parsed(issue.output)
+        yield issue, value if isinstance(value, dict) else {}
 
 
 def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
@@ -44,11 +44,12 @@ def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
     An output of an earlier phase alone is no answer, if the last phase ran alone elsewhere. With ``silent``, samples
     that were completed without an output are told of too, with the answer None.
     """
-    every, phases = list(issues(run)), run.start["device"].get("phases") or []
-    if len(phases) > 1 and (run.options.get("apart") or any(set(i.phases) == {phases[-1]} for i in every)):
-        every = [i for i in every if not i.phases or phases[-1] in i.phases]
-    done = [i for i in every if not i.warmup and (i.output is not None or (silent and not np.isnan(i.answered_s)))]
-    found = [(i.sample, parsed(i.output)) for i in done]
+    every, phases = cast(Any, issues(run)), run.start["device"].get("phases") or []
+    if len(phases) > 1 and (run.options.get("apart") or any(set(ran) == {phases[-1]} for ran in every.phases)):
+        every = every[[not ran or phases[-1] in ran for ran in every.phases]]
+    told = np.array([output is not None for output in every.output], dtype=bool)
+    done = every[~every.warmup & (told | (silent & ~np.isnan(every.answered_s)))]
+    found = [(sample, parsed(output)) for sample, output in zip(done.sample, done.output, strict=True)]
     return [(sample, a["label"] if isinstance(a, dict) and "label" in a else a) for sample, a in found]
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from reports.audit.files import clean, refuse
 
-NAMESPACE = "neurorig-submission"
-WAIT_S = 60.0
+NAMESPACE, WAIT_S = "neurorig-submission", 60.0
 _GOOD = re.compile(rb'Good "\S+" signature with \S+ key (SHA256:\S+)\s*')
 
 

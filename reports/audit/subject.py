@@ -24,9 +24,7 @@ from rig.recording.layout import is_recorded
 from rig.recording.session import open_session
 from rig.recording.submission import Submission
 
-RESULTS = "derived/results.json"
-RESULTS_BYTES = 64 << 20
-UNEVEN = "submission.json does not hold one trial for each session"
+RESULTS, RESULTS_BYTES = "derived/results.json", 64 << 20
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 ENERGY = {"energy_per_inference_j": "active_power_w", "dynamic_energy_per_inference_j": "dynamic_power_w"}
 
@@ -132,7 +130,7 @@ def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
             continue
         if all(len(claim.trials) == len(one.sessions) for one in rows for claim in one.claims.values()):
             return document, faults
-        return {"configurations": [], "about": {}}, [UNEVEN]
+        return {"configurations": [], "about": {}}, ["submission.json does not hold one trial for each session"]
     return {"configurations": [], "about": {}}, faults[:1]
 
 

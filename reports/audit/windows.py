@@ -9,7 +9,7 @@ import numpy as np
 
 from reports.audit.clocks import line
 from reports.audit.files import refuse
-from reports.audit.reading import Run, blocks, traces
+from reports.audit.reading import Run, blocks, finite, traces
 from rig.recording.traces import Trace
 from rig.types import Floats
 
@@ -72,7 +72,8 @@ def _watts(run: Run, trace: Trace, within: tuple[float, float]) -> Iterator[Floa
     last = np.empty((4, 0))
     low, high = ((at - clock.at_s) / clock.s_per_tick for at in within)
     for block in blocks(trace, clock.origin, (low, high)):
-        block[:2] = clock.at_s + clock.s_per_tick * block[:2]
+        block[:2] *= clock.s_per_tick
+        block[:2] += clock.at_s
         if kind == "cumulative":
             both = np.concatenate([last, block], axis=1)
             last = both[:, -1:]
@@ -87,7 +88,7 @@ def _watts(run: Run, trace: Trace, within: tuple[float, float]) -> Iterator[Floa
             if supply is None:
                 refuse(f"the rail {trace.rail.name}", "is a current without a voltage")
             value[:] = value * supply - value * value * rule.burden_ohm
-        yield block[:, np.isfinite(value)]
+        yield finite(block)
 
 
 def _volts(run: Run, name: str) -> Floats:
