@@ -29,6 +29,8 @@ GROUPS = 16
 """Groups of spans that are placed together where single ones show no edges."""
 STRETCHES = 8
 """Stretches of the run whose scatter shows what a straight line leaves."""
+APART = 2.5
+"""Standard deviations by which two placements of the same spans may differ before the place covers both."""
 NEAR = 4.0
 """Guards from an edge to which the levels near it reach."""
 HIDDEN = 0.4
@@ -160,6 +162,10 @@ def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
     mid = 0.5 * (whole.begin_s + whole.end_s)
     near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR)
     found = [Seen.of(*e.in_turn(), e, rate_sigma) for e in (whole, near) if len(e.in_turn()[0]) >= len(late_s)]
+    # levels from all of a cell and from near an edge ought to place it alike
+    apart_s = abs(found[0].line.late_s - found[-1].line.late_s) if found else 0.0
+    if apart_s > APART * math.hypot(*(f.line.sigma_s for f in found), 0.0):
+        found = [replace(f, line=replace(f.line, sigma_s=math.hypot(f.line.sigma_s, apart_s))) for f in found]
     found = [replace(f, whole=whole) for f in found]
     if not found and len(late_s) > 2:
         found = [Seen.of(*_in_groups(s, late_s), None, rate_sigma)]

@@ -13,6 +13,7 @@ import numpy as np
 from rig.analysis.timing.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.filter_shape import undeclared_tau_s
 from rig.analysis.timing.lag_path import (
+    APART,
     CERTAINTY,
     LEAST_SHIFT,
     STANDS_OUT,
@@ -35,8 +36,6 @@ from rig.types import Floats
 
 CERTAIN = math.sqrt(CERTAINTY)
 """Standard uncertainties by which spans must be elsewhere."""
-APART = 2.5
-"""Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
 STEEPEST, MOST_STEP = 0.015, 4.0
 """What two neighbouring edges may move against each other, of the time between them and in readings.
 
@@ -118,14 +117,15 @@ def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 found[method] = min(found.get(method, seen.line), seen.line, key=lambda x: x.sigma_s)
     considered = dict(best.considered) | {method: at.sigma_s for method, at in found.items()}
+    late_s = 0.0
     for method, at in found.items():
         # placements that disagree beyond their sigmas are all in doubt, also the one that states the least
-        apart_s = abs(at.late_s)
+        apart_s = abs(at.late_s - late_s)
         doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(at.sigma_s, best.sigma_at(at.ref_s)) else 0.0
         if at.sigma_s >= best.sigma_s:
             best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
         else:
-            best = _moved(meter.against_device, at, math.hypot(at.sigma_s, doubt_s), method)
+            best, late_s = _moved(meter.against_device, at, math.hypot(at.sigma_s, doubt_s), method), at.late_s
     return replace(best, considered=considered)
 
 

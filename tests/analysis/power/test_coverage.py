@@ -148,6 +148,7 @@ class _View:
     def __init__(self, watts: np.ndarray[Any, Any], top: float) -> None:
         n = len(watts)
         self.readings = readings(n, watts=watts, overload=watts >= top)
+        self.held = self.idle = np.zeros(n, bool)
         self.noise = Noise(0.01, 0.01, 0.0, (), 1.0, 10.0)
 
 
