@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rig.analysis.timing.activity_signal import fast_length
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import spread
 from rig.types import Bools, Floats, Indices
@@ -139,8 +140,6 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
 
     Flicker noise and a walk are fitted beside them, and left to the model of the trace.
     """
-    from scipy.optimize import nnls
-
     rows = []
     for k in range(64):
         m = 1 << k
@@ -162,9 +161,29 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
     expected = found
     for _ in range(4):
         scale = np.sqrt(count) / np.maximum(expected, 1e-12 * found.max())
-        sizes = nnls(terms * scale[:, None], found * scale)[0]
+        sizes = _not_negative(terms * scale[:, None], found * scale)
         expected = terms @ sizes
     return float(sizes[0]), float(sizes[3:].sum())
+
+
+def _not_negative(terms: Floats, found: Floats) -> Floats:
+    """Least squares without sizes below zero (Lawson and Hanson, 1974)."""
+    x, used = np.zeros(terms.shape[1]), np.zeros(terms.shape[1], bool)
+    for _ in range(3 * len(x)):
+        gain = np.where(used, -np.inf, terms.T @ (found - terms @ x))
+        if float(gain.max()) <= 1e-10 * float(np.max(np.abs(terms.T @ found))):
+            break
+        used[np.argmax(gain)] = True
+        while True:
+            fit = np.zeros(len(x))
+            fit[used] = np.linalg.lstsq(terms[:, used], found, rcond=None)[0]
+            below = used & (fit <= 0.0)
+            if not below.any():
+                break
+            x += float(np.min(x[below] / (x[below] - fit[below]))) * (fit - x)
+            used &= x > 0.0
+        x = fit
+    return x
 
 
 def _without(x: Floats, lines: Lines, period_s: float) -> Floats:
@@ -281,15 +300,13 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats, from_s: float) -> tuple[flo
     of levels, but not for an absolute level. Changes slower than the horizon, and those of a walk before
     ``from_s``, the begin of the trace, count as part of the calibration limits.
     """
-    from scipy.fft import next_fast_len
-
     stride = max(1, int(np.ceil(((t_s[-1] - t_s[0]) / noise.period_s + 1.0) / SEGMENT)))
     slot = np.empty(len(t_s), dtype=np.int64)
     for part in (slice(k, k + BLOCK) for k in range(0, len(slot), BLOCK)):
         slot[part] = np.round((t_s[part] - t_s[0]) / noise.period_s).astype(np.int64) // stride
     grid = np.bincount(slot, weights=weight)
     del slot
-    n = 4 * next_fast_len(len(grid), real=True)
+    n = 4 * fast_length(len(grid))
     gain = np.abs(np.fft.rfft(grid, n)[1:]) ** 2
     step_hz = 1.0 / (n * noise.period_s * stride)
     number = np.arange(1.0, len(gain) + 1.0)

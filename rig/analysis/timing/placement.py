@@ -115,7 +115,10 @@ def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
         for method, part in (("marks", s.some(marks)), ("activity", s)):
             seen = along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
-                found[method] = min(found.get(method, seen.line), seen.line, key=lambda x: x.sigma_s)
+                at = seen.line
+                if seen.edges is None and len(activity.phases) > 1:  # a group of spans has one level for all phases
+                    at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
+                found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)
     considered = dict(best.considered) | {method: at.sigma_s for method, at in found.items()}
     late_s = 0.0
     for method, at in found.items():
