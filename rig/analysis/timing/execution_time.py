@@ -92,7 +92,7 @@ def per_inference_s(activity: Activity) -> Floats:
     for p, mine in zip(phases, np.split(at, np.cumsum([len(p.issue) for p in phases[:-1]])), strict=True):
         total += np.bincount(mine, p.windows_s[:, 1] - p.windows_s[:, 0], len(issue))
         count = np.maximum(count, np.bincount(mine, p.inferences, len(issue)))
-    return total / count
+    return np.asarray(total / np.maximum(count, 1.0))
 
 
 def mean_time(phase: Phase, device: Timebase, stamps: StampsU, name: str) -> Quantity:
