@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,14 +38,12 @@ class Folder:
 
     def __init__(self, path: Path, handle: int | None) -> None:
         self.path, self._handle = path, handle
-
-    def __del__(self) -> None:
-        self.close()
+        self._let_go = weakref.finalize(self, os.close, handle) if handle is not None else None
 
     def close(self) -> None:
         """Let the directory go; nothing below it can be reached any more."""
-        if self._handle is not None and self._handle >= 0:
-            os.close(self._handle)
+        if self._let_go is not None:
+            self._let_go()
             self._handle = -1
 
     @staticmethod

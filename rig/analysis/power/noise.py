@@ -180,8 +180,10 @@ def _not_negative(terms: Floats, found: Floats) -> Floats:
             below = used & (fit <= 0.0)
             if not below.any():
                 break
-            x += float(np.min(x[below] / (x[below] - fit[below]))) * (fit - x)
-            used &= x > 0.0
+            part = np.where(below, x / np.where(below, x - fit, 1.0), np.inf)
+            x += float(part.min()) * (fit - x)
+            used[np.argmin(part)] = False
+            x[~used] = 0.0
         x = fit
     return x
 
