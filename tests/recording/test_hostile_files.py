@@ -23,7 +23,7 @@ from reports.render import write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.streaming.windows import read_windows
 from rig.commands.main import main
-from rig.errors import DataError, IntegrityError, StoreError
+from rig.errors import AuditFailedError, DataError, IntegrityError, StoreError
 from rig.recording.files import Folder, Opened
 from rig.recording.reader import open_run
 from rig.recording.session import bind, open_session
