@@ -246,7 +246,8 @@ def test_report_and_audit_refuse_the_same_json(run: Path, what: str, capsys: pyt
         lines[number] = lines[number].replace(old, new, 1)
     hash_again(run, lines)
     assert main(["report", str(run)]) in (StoreError.exit_code, IntegrityError.exit_code)
-    assert main(["audit", str(run)]) == AuditFailedError.exit_code
+    refused = (StoreError.exit_code, IntegrityError.exit_code, AuditFailedError.exit_code)
+    assert main(["audit", str(run)]) in refused
     assert "Traceback" not in capsys.readouterr().err
 
 
