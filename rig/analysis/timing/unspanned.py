@@ -38,6 +38,10 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     at_idle = [int(np.count_nonzero(touches(window, *found_s.T))) for window in activity.idle_s.reshape(-1, 1, 2)]
     if not len(found_s) or max(at_idle, default=0) >= OFTEN or min(at_idle, default=0) > 0:
         return activity, rails
+    near_s = LEAST_SIGMAS * rail.sigma_s + 2.0 * rail.readings.period_s
+    goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
+    if np.mean(goes_on) > PART:  # spans go on after their stamps, which is asked of what they leave over
+        return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
     note = (

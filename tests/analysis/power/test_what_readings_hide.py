@@ -200,6 +200,7 @@ def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_record
         ("wraps_at_full_scale", 77000001),
         ("wraps_at_full_scale", 77000003),
         ("peaks_paid_back_at_the_limit", 77000003),
+        ("peaks_paid_back_at_the_limit", 77000006),
         ("peaks_paid_back_at_the_limit", 77000004),
         ("truncated_to_a_step", 77000002),
         ("truncated_to_a_step", 77000004),
