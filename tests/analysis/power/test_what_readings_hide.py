@@ -214,3 +214,11 @@ def test_readings_that_are_extremes_wrapped_late_or_cut_off_are_within_the_inter
     for name in ("dynamic_power_w", "active_power_w"):
         q = result.quantities[FigureKey(name)]
         assert abs(q.value - lab.truth()[name]) <= q.half_width(), name
+
+
+def test_spans_that_all_go_on_after_their_stamps_are_no_work_without_a_span(tmp_path: Path) -> None:
+    """The supply is limited, and a capacitor is charged again for most of each gap."""
+    lab, result = evaluated("peaks_paid_back_at_the_limit", 77000002, tmp_path)
+
+    assert near(lab, result.quantities[POWER])
+    assert not any("where no span is" in note for note in result.notes)
