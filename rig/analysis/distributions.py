@@ -98,14 +98,3 @@ def binomial_chances(n: int, p: float) -> tuple[Indices, Floats]:
     rise = np.concatenate([[0.0], np.cumsum(np.log((n - count[:-1]) / count[1:] * odds))])
     chance = np.cumsum(np.exp(rise - rise.max()))
     return count, chance / chance[-1]
-
-
-def gamma_below(x: float, a: float) -> float:
-    """Return the chance that a gamma variable of shape ``a`` lies below ``x``, which is not far above ``a``."""
-    term = total = 1.0 / a
-    k = a
-    while term > total * math.ulp(1.0):
-        k += 1.0
-        term *= x / k
-        total += term
-    return total * math.exp(a * math.log(x) - x - math.lgamma(a)) if x > 0.0 else 0.0

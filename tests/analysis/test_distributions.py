@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import bdtr, betaincinv, gammainc, stdtrit
+from scipy.special import bdtr, betaincinv, stdtrit
 
-from rig.analysis.distributions import _beta, beta_quantile, binomial_chances, gamma_below, student_quantile
+from rig.analysis.distributions import _beta, beta_quantile, binomial_chances, student_quantile
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 TWELVE, EIGHT = 1e-12, 1e-8
@@ -59,9 +59,3 @@ def test_what_never_or_always_happens_has_one_count(p: float, only: int) -> None
     count, chance = binomial_chances(7, p)
 
     assert count[np.searchsorted(chance, 0.5)] == only
-
-
-@CALM
-@given(st.floats(0.5, 1e4), st.floats(0.0, 1.2))
-def test_share_of_a_gamma_variable(a: float, part: float) -> None:
-    assert gamma_below(part * a, a) == pytest.approx(float(gammainc(a, part * a)), rel=1e-10, abs=1e-300)
