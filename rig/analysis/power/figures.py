@@ -24,6 +24,7 @@ from rig.analysis.power.findings import (
     trace_notes,
     without_idle,
 )  # fmt: skip
+from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unseen
 from rig.analysis.power.scope import Scope, scopes_of
@@ -33,10 +34,8 @@ from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.breaks import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.states import MOST_GAPS
 from rig.analysis.timing.timeline import Activity
 from rig.analysis.verdict import Check
-from rig.types import Floats
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 METHOD = "whole spans, less the level beside them"
@@ -133,14 +132,16 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
         else None
     )
     if isinstance(inner, TooShort):
-        if full is None or not _gaps_are_seen(model, scope.windows_s):
-            return PowerFigures(refusals=(too_short(model, scope, inner),))
+        short, long_enough = too_short(model, scope, inner), inner.window_s > inner.needed_s
+        fit = None if long_enough else fitted(model, scope.windows_s, scope.other_s, idle)
+        if fit is None:
+            return PowerFigures(refusals=(short,))
         note = (
-            f"Rail {model.rail.name}: a window of {scope.words} lasts {inner.window_s:.3g} s, too short for a whole "
-            "reading, so power is the area above the level beside it alone. Nothing separates it from what is drawn "
-            "within a reading of a window"
+            f"Rail {model.rail.name}: of {scope.words}, {short.reason}, so power is fitted to what spans and gaps fill "
+            "of each reading. What is drawn within a reading of a span counts as well. For less uncertainty: "
+            f"{short.remedy}"
         )
-        return _stated(model, scope, full, full, Margin(), (note,))
+        return _stated(model, scope, fit[0], fit[0], fit[1], (note,))
     margin = moved(model, scope.windows_s)
     notes = [moved_note(model, scope, margin)] if margin.bias_w else []
     if of is not None and full is not None:
@@ -148,14 +149,6 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
         margin += beside
         notes += [ends_note(model, scope, beside)] if beside.bias_w > NOTED * abs(full.value_w) else []
     return _stated(model, scope, inner if full is None else full, inner, margin, tuple(notes))
-
-
-def _gaps_are_seen(model: RailModel, windows_s: Floats) -> bool:
-    """Return whether most gaps between windows hold a whole reading."""
-    spans = merged(windows_s)
-    number = np.searchsorted(spans[:, 0], model.middle_s[model.gap | model.idle]) - 1
-    among = number[(number >= 0) & (number < len(spans) - 1)]
-    return len(np.unique(among)) >= MOST_GAPS * (len(spans) - 1) > 0.0
 
 
 def _stated(
@@ -172,6 +165,8 @@ def _stated(
     if loops.bias_w > NOTED * abs(inner.value_w):
         notes = (*notes, loops_note(model, scope, loops))
     busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))
+    if chosen is inner:
+        hidden, margin = hidden + margin, Margin()
     method = CORE_METHOD if chosen is inner else METHOD
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
     figures = {replace(key, quantity="idle_power_w"): idle_power(model, chosen)}

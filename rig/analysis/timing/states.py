@@ -10,8 +10,6 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, margin_s, me
 from rig.analysis.timing.readings import Readings
 from rig.types import Floats, Indices
 
-MOST_GAPS = 0.9
-"""Share of the gaps that must hold a reading before their level is known."""
 CONTRAST = 4.0
 """Standard errors by which gaps must differ from idle to count as another level."""
 ALLOWANCE = 1e-3

@@ -88,7 +88,7 @@ def test_a_trend_of_the_spans_that_were_seen_is_taken_on_to_those_that_were_not(
 def test_spans_shorter_than_a_reading_have_a_figure_of_their_area_and_a_note(tmp_path: Path) -> None:
     lab, result = evaluated("spans_short_against_a_reading", 1, tmp_path)
     assert float(lab.spans_s[0, 1] - lab.spans_s[0, 0]) * lab.rate_hz < 2.0
-    assert any("the area above the level beside it alone" in note for note in result.notes)
+    assert any("fitted to what spans and gaps fill of each reading" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("kind", ["class_of_powers", "plain"])
@@ -101,11 +101,11 @@ def test_spans_of_even_power_are_not_widened_by_their_differences(kind: str, tmp
     assert "spans that differ, seen in part" not in [c.source for c in power.components]
 
 
-def test_a_filter_as_slow_as_spans_and_gaps_gives_no_power_and_is_named(tmp_path: Path) -> None:
+def test_a_filter_as_slow_as_spans_and_gaps_is_named_and_its_figure_is_fitted(tmp_path: Path) -> None:
     """A moving mean of eight readings, which nobody declared, over spans and gaps of nine."""
-    _, result = evaluated("filter_undeclared", 1000053, tmp_path)
+    lab, result = evaluated("filter_undeclared", 1000053, tmp_path)
 
-    assert POWER not in result.quantities
+    assert near(lab, result.quantities[POWER])
     assert any("filter" in note and "filter_tau_s" in note for note in result.notes)
 
 

@@ -1,0 +1,112 @@
+"""Power of spans by all readings near them, where no reading shows a span alone: a fit of what each reading holds.
+
+The part of spans, and that of gaps, in each reading follows from stamps, the aperture and the declared filter. Levels
+of both are fitted (restricted to this model, they need modulation only, and no settled level). How late spans are, and
+how slow the filter is, are free; so is whether it forgets as a pole does, or is a moving mean of the same delay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from rig.analysis.power.coverage import covered_share
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, estimate_of
+from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.residuals import PLACES, Margin
+from rig.analysis.quantity import Component
+from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
+from rig.types import Floats, Indices
+
+LEAST = 4
+"""Spans, and twice as many readings, without which nothing tells spans from what is beside them."""
+STEPS = 6
+"""Gauss-Newton steps for lateness and filter."""
+LARGEST = 0.5
+"""A step, in readings and in time constants."""
+SINGULAR = 1e8
+"""Condition from which on spans and gaps fill all readings alike."""
+WORST = 0.5
+"""Standard uncertainty, as a part of dynamic power, from which a fit tells nothing."""
+
+Parts = Callable[[float, float], Floats]
+"""What spans, gaps and other work fill of each reading, by lateness and time constant; shape (n, 2 or 3)."""
+
+
+def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> tuple[Estimate, Margin] | None:
+    """Return the power of windows, shape (k, 2), with what the fit leaves, or None where readings do not tell it.
+
+    What is left at the same place of all spans may be of any of its levels, up to its size, so it is a bias.
+    """
+    r, spans = model.readings, merged(windows_s)
+    near = np.array([[spans[0, 0], spans[-1, 1]]]) + margin_s(model.sigma_s, r.tau_s) + [-r.period_s, r.period_s]
+    use = np.flatnonzero(r.ok & (model.weight > 0.0) & touches(near, r.start_s, r.end_s))
+    if len(spans) < LEAST or len(use) < 2 * LEAST or covered_share(r, spans) < MIN_SHARE:
+        return None
+    y, root = model.above_w[use], np.sqrt(model.weight[use] / float(np.mean(model.weight[use])))
+    found = [_converged(parts, y, root, r.tau_s, r.period_s) for parts in _shapes(model, spans, other_s, use)]
+    design, left = min(found, key=lambda pair: float(pair[1] @ pair[1]))
+    size = np.linalg.norm(design, axis=0)
+    design = design / np.where(size > 0.0, size, 1.0)
+    gram = design.T @ design
+    if not size.all() or np.linalg.cond(gram) > SINGULAR:
+        return None
+    each = np.linalg.solve(gram, design.T)[0] / size[0]
+    u_w, bias_w = _left_over(each, left, model.middle_s[use], spans)
+    level = np.zeros(len(r.watts))
+    level[use] = each * root
+    e = estimate_of(model, level + (1.0 - level.sum()) * idle[0], idle, 1.0)
+    if math.hypot(u_w, bias_w) > WORST * abs(e.value_w):
+        return None
+    return e, Margin(0.0, bias_w, (Component("spans and gaps in one reading", u_w),))
+
+
+def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> list[Parts]:
+    """The parts of each reading behind a filter with one pole, and behind a moving mean."""
+    r, start, end = model.readings, model.readings.start_s[use], model.readings.end_s[use]
+    others = merged(other_s)
+    signals = [spans, np.array([[spans[0, 0], spans[-1, 1]]])]
+    if touches(signals[1], *others.T).any():
+        signals.append(others)
+
+    def parts(late_s: float, tau_s: float, width_s: float) -> Floats:
+        held = [mean_signal(edges_of(s + late_s), start - width_s, end, tau_s) for s in signals]
+        held[1] = held[1] - held[0] - sum(held[2:])
+        return np.column_stack(held)
+
+    pole: Parts = lambda late_s, tau_s: parts(late_s, tau_s, 0.0)  # noqa: E731
+    mean: Parts = lambda late_s, tau_s: parts(late_s, 0.0, 2.0 * tau_s)  # noqa: E731
+    return [pole, mean] if r.tau_s > 0.0 else [pole]
+
+
+def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: float) -> tuple[Floats, Floats]:
+    """The weighted design at the best lateness and time constant, and what it leaves; shapes (n, p) and (n,)."""
+    late_s, slow, step_s = 0.0, tau_s > 0.0, 0.05 * period_s
+    for _ in range(STEPS):
+        columns = parts(late_s, tau_s)
+        levels = np.linalg.lstsq(columns * root[:, None], y * root, rcond=None)[0]
+        moves = [(parts(late_s + step_s, tau_s) - parts(late_s - step_s, tau_s)) @ levels / (2.0 * step_s)]
+        if slow:
+            less_s, more_s = 0.98 * tau_s, 1.02 * tau_s
+            moves.append((parts(late_s, more_s) - parts(late_s, less_s)) @ levels / (more_s - less_s))
+        design = np.column_stack([columns, *moves]) * root[:, None]
+        found = np.linalg.lstsq(design, y * root, rcond=None)[0]
+        by = found[columns.shape[1] :]
+        late_s += float(np.clip(by[0], -LARGEST * period_s, LARGEST * period_s))
+        tau_s += float(np.clip(by[1], -LARGEST * tau_s, LARGEST * tau_s)) if slow else 0.0
+    return design, y * root - design @ found
+
+
+def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> tuple[float, float]:
+    """The standard uncertainty of a level by what varies from span to span, and its bias by what comes in all."""
+    of = np.clip(np.searchsorted(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
+    u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
+    pitch_s = float(np.median(np.diff(spans[:, 0]))) if len(spans) > 1 else float(np.ptp(middle_s))
+    place = np.clip((middle_s - spans[of, 0]) / pitch_s * PLACES, -1, 2 * PLACES).astype(np.int64) + 1
+    count = np.maximum(np.bincount(place), 1)
+    mean_w = np.bincount(place, left) / count
+    own_w2 = np.bincount(place, left**2) / count - mean_w**2
+    alike_w2 = float(np.sum(np.maximum(count * mean_w**2 - own_w2 * count / np.maximum(count - 1, 1), 0.0)))
+    return u_w, math.sqrt(alike_w2 * float(each @ each))
