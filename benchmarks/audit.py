@@ -84,7 +84,7 @@ BUGS = (
     (
         "a percentile: one rank too low",
         "server-together",
-        "rig/analysis/order_statistics.py",
+        "rig/analysis/result/order_statistics.py",
         "len(ordered) * percentile), 1)) - 1]",
         "len(ordered) * percentile), 1)) - 2]",
     ),

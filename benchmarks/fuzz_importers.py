@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.import_cases import Case, cases
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import recorder_figures
+from rig.analysis.scores.reference_methods import recorder_figures
 from rig.errors import RigError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write

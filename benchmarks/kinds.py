@@ -34,7 +34,7 @@ from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.figure_key import FigureKey
 from rig.errors import RigError
 from rig.recording.reader import open_run
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from drivers.devices.cpu.esn import Shape, Trained, trained
 from rig.analysis.complexity.static import static_figures
-from rig.analysis.predictions import WORST, smape
+from rig.analysis.scores.predictions import WORST, smape
 from rig.network.counting import count
 from rig.types import Floats
 from scenarios.workloads.mackey_glass.workload import open_workload

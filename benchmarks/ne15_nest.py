@@ -23,8 +23,8 @@ from benchmarks.busy_cores import RAIL, BusyCores
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from reports.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Quantity
 from rig.recording.reader import Run, open_run
 from rig.sweep.store import CELLS
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from drivers.devices.pynn.description import NetworkFile, write_network
 from drivers.devices.pynn.ne15 import NEURON, PIXELS, RELAY_NA, STDP, TEACHING_REFRACTORY_MS
 from drivers.devices.pynn.training import Course, taught
-from rig.analysis.proportion import proportion
+from rig.analysis.result.proportion import proportion
 from rig.recording.reader import open_run
 from rig.types import Sample
 from scenarios.workloads.ne15.poisson import Events

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from drivers.devices.cpu.decoders import WINDOW, Spikes, read_decoder
-from rig.analysis.predictions import r2
+from rig.analysis.scores.predictions import r2
 from rig.network.counting import count
 from rig.types import Floats
 from scenarios.workloads.primate_reaching.sessions import STEP_S, Session, read_session

@@ -31,7 +31,7 @@ from fixtures.bench.live_plant import FarPlant
 from fixtures.bench.mock_device import open_device
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.figure_key import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import MeterError, RigError

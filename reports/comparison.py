@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, Any
 from reports.format import quantity_parts
 from reports.names import text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
-from rig.analysis.catalogue import entry_of
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Component, Quantity
 from rig.submission.compare import Comparison, Difference, Subject
 from rig.terminal import clean
 

@@ -9,9 +9,9 @@ from reports.format import NO_NUMBER
 from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import cards, headline_keys
 from reports.verdict import Verdict, verdict_of
-from rig.analysis.figure_key import LITERAL, FigureKey
 from rig.analysis.power.findings import ON_FIGURE
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import LITERAL, FigureKey
+from rig.analysis.result.result import Result
 from rig.terminal import clean, own
 
 if TYPE_CHECKING:

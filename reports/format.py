@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rig.analysis.catalogue import Scale
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result.catalogue import Scale
+from rig.analysis.result.quantity import Component, Quantity
 from rig.terminal import clean
 
 NOT_STATED = "not stated"

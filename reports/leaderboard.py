@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from reports.names import parts_of, title
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Component, Quantity
 from rig.errors import DataError, RigError, refused
 from rig.recording.atomic_write import write_whole
 from rig.recording.bounded import read_bounded

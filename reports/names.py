@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reports.format import quantity_parts, quantity_text
-from rig.analysis.catalogue import CATALOGUE, entry_of, title_of
-from rig.analysis.figure_key import LITERAL, PEER, TRIMMED, FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.catalogue import CATALOGUE, entry_of, title_of
+from rig.analysis.result.figure_key import LITERAL, PEER, TRIMMED, FigureKey
+from rig.analysis.result.quantity import Quantity
 from rig.terminal import clean
 
 KINDS = {  # in the order in which they are shown

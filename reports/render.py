@@ -22,10 +22,10 @@ from reports.verdict import verdict_of
 from reports.viewing.embedded import embedded
 from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow
-from rig.analysis.figure_key import FigureKey
 from rig.analysis.power.findings import ON_FIGURE
-from rig.analysis.refusal import Refusal
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.refusal import Refusal
+from rig.analysis.result.result import Result
 from rig.recording.files import Folder
 from rig.recording.reader import Run
 from rig.terminal import clean

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from reports.format import budget, si
 from reports.names import KINDS, groups, parts_of, short_text, text_of, title
-from rig.analysis.figure_key import LITERAL, FigureKey
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import LITERAL, FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.result import Result
 from rig.terminal import clean
 
 _POWER = (

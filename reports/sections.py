@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, to_builtins
 
 from reports.format import NOT_STATED, flatten, say, si
-from rig.analysis.result import ClockSummary, Result
+from rig.analysis.result.result import ClockSummary, Result
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord
 from rig.terminal import clean

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import Run
 from rig.recording.session import is_session, runs_in

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.figures.style import Floats
-from rig.analysis.service.change_detection import Stream
+from rig.analysis.result.series import Stream
 from rig.terminal import clean
 from rig.types import Bools, Indices
 

@@ -13,8 +13,8 @@ from reports.figures.sweep_axes import HALF
 from reports.names import short_text, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.recording.reader import Run
 from rig.recording.submission import About, Configuration, Submission, missing
 from rig.terminal import clean

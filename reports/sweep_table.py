@@ -8,9 +8,9 @@ from typing import IO
 from reports.figures.sweep import WANTED, Figures, Row
 from reports.figures.sweep_axes import HALF
 from reports.names import parts_of, title
-from rig.analysis.catalogue import entry_of
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
 from rig.terminal import clean, own
 
 COLUMNS, ROWS = 4, 30

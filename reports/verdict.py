@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rig.analysis.verdict import Check, Validity
+from rig.analysis.result.check import Check, Validity
 from rig.terminal import clean
 from rig.types import Rules
 

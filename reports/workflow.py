@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from reports.names import short_text
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.terminal import clean
 
 INITIALISATION, HOST, LOADING = "Data initialization", "Host pre-processing", "Data loading"

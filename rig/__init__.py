@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rig.analysis.evaluate import evaluate
-    from rig.analysis.quantity import Quantity
-    from rig.analysis.result import Result
+    from rig.analysis.result.quantity import Quantity
+    from rig.analysis.result.result import Result
     from rig.conformance.device import check_device
     from rig.conformance.meter import check_meter
     from rig.conformance.workload import check_workload
@@ -77,10 +77,10 @@ __all__ = [
 
 _MODULES = {
     "Evaluated": "rig.session.report",
-    "Quantity": "rig.analysis.quantity",
+    "Quantity": "rig.analysis.result.quantity",
     "Report": "rig.session.report",
     "Request": "rig.session.setup",
-    "Result": "rig.analysis.result",
+    "Result": "rig.analysis.result.result",
     "RigError": "rig.errors",
     "Run": "rig.recording.reader",
     "blocking": "rig.engine.blocking_device",

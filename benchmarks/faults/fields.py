@@ -27,7 +27,7 @@ from reports.audit.audit import Audit, audit
 from reports.console import lines as console_lines
 from reports.render import context
 from rig.analysis.evaluate import evaluate
-from rig.analysis.session_part import Part
+from rig.analysis.sessions.part import Part
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import open_run
 from rig.recording.session import is_session, open_session, runs_in

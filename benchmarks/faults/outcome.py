@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.faults.tally import Outcome
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.errors import RigError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import runs_in

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.order_statistics import nearest_rank
+from rig.analysis.result.order_statistics import nearest_rank
 from rig.analysis.service.serving import gap_distance
 from rig.recording.reader import open_run
 from rig.types import Indices

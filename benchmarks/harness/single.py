@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.harness import reading
 from benchmarks.harness.goals import Found, Goal, Say, Turn, crowd, ratio, values
 from benchmarks.harness.runs import Job, Row, Stage
-from rig.analysis.order_statistics import nearest_rank
+from rig.analysis.result.order_statistics import nearest_rank
 
 TRACED = 100_000
 FIGURES = {

@@ -9,7 +9,7 @@ from typing import Any
 from reports.figures.style import HALF_IN, HUES, INK, key_below, new_figure
 from reports.format import budget
 from reports.names import parts_of, title
-from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
 
 _ROW_IN, _TOP_IN, _BOTTOM_IN, _KEY_IN = 0.47, 0.3, 0.42, 0.16

@@ -9,7 +9,7 @@ import numpy as np
 
 from reports.figures.style import HALF_IN, MUTED, TRACE, Floats, margins, new_figure
 from reports.format import prefix, si
-from rig.analysis.result import ClockSummary
+from rig.analysis.result.result import ClockSummary
 from rig.terminal import clean
 
 _MOST = 4

@@ -18,7 +18,7 @@ from reports.figures.style import styled, svg_of
 from reports.figures.trace import power_figure
 from reports.figures.trials import trials_figure
 from reports.result_tables import key_figures
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.analysis.solving.solves import RUNTIME
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from reports.figures.style import HALF_IN, HUES, INK, key_below, new_figure
 from reports.format import prefix, si
 from reports.names import text_of
-from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
 
 _ENERGY = "energy_per_inference_j"

@@ -9,8 +9,8 @@ import numpy as np
 
 from reports.figures.style import COLOURS, INK, TRACE, Floats, key_beside, log_axis, panel_pair
 from reports.format import prefix, quantity_text
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
 
 
 def execution_figure(times_s: Floats, quantities: Mapping[FigureKey, Quantity]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reports.figures.style import GRID, HALF_IN, HUES, INK, key_below, new_figure
-from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
 
 _KINDS = ("effective_acs_per_sample", "effective_macs_per_sample")

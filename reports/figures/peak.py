@@ -7,8 +7,8 @@ from typing import Any
 from reports.figures.style import LIMIT, TRACE, margins, new_figure
 from reports.format import prefix
 from reports.names import title
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 
 _HEIGHT_IN = 2.6
 

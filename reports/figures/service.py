@@ -9,8 +9,8 @@ import numpy as np
 
 from reports.figures.style import COLOURS, INK, KEY_IN, LIMIT, TRACE, WIDTH_IN, Floats, key_beside, log_axis, panel_pair
 from reports.format import prefix, quantity_text, si
-from rig.analysis.order_statistics import percentile
-from rig.analysis.result import Result
+from rig.analysis.result.order_statistics import percentile
+from rig.analysis.result.result import Result
 from rig.recording.records import ScenarioRecord
 
 _MARKS = 1200  # samples drawn one by one; more are drawn by columns

@@ -10,9 +10,9 @@ import numpy as np
 
 from reports.figures.style import COLOURS, INK, LIMIT, MUTED, PAIR_IN, TRACE, Floats, key_beside, log_axis, panel_pair
 from reports.format import prefix
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.series import Solve
 from rig.analysis.solving.gap import THRESHOLDS
-from rig.analysis.solving.solves import Solve
 from rig.analysis.solving.targets import by_preference
 from rig.terminal import clean
 

@@ -12,10 +12,10 @@ from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE, WIDTH
 from reports.figures.trace import draw_power, total_of
 from reports.names import text_of
 from reports.stream import Shown, right_answers, right_share, shown_of
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Series
-from rig.analysis.service.change_detection import Stream, change_latencies_s
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.series import Series, Stream
+from rig.analysis.service.change_detection import change_latencies_s
 from rig.terminal import clean
 from rig.types import Bools
 

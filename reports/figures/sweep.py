@@ -14,8 +14,8 @@ from reports.figures.sweep_axes import Drawn, bounds, draw_line, places, scale_a
 from reports.figures.sweep_axes import said as _said
 from reports.format import prefix
 from reports.names import title
-from rig.analysis.catalogue import entry_of
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_key import FigureKey
 from rig.errors import unfit
 from rig.terminal import clean
 

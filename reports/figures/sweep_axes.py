@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from reports.figures.style import log_axis
-from rig.analysis.catalogue import Entry
+from rig.analysis.result.catalogue import Entry
 from rig.terminal import clean
 
 Row = Mapping[str, Any]

@@ -9,7 +9,7 @@ import numpy as np
 
 from reports.figures.style import COLOURS, MUTED, TRACE, Floats, margins, new_figure
 from reports.format import prefix
-from rig.analysis.result import RailSeries, Series
+from rig.analysis.result.series import RailSeries, Series
 from rig.terminal import clean
 
 Windows = dict[str, Floats]

@@ -9,8 +9,8 @@ import numpy as np
 
 from reports.figures.style import HALF_IN, LIMIT, TRACE, new_figure
 from reports.names import title
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
 
 _ROW_IN, _TOP_IN, _BOTTOM_IN = 0.62, 0.3, 0.5
 

@@ -15,7 +15,7 @@ import numpy as np
 from reports.figures.style import Floats
 from reports.figures.trace import MAX_RAIL_PANELS, colours_of, envelope, total_of, windows_of
 from reports.viewing.jumps import jumps_of
-from rig.analysis.result import RailSeries, Series
+from rig.analysis.result.series import RailSeries, Series
 from rig.analysis.streaming.browse import LongTrace, Look, long_trace, placed
 from rig.analysis.streaming.run import rail_files
 from rig.recording.reader import Run

@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
-from rig.analysis.benchmark import set_checks, unknown_benchmark_notes
 from rig.analysis.complexity.workload import Complexity, complexity_of, energies_of
-from rig.analysis.contradictions import contradictions_of
-from rig.analysis.figure_key import Figures
-from rig.analysis.memory_check import check_limit
 from rig.analysis.power.energy import average_figures, energy_figures
 from rig.analysis.power.figures import PowerFigures, power_figures
 from rig.analysis.power.findings import no_power, no_step_notes, sign_checks
+from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
 from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
-from rig.analysis.predictions import Predictions, predictions_of
-from rig.analysis.preprocessing import front_end_figures, preprocessing_checks
-from rig.analysis.recording_notes import remarks_of
-from rig.analysis.reference_methods import recorder_figures
-from rig.analysis.refusal import Refusal, for_import, without_number
-from rig.analysis.result import ClockSummary, RailSeries, Result, Series
-from rig.analysis.sample_set import label_checks, repeated_sample_notes
-from rig.analysis.service.change_detection import Stream, change_figures, stream_of
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import Figures
+from rig.analysis.result.refusal import Refusal, for_import, without_number
+from rig.analysis.result.result import ClockSummary, Result
+from rig.analysis.result.series import (
+    RailSeries,
+    Series,
+    Solve,  # fmt: skip
+    Stream,
+)
+from rig.analysis.result.terms import Terms, terms_of
+from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
+from rig.analysis.scores.predictions import Predictions, predictions_of
+from rig.analysis.scores.reference_methods import recorder_figures
+from rig.analysis.scores.spiking import spiking_figures
+from rig.analysis.service.change_detection import change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
 from rig.analysis.solving.repeats import repeat_checks
 from rig.analysis.solving.solves import (
     RUNTIME,
-    Solve,
     answer_count,
     runtime_power,
     solves_of,
     solving_checks,
     solving_figures,
     solving_notes,
-)  # fmt: skip
-from rig.analysis.spiking import spiking_figures
-from rig.analysis.terms import Terms, terms_of
+)
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.placement import AlignedRail
@@ -50,10 +52,17 @@ from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, host_bend, off_line_checks, rate_checks
 from rig.analysis.timing.unspanned import with_unspanned
-from rig.analysis.validity import judge
-from rig.analysis.verdict import Check
+from rig.analysis.verdict.benchmark import set_checks, unknown_benchmark_notes
+from rig.analysis.verdict.contradictions import contradictions_of
+from rig.analysis.verdict.recording_notes import remarks_of
+from rig.analysis.verdict.sample_set import label_checks, repeated_sample_notes
+from rig.analysis.verdict.validity import judge
+from rig.errors import MeasurementRefusedError
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE
+
+LIBRARY_BYTES = 128 << 20
+"""What OpenBLAS maps for its work, in numpy and in scipy each. If it gets none, it asks again without end."""
 
 
 def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
@@ -71,7 +80,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         for key, quantity in result.quantities.items():
             print(key, quantity.value, quantity.unit)
     """
-    check_limit()
+    check_memory()
     told = _recorded(run)
     run = told.run
     told, rails = _rails(told, at_once)
@@ -293,3 +302,16 @@ def _series(told: _Recorded, rails: _Rails, timebases: Mapping[str, Timebase]) -
         solves=tuple(told.solves),
         clock_reads={name: rows for name, rows in reads.items() if len(rows)},
     )
+
+
+def check_memory() -> None:
+    """Raise ``MeasurementRefusedError`` if a limit of the process leaves no memory for the libraries."""
+    try:
+        mmap.mmap(-1, LIBRARY_BYTES).close()
+    except OSError as error:
+        raise MeasurementRefusedError(
+            f"evaluating takes {LIBRARY_BYTES >> 20} MiB more than this process gets: {error}",
+            field="memory",
+            value=LIBRARY_BYTES,
+            remedy="Raise its limit (`ulimit -v`) or free memory, and report the recording again",
+        ) from error

@@ -11,8 +11,8 @@ import argparse
 import json
 from dataclasses import asdict
 
-from rig.analysis.catalogue import title_of
 from rig.analysis.complexity.static import static_figures
+from rig.analysis.result.catalogue import title_of
 from rig.errors import SetupError
 from rig.factories import build, split_options, takes
 from rig.network.description import NetworkInfo

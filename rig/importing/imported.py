@@ -47,8 +47,8 @@ class ImportedRun:
 
     ``brackets`` relate every other clock to host time, by the name of the clock; their width is the uncertainty of that
     relation. ``idle_ns`` are the declared idle windows in host time. ``peers`` are the ``peer`` lines, from which
-    ``rig.analysis.reference_methods`` computes the recorder's own figures. ``originals`` are the files, by the names
-    that they are kept under. ``notes`` are sentences on what the files lack; the run keeps them.
+    ``rig.analysis.scores.reference_methods`` computes the recorder's own figures. ``originals`` are the files, by the
+    names that they are kept under. ``notes`` are sentences on what the files lack; the run keeps them.
     """
 
     name: str

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
-from rig.analysis.session_part import Part
-from rig.analysis.summary import summarise
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.summary import summarise
 from rig.errors import DataError, StoreError
 from rig.plugins import load
 from rig.recording.atomic_write import BROKEN

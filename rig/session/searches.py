@@ -38,7 +38,7 @@ Play = Callable[[PlannedRun], Path]
 
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
     """Search the highest valid rate and return it as the scenario's option. Raises ``UsageError`` without a rate."""
-    from rig.analysis.rate_probes import RATE, failed_rules
+    from rig.analysis.sessions.rate_probes import RATE, failed_rules
 
     if RATE not in options_of(setup.scenario):
         raise refused("find_peak", True, "Use --scenario server", "this scenario has no rate to search")
@@ -63,7 +63,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
     """
     nodes = _nodes_of(setup.workload)
     from rig.analysis.evaluate import evaluate
-    from rig.analysis.figure_key import FigureKey
+    from rig.analysis.result.figure_key import FigureKey
     from rig.recording.reader import open_run
 
     count = iter(range(1, 1000))

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.accuracy import right_of
-from rig.analysis.catalogue import entry_of
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.proportion import paired_difference, proportion
-from rig.analysis.quantity import Component, Quantity, linear
-from rig.analysis.result import Result
-from rig.analysis.summary import together
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.proportion import paired_difference, proportion
+from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.result import Result
+from rig.analysis.scores.accuracy import right_of
+from rig.analysis.sessions.summary import together
 from rig.errors import UsageError
 from rig.recording.layout import EVENTS
 from rig.recording.records import MeterRecord

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Result
-from rig.analysis.session_part import Part
-from rig.analysis.summary import together
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.summary import together
 from rig.recording.reader import Run
 from rig.recording.submission import PAGE, SESSIONS, Claim, Class, Configuration
 from rig.session.report import Evaluated

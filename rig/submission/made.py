@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from rig.analysis.session_recordings import shared_recording
+from rig.analysis.sessions.recordings import shared_recording
 from rig.engine.record import environment
 from rig.errors import DataError
 from rig.plugins import load

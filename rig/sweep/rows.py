@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
 from rig.errors import IntegrityError, RigError
 from rig.recording.atomic_write import not_stored, unwritten
 from rig.recording.bounded import read_bounded
@@ -114,8 +114,8 @@ def check_whole(path: Path, cell: Cell) -> None:
 def row_of(path: Path, cell: Cell) -> Row:
     """Read back, verify and evaluate a run directory or session as `rig report` does, and return its row."""
     from rig.analysis.evaluate import evaluate
-    from rig.analysis.session_part import Part
-    from rig.analysis.summary import summarise
+    from rig.analysis.sessions.part import Part
+    from rig.analysis.sessions.summary import summarise
     from rig.recording.reader import open_run
     from rig.recording.session import is_session, runs_in
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.catalogue import entry_of
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_key import FigureKey
 from rig.recording.columns import of
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, verified_row

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.errors import RigError
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write

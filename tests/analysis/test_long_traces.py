@@ -14,7 +14,7 @@ from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS as MORE
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.recording.reader import Run, open_run
 
 POWERS = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")

@@ -11,8 +11,8 @@ import pytest
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
 from rig.errors import RigError
 from rig.recording.reader import open_run
 

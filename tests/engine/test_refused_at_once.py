@@ -14,7 +14,7 @@ from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.figure_key import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import DataError, DeviceError, MeterError, RigError, SetupError

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.quantity import coverage_factor
-from rig.analysis.session_part import Part
-from rig.analysis.summary import summarise
+from rig.analysis.result.quantity import coverage_factor
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.summary import summarise
 from rig.commands.main import main
 from rig.errors import RigError
 from rig.recording.reader import open_run

@@ -14,7 +14,7 @@ from benchmarks.fuzz_importers import attempt, lay_out
 from benchmarks.import_cases import cases
 from drivers.importers.mlperf_power import importer as mlperf_power
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import recorder_figures
+from rig.analysis.scores.reference_methods import recorder_figures
 from rig.errors import DataError, StoreError, UnknownNameError, UsageError
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.importing.write import run_import, write

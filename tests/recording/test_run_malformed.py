@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.terms import terms_of
 from rig.analysis.streaming.run import rail_file
-from rig.analysis.terms import terms_of
 from rig.errors import DataError, RigError, StoreError
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import read_plainly, short_recording, start_line, trace, write, write_lines

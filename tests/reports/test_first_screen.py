@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from reports.console import print_result
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from tests.support.made_up import made_up
 
 

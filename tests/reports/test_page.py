@@ -15,10 +15,11 @@ from msgspec import structs
 from reports.render import render
 from reports.result_tables import key_figures
 from reports.sections import algorithm
-from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power.findings import BELOW_IDLE, NO_STEP
-from rig.analysis.result import Result
-from rig.analysis.solving.solves import RUNTIME, Solve
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.result import Result
+from rig.analysis.result.series import Solve
+from rig.analysis.solving.solves import RUNTIME
 from rig.recording.records import Algorithm
 from tests.support.made_up import made_up, made_up_validity, q, without_pictures
 

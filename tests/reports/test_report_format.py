@@ -11,9 +11,9 @@ import pytest
 from reports.figures.trace import envelope
 from reports.format import budget, flatten, quantity_text, si
 from reports.names import Group, brief, groups, heading, kind_of, parts_of, text_of, title
-from rig.analysis.catalogue import entry_of, ordinal
-from rig.analysis.figure_key import LITERAL, PEER, TRIMMED, FigureKey
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result.catalogue import entry_of, ordinal
+from rig.analysis.result.figure_key import LITERAL, PEER, TRIMMED, FigureKey
+from rig.analysis.result.quantity import Component, Quantity
 from rig.terminal import clean
 
 

@@ -19,9 +19,10 @@ import pytest
 from reports.console import print_result
 from reports.figures.draw import draw
 from reports.render import render, write
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.quantity import from_json
-from rig.analysis.result import RailSeries, Result
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import from_json
+from rig.analysis.result.result import Result
+from rig.analysis.result.series import RailSeries
 from rig.recording.events import Stop
 from rig.recording.records import ErrorRecord
 from tests.support.made_up import HOSTILE, made_up, q, without_pictures

@@ -18,10 +18,10 @@ from msgspec import structs
 from reports.figures.draw import draw
 from reports.render import render, write
 from reports.stream import MAX_CLASSES, right_share, shown_of, stream_csv
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.result import Result
-from rig.analysis.service.change_detection import Stream, time_right
-from rig.analysis.solving.solves import Solve
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.result import Result
+from rig.analysis.result.series import Solve, Stream
+from rig.analysis.service.change_detection import time_right
 from rig.recording.records import ScenarioRecord
 from rig.terminal import clean
 from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from reports.render import render, write
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.recording.session import bind
 from tests.support.made_up import made_up, without_pictures
 from tests.support.sessions import bound

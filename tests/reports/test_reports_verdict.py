@@ -12,8 +12,8 @@ import pytest
 from reports.console import print_result
 from reports.render import render
 from reports.verdict import verdict_of
-from rig.analysis.result import Result
-from rig.analysis.verdict import Check
+from rig.analysis.result.check import Check
+from rig.analysis.result.result import Result
 from tests.support.made_up import HOSTILE, made_up, made_up_validity, without_pictures
 
 LATE = Check("performance: p99 of latency", "0.2 s", "at most 0.1 s", False)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from reports.figures import sweep_axes
 from reports.figures.sweep import sweep_figure
-from rig.analysis.catalogue import CATALOGUE
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.catalogue import CATALOGUE
+from rig.analysis.result.figure_key import FigureKey
 from rig.errors import UsageError
 
 LETTERS = st.characters(max_codepoint=0x24F)

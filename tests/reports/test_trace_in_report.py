@@ -20,7 +20,7 @@ from reports.render import render
 from reports.viewing.embedded import embedded, series_look
 from reports.viewing.jumps import jumps_of
 from reports.viewing.page import as_json
-from rig.analysis.result import RailSeries, Series
+from rig.analysis.result.series import RailSeries, Series
 from rig.recording.reader import open_run
 from rig.types import Floats
 from tests.support.made_up import HOSTILE, made_up, made_up_series, without_pictures

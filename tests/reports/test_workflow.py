@@ -11,8 +11,8 @@ from msgspec import structs
 from reports.sections import algorithm, timing
 from reports.session import members
 from reports.workflow import box_of, workflow
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.recording.records import ImportRecord
 from rig.recording.session import bind
 from rig.recording.writer import Recorder

@@ -15,8 +15,8 @@ import pytest
 
 from reports.verdict import ALONE, verdict_of
 from rig.analysis.evaluate import evaluate
-from rig.analysis.known_benchmarks import ASC
-from rig.analysis.session_recordings import shared_recording
+from rig.analysis.sessions.recordings import shared_recording
+from rig.analysis.verdict.known_benchmarks import ASC
 from rig.recording.reader import open_run
 from rig.types import Rules
 from scenarios.rules import rules

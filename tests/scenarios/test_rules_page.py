@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rig.analysis.catalogue import CATALOGUE
+from rig.analysis.result.catalogue import CATALOGUE
 from scenarios.rules import SETS, rules
 from scenarios.workloads.asc.workload import open_workload as open_asc
 from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo

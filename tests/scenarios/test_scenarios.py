@@ -19,7 +19,7 @@ import scenarios
 from fixtures.bench.mock_device import SETTLE_S, open_device
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.commands.main import main
 from rig.engine.acquisition import Bench
 from rig.engine.record import record

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Result
-from rig.analysis.session_part import Part
-from rig.analysis.summary import summarise
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.summary import summarise
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
-from rig.analysis.session_part import Part
-from rig.analysis.summary import summarise
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.summary import summarise
 from rig.commands.main import main
 from rig.errors import DeviceTimeoutError, Interrupted, RigError
 from rig.recording.reader import Run, open_run

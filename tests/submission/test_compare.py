@@ -16,9 +16,9 @@ from msgspec import structs
 
 from reports.comparison import beside
 from reports.names import text_of
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.proportion import paired_difference, proportion
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.proportion import paired_difference, proportion
+from rig.analysis.result.quantity import Component, Quantity
 from rig.commands.main import main
 from rig.errors import UsageError
 from rig.recording.records import MeterRecord

@@ -18,10 +18,10 @@ from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
-from rig.analysis.session_part import Part
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.summary import summarise
 from rig.analysis.solving.targets import SPECIFIED
-from rig.analysis.summary import summarise
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure

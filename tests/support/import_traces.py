@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write
 from rig.recording.reader import Run, open_run

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
-from rig.analysis.quantity import Component, Quantity
-from rig.analysis.refusal import Refusal
-from rig.analysis.result import ClockSummary, RailSeries, Result, Series
-from rig.analysis.service.change_detection import Stream
-from rig.analysis.verdict import Check, Validity
+from rig.analysis.result.check import Check, Validity
+from rig.analysis.result.figure_key import TRIMMED, FigureKey, Figures
+from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.refusal import Refusal
+from rig.analysis.result.result import ClockSummary, Result
+from rig.analysis.result.series import RailSeries, Series, Stream
 from rig.recording.events import Start
 from tests.support.start_lines import start
 

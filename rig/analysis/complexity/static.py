@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import get_args
 
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Quantity
 from rig.network.description import MemoryKind, NetworkInfo
 
 

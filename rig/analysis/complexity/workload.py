@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rig.analysis.complexity.static import exact, mean_static_figures
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.verdict import Check
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.network.description import (
     Activity,
     Counts,

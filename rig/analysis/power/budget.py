@@ -12,7 +12,7 @@ from rig.analysis.power.coverage import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered
 from rig.analysis.timing.supply import Supply, covariance_w

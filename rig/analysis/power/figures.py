@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_parts
 from rig.analysis.power.coverage import covered_share, missing_while_busy
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort, core, touched, whole
@@ -28,14 +27,15 @@ from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unseen
 from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.quantity import Quantity, linear
-from rig.analysis.refusal import Refusal
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
+from rig.analysis.result.quantity import Quantity, linear
+from rig.analysis.result.refusal import Refusal
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.breaks import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Activity
-from rig.analysis.verdict import Check
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 METHOD = "whole spans, less the level beside them"

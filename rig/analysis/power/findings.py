@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_note
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin
 from rig.analysis.power.scope import Scope
-from rig.analysis.quantity import Quantity
-from rig.analysis.refusal import Refusal
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.refusal import Refusal
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import ALLOWANCE, CONTRAST
 from rig.analysis.timing.timeline import Activity
-from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 
 BELOW_IDLE = (

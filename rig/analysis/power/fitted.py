@@ -16,7 +16,7 @@ from rig.analysis.power.coverage import covered_share
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, estimate_of
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import PLACES, Margin
-from rig.analysis.quantity import Component
+from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
 from rig.types import Floats, Indices
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rig.analysis.power.coverage import UNSEEN, covered
 from rig.analysis.power.estimators import Estimate, Touched
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.quantity import Component
+from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import in_step, inside, margin_s, merged, touches
 from rig.analysis.timing.timeline import Phase
 from rig.types import Bools, Floats

@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rig.analysis.distributions import normal_quantile
 from rig.analysis.power.blocks import GAP, IDLE, SPAN, Blocks
+from rig.analysis.result.distributions import normal_quantile
 from rig.types import Bools, Floats, Indices
 
 SETTLES = tuple(0.01 * 2.0**k for k in range(7))

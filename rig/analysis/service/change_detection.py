@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.order_statistics import percentile
-from rig.analysis.proportion import proportion
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.order_statistics import percentile
+from rig.analysis.result.proportion import proportion
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.series import Stream
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import mean_latency
 from rig.recording.columns import array_of
@@ -21,23 +21,6 @@ from rig.types import Floats
 
 SUSTAIN = 3
 """How many answers in a row must be right; fewer suffice at the end of a scene."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The answers of a stream in the order of completion, and its scenes.
-
-    ``said`` holds the answers and ``at_s`` their times, shape (k,). ``probability`` has shape (k, classes). Scene
-    ``scene[j]`` begins at ``onset_s[j]``, shape (m,). Times are in seconds since the run's start.
-    """
-
-    at_s: Floats
-    said: tuple[str, ...]
-    classes: tuple[str, ...]
-    probability: Floats
-    onset_s: Floats
-    scene: tuple[str, ...]
-    end_s: float
 
 
 def stream_of(run: Run, q: Queries) -> Stream | None:

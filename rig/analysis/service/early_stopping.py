@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rig.analysis.order_statistics import binomial_quantile
+from rig.analysis.result.order_statistics import binomial_quantile
 from rig.types import Floats
 
 CONFIDENCE = 0.99

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.order_statistics import nearest_rank, percentile
-from rig.analysis.proportion import proportion
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.order_statistics import nearest_rank, percentile
+from rig.analysis.result.proportion import proportion
+from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.service.early_stopping import discarded, estimate
 from rig.analysis.service.queries import Queries
 from rig.types import Floats

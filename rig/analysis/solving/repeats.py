@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from rig.analysis.verdict import Check
+from rig.analysis.result.check import Check
 from rig.recording.reader import Run
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from rig.analysis.figure_key import LITERAL, FigureKey, Figures
-from rig.analysis.proportion import proportion
-from rig.analysis.quantity import Component, Quantity, product
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import LITERAL, FigureKey, Figures
+from rig.analysis.result.proportion import proportion
+from rig.analysis.result.quantity import Component, Quantity, product
+from rig.analysis.result.series import Solve
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.plugins import load, names
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
-from rig.types import Floats, Problem
+from rig.types import Problem
 
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """A solve is late that ends past its budget by more than this time and by more than this part of the budget."""
@@ -29,31 +30,6 @@ _ENERGIES = {
     "time_to_gap_{target}_{threshold}_s": "energy_to_gap_{target}_{threshold}_j",
     "time_to_gap_{target}_{threshold}_official_s": "energy_to_gap_{target}_{threshold}_official_j",
 }
-
-
-@dataclass(frozen=True)
-class Solve:
-    """One solve; ``seconds`` is its time, or the mean time if it was repeated in a loop.
-
-    ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
-    ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
-    what the scenario gave, NaN for a scenario that gives none. ``over_s`` is the time by which the stamped span
-    exceeded it. The span of a loop shows the mean of its solves, so the worst of them counts if the answer states it.
-    ``processor_s`` is what the solver had of the processor in ``seconds`` by its own answer, NaN if it states none.
-    """
-
-    sample_id: str
-    seconds: float
-    budget_s: float
-    claimed: float
-    cost: float
-    conflicts: int
-    honest: bool
-    at_s: Floats
-    cost_at: Floats
-    targets: Mapping[str, float]
-    over_s: float = 0.0
-    processor_s: float = math.nan
 
 
 def solves_of(run: Run, device: Timebase) -> list[Solve]:

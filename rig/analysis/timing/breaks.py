@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.result.check import Check
 from rig.analysis.timing.lag_path import COARSE_SPANS, GROUPS, PER_SPAN, STANDS_OUT, far_places
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import AT_ONCE, Cells, Shown
-from rig.analysis.verdict import Check
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 

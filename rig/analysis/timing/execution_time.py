@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.order_statistics import nearest_rank, percentile
-from rig.analysis.quantity import Component, Quantity, linear
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.order_statistics import nearest_rank, percentile
+from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.result.check import Check
 from rig.analysis.timing.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.filter_shape import undeclared_tau_s
 from rig.analysis.timing.lag_path import (
@@ -30,7 +31,6 @@ from rig.analysis.timing.meter_clock import MeterClock, by_edges
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.shown import Shown, shown
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.verdict import Check
 from rig.recording.traces import Trace
 from rig.types import Floats
 

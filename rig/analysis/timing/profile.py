@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rig.analysis.distributions import normal_quantile
+from rig.analysis.result.distributions import normal_quantile
 from rig.analysis.timing.timebase import STRETCHES
 from rig.types import Bools, Floats, Indices
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.result.check import Check
 from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.profile import CERTAINTY, CHANCE, LEAST, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase, earliest
-from rig.analysis.verdict import Check
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 

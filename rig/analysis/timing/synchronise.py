@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.analysis.result.check import Check
 from rig.analysis.timing.breaks import LAST, Bridged, after_end, bridged, copies_of, delivered, delivered_once, strays
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
@@ -20,7 +21,6 @@ from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.thinning import in_means, proportional, thinned
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
-from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rig.analysis.result.check import Check
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase, off_line, quick_reads
-from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.recording.columns import array_of
 from rig.recording.reader import Run

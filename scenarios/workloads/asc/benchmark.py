@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rig.analysis.known_benchmarks import ASC
+from rig.analysis.verdict.known_benchmarks import ASC
 from rig.types import Benchmark, Parameter
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES

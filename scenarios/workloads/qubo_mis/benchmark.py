@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rig.analysis.known_benchmarks import QUBO, qubo_sizes
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.targets import OFFICIAL, SPECIFIED
+from rig.analysis.verdict.known_benchmarks import QUBO, qubo_sizes
 from rig.types import Benchmark, Parameter
 from scenarios.workloads.qubo_mis.targets import DENSITIES, PROVEN_BELOW, Instance
 

@@ -12,9 +12,9 @@ import pytest
 
 from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.quantity import Component, Quantity
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.result import Result
 from rig.network.description import MOST, Connection, Layer, Memory, NetworkInfo
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, write

@@ -14,8 +14,8 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
 from fixtures.worlds.random_draw import BlankWorkload, blank
 from rig.analysis.evaluate import evaluate
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Result
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.result import Result
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import Run, open_run

@@ -10,7 +10,7 @@ from benchmarks.kinds import compared
 from benchmarks.pairs import composed
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.figure_key import FigureKey
 from rig.recording.reader import open_run
 from tests.analysis.power.test_what_readings_hide import evaluated, near
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import TRIMMED, FigureKey
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import TRIMMED, FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.result import Result
 from rig.analysis.timing.profile import step_in, step_of, undithered
 from rig.recording.reader import open_run
 

@@ -11,8 +11,8 @@ from scipy.signal import lfilter
 from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
 from rig.recording.reader import open_run
 from rig.types import Floats
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, ns_of, open_plant
-from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power import figures as fig
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, TooShort, core, touched, whole
 from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
-from rig.analysis.refusal import Refusal
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.refusal import Refusal
 from rig.analysis.timing.execution_time import busy_times, time_figures
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.profile import step_of

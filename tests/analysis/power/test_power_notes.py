@@ -12,9 +12,9 @@ import pytest
 from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
 from rig.analysis.power.findings import NO_STEP, ON_FIGURE
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import rewritten
 

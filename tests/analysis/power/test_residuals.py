@@ -10,8 +10,8 @@ import pytest
 from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey
+from rig.analysis.result.quantity import Quantity
 from rig.recording.reader import open_run
 
 

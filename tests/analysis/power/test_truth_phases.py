@@ -13,7 +13,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
 from fixtures.worlds.random_draw import blank, steps
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run

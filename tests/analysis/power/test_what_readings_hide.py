@@ -10,9 +10,9 @@ import pytest
 from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.result import Result
 from rig.recording.reader import open_run
 
 POWER = FigureKey("dynamic_power_w")

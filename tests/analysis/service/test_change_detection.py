@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.service.change_detection import Stream, change_figures, change_latencies_s, stream_of, time_right
+from rig.analysis.result.series import Stream
+from rig.analysis.service.change_detection import change_figures, change_latencies_s, stream_of, time_right
 from rig.analysis.service.queries import queries_of
 from rig.types import Sample
 from tests.support.serving import Asked, recording

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from rig.analysis.order_statistics import interval, nearest_rank, percentile
-from rig.analysis.quantity import Component
+from rig.analysis.result.order_statistics import interval, nearest_rank, percentile
+from rig.analysis.result.quantity import Component
 from rig.analysis.service.early_stopping import allowed, discarded, estimate, needed
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.true_power import SimPlant, open_plant
-from rig.analysis.result import Result
+from rig.analysis.result.result import Result
 from rig.types import Reply
 from tests.analysis.power.test_average import by_single_stream, measured
 

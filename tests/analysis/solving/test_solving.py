@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Result
-from rig.analysis.solving.solves import Solve, solving_checks, solving_figures, solving_notes
+from rig.analysis.result.quantity import Quantity
+from rig.analysis.result.result import Result
+from rig.analysis.result.series import Solve
+from rig.analysis.solving.solves import solving_checks, solving_figures, solving_notes
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure

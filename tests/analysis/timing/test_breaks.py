@@ -12,8 +12,8 @@ from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.random_draw import draw, measured
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.breaks import Bridged, bridged, strays
 from rig.analysis.timing.readings import Readings

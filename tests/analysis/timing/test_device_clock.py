@@ -8,8 +8,8 @@ import pytest
 
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.recording.reader import open_run
 
 TIME, ENERGY = FigureKey("execution_time_s"), FigureKey("energy_per_inference_j")

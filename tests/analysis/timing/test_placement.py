@@ -10,7 +10,7 @@ from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS
 from fixtures.worlds.random_draw import draw, measured
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.figure_key import FigureKey
 from rig.recording.reader import open_run
 
 

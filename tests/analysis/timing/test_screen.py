@@ -16,8 +16,8 @@ from fixtures.worlds.meter_kinds import moving_mean
 from fixtures.worlds.more_lab_kinds import KINDS as MORE
 from fixtures.worlds.reading_kinds import KINDS
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.analysis.timing import screen
 from rig.analysis.timing.profile import Profile, ends_of
 from rig.analysis.timing.screen import Screened

@@ -9,7 +9,7 @@ import pytest
 from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.result.figure_key import FigureKey
 from rig.recording.reader import open_run
 
 

@@ -12,8 +12,8 @@ from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.unspanned_kinds import work_without_spans
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.result import Result
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.result import Result
 from rig.recording.reader import open_run
 
 LENGTH_S, GAP_S, PAUSE_S = 0.88, 0.2, 0.02

@@ -9,7 +9,7 @@ import pytest
 
 from drivers.devices.cpu.esn import open_device
 from rig.analysis.complexity.static import static_figures
-from rig.analysis.predictions import smape
+from rig.analysis.scores.predictions import smape
 from rig.conformance.device import check_device
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Device, Reply, Sample

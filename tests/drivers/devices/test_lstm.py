@@ -11,7 +11,7 @@ import pytest
 from drivers.devices.cpu.lstm import open_device
 from drivers.devices.cpu.lstm_training import Memories, drawn, loss_and_gradient, normalised, step
 from rig.analysis.complexity.static import static_figures
-from rig.analysis.predictions import smape
+from rig.analysis.scores.predictions import smape
 from rig.conformance.device import check_device
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Device, Reply, Sample

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rig.analysis.quantity import Quantity, from_json
+from rig.analysis.result.quantity import Quantity, from_json
 from rig.commands.main import main
 
 pytestmark = [

@@ -12,7 +12,7 @@ import pytest
 
 from drivers.importers.energyrunner.importer import open_import
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import recorder_figures
+from rig.analysis.scores.reference_methods import recorder_figures
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write

@@ -24,7 +24,7 @@ from fixtures.bench.true_power import SimPlant, VirtualClock
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
-from rig.analysis.quantity import Quantity
+from rig.analysis.result.quantity import Quantity
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking

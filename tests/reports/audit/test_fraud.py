@@ -15,7 +15,7 @@ import pytest
 from reports.audit.audit import Audit, audit
 from reports.audit.benchmarks import DECLARED, held_of
 from reports.audit_page import document, html, text
-from rig.analysis.known_benchmarks import ASC as NAME
+from rig.analysis.verdict.known_benchmarks import ASC as NAME
 from rig.commands.main import main
 from rig.errors import StoreError
 from scenarios.workloads.asc.benchmark import benchmark_of

@@ -1,0 +1,69 @@
+"""Pre-processing that is measured by itself: as phases, or as the power of a front end that listens all the time.
+
+NeuroBench, system track, ASC: "Execution time and energy of pre-processing must be included in benchmark measurement,
+and will be reported separately from inference". For an analog front end, these are "for the analog hardware running in
+real-time".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import linear
+from rig.analysis.result.refusal import Refusal
+from rig.recording.reader import Run
+from rig.types import Preprocessing
+
+POWER = FigureKey("preprocessing_power_w")
+ENERGY = FigureKey("preprocessing_energy_per_inference_j")
+ALLOWED = "phases, rails of a front end that listens, or none and why"
+
+
+def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Refusal, ...]]:
+    """Return power and energy per inference of a front end that listens outside of the spans, and refusals.
+
+    Its power is that of its rails in the idle windows, because it listens there as it does at any time. Its energy is
+    for the time that it hears for one inference.
+    """
+    rails = _declared(run).rails
+    if not (rails and run.traces):
+        return Figures(), ()
+    known = {rail: powers.get(FigureKey("idle_power_w", rail=rail)) for rail in rails}
+    if missing := [rail for rail, q in known.items() if q is None]:
+        reason = f"the front end listens all the time, and no meter shows its rails by themselves: {', '.join(missing)}"
+        return Figures(), (Refusal(POWER, reason, "Measure these rails, or let the front end work in timed spans"),)
+    method = "idle power of the rails of the front end, which listens all the time"
+    power = linear([(1.0, q) for q in known.values() if q is not None], "W", method)
+    figures = Figures({POWER: power})
+    if heard_s := _heard_s(run):
+        figures |= {ENERGY: power.scaled(heard_s, "J", f"power of the front end x {heard_s:g} s that it hears")}
+    return figures, ()
+
+
+def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> tuple[Check, ...]:
+    """Return the check that pre-processing is measured by itself, if the rules ask for it."""
+    rules, told = run.start.rules, _declared(run)
+    if rules is None or not rules.preprocessing:
+        return ()
+    found = [*told.phases, *told.rails] or ([told.none] if told.none else ["not declared"])
+    recorded = all(phase in phases for phase in told.phases)
+    shown = POWER in figures or not (told.rails and run.traces)
+    stated = bool(told.phases or told.rails or told.none)
+    missing = "" if recorded and shown else ", not measured by itself"
+    rule = "pre-processing, reported separately from inference"
+    ok, source = stated and recorded and shown, rules.source_of("preprocessing")
+    return (Check(rule, ", ".join(found) + missing, ALLOWED, ok, source),)
+
+
+def _declared(run: Run) -> Preprocessing:
+    return run.start.device.preprocessing or Preprocessing()
+
+
+def _heard_s(run: Run) -> float:
+    """The seconds of input for one inference: the stride of a stream, or else the mean length of the samples; or 0."""
+    if stride_s := run.start.scenario.options.get("stride_s"):
+        return float(stride_s)
+    lasting = run.samples["duration_s"].to_pylist()
+    return sum(s or 0.0 for s in lasting) / max(sum(n or 1 for n in run.samples["inferences"].to_pylist()), 1)

@@ -1,0 +1,166 @@
+"""The catalogue of every quantity that the rig computes: unit, title, and the family in which it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from rig.analysis.result.figure_key import FigureKey
+
+Family = Literal[
+    "overall", "service", "arrivals", "scene changes", "average", "solver", "complexity", "spiking", "recorder"
+]
+Scale = Literal["auto", "percent", "number"]
+"""How to print a number without a unit: in percent up to 1, always in percent, or never in percent."""
+
+
+class Entry(NamedTuple):
+    """One quantity.
+
+    ``title`` may contain parameters of the key. A quantity that is ``signed`` can be below zero.
+    """
+
+    unit: str
+    title: str
+    family: Family = "overall"
+    scale: Scale = "auto"
+    signed: bool = False
+
+
+CATALOGUE: Mapping[str, Entry] = {
+    "accuracy": Entry("1", "Accuracy", scale="percent"),
+    "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
+    "r2": Entry("1", "Coefficient of determination, R2", scale="number", signed=True),
+    "smape_mean": Entry("1", "sMAPE, mean (0 to 200)", scale="number"),
+    "smape_p{percentile}": Entry("1", "sMAPE, {percentile}", scale="number"),
+    "execution_time_s": Entry("s", "Execution time, mean"),
+    "execution_time_single_s": Entry("s", "Execution time of a single sample, mean"),
+    "execution_time_se_s": Entry("s", "Execution time, standard error of the mean"),
+    "execution_time_p{percentile}_s": Entry("s", "Execution time, {percentile}"),
+    "busy_time_per_inference_s": Entry("s", "Busy time per inference"),
+    "idle_power_w": Entry("W", "Idle power"),
+    "active_power_w": Entry("W", "Active power"),
+    "dynamic_power_w": Entry("W", "Dynamic power", signed=True),
+    "preprocessing_power_w": Entry("W", "Pre-processing power, front end that listens"),
+    "preprocessing_energy_per_inference_j": Entry("J", "Pre-processing energy per inference, front end that listens"),
+    "energy_per_inference_j": Entry("J", "Energy per inference"),
+    "energy_per_inference_integrated_j": Entry("J", "Energy per inference, integrated"),
+    "dynamic_energy_per_inference_j": Entry("J", "Dynamic energy per inference", signed=True),
+    "duration_s": Entry("s", "Duration", "service"),
+    "throughput_samples_hz": Entry("Hz", "Throughput, samples", "service"),
+    "throughput_inferences_hz": Entry("Hz", "Throughput, inferences", "service"),
+    "latency_mean_s": Entry("s", "Latency, mean", "service"),
+    "latency_p{percentile}_s": Entry("s", "Latency, {percentile}", "service"),
+    "latency_p{percentile}_early_stopping_s": Entry("s", "Latency, {percentile}, early stopping", "service"),
+    "peak_rate_hz": Entry("Hz", "Highest rate served by the rules", "service"),
+    "dropped_share": Entry("1", "Samples dropped", "service", "percent"),
+    "backlog_max": Entry("1", "Backlog, greatest", "service", "number"),
+    "in_time_share": Entry("1", "Answered in time", "service", "percent"),
+    "slip_p{percentile}_s": Entry("s", "Scheduling delay of the host, {percentile}", "arrivals"),
+    "slip_max_s": Entry("s", "Scheduling delay of the host, greatest", "arrivals"),
+    "arrival_gap_distance": Entry("1", "Gaps issued to gaps scheduled, Kolmogorov distance", "arrivals", "number"),
+    "onset_never_share": Entry("1", "Scene changes never recognised", "scene changes", "percent"),
+    "onset_latency_mean_s": Entry("s", "Time to recognise a new scene, mean", "scene changes"),
+    "onset_latency_p{percentile}_s": Entry("s", "Time to recognise a new scene, {percentile}", "scene changes"),
+    "stream_accuracy": Entry("1", "Share of time with the right scene", "scene changes", "percent"),
+    "average_power_w": Entry("W", "Average power", "average"),
+    "average_energy_per_sample_j": Entry("J", "Energy per sample, idle stretches included", "average"),
+    "runtime_power_w": Entry("W", "Average power over the runtime of a solve", "solver"),
+    "largest_nodes": Entry("1", "Largest problem solved, nodes", "solver"),
+    "cost_mean": Entry("1", "Cost, mean", "solver", "number", signed=True),
+    "cost_best": Entry("1", "Cost, best", "solver", "number", signed=True),
+    "feasible_share": Entry("1", "Solutions that are feasible", "solver", "percent"),
+    "overrun_mean_s": Entry("s", "Overrun of the budget, mean", "solver"),
+    "overrun_max_s": Entry("s", "Overrun of the budget, greatest", "solver"),
+    "target_{target}_mean": Entry("1", "Cost of the {target} target, mean", "solver", "number", signed=True),
+    "gap_{target}_mean": Entry("1", "Gap to the {target} target, mean", "solver", "percent", signed=True),
+    "gap_{target}_spread_problems": Entry(
+        "1", "Gap to the {target} target, deviation between problems", "solver", "percent", signed=True
+    ),
+    "gap_{target}_spread_solves": Entry(
+        "1", "Gap to the {target} target, deviation within a problem", "solver", "percent", signed=True
+    ),
+    "reached_gap_{target}_{threshold}_share": Entry(
+        "1", "Reached a gap of {threshold} ({target} target)", "solver", "percent"
+    ),
+    "time_to_gap_{target}_{threshold}_s": Entry("s", "Time to a gap of {threshold} ({target} target)", "solver"),
+    "time_to_gap_{target}_{threshold}_official_s": Entry(
+        "s", "Time to a gap of {threshold} ({target} target), reached by all", "solver"
+    ),
+    "energy_to_gap_{target}_{threshold}_j": Entry("J", "Energy to a gap of {threshold} ({target} target)", "solver"),
+    "energy_to_gap_{target}_{threshold}_official_j": Entry(
+        "J", "Energy to a gap of {threshold} ({target} target), reached by all", "solver"
+    ),
+    "footprint_bytes": Entry("B", "Footprint", "complexity"),
+    "footprint_at_start_bytes": Entry("B", "Footprint before the first execution", "complexity"),
+    "footprint_weights_bytes": Entry("B", "Footprint, weights", "complexity"),
+    "footprint_parameters_bytes": Entry("B", "Footprint, parameters of neurons", "complexity"),
+    "footprint_states_bytes": Entry("B", "Footprint, states", "complexity"),
+    "footprint_buffers_bytes": Entry("B", "Footprint, buffers", "complexity"),
+    "parameters": Entry("1", "Parameters", "complexity", "number"),
+    "connection_sparsity": Entry("1", "Connection sparsity", "complexity", "number"),
+    "model_execution_rate_hz": Entry("Hz", "Model execution rate", "complexity"),
+    "executions_per_sample": Entry("1", "Executions per sample", "complexity", "number"),
+    "activation_sparsity": Entry("1", "Activation sparsity", "complexity", "number"),
+    "dense_operations_per_execution": Entry("1", "Dense synaptic operations per execution", "complexity", "number"),
+    "dense_operations_per_sample": Entry("1", "Dense synaptic operations per sample", "complexity", "number"),
+    "effective_macs_per_execution": Entry("1", "Effective MACs per execution", "complexity", "number"),
+    "effective_macs_per_sample": Entry("1", "Effective MACs per sample", "complexity", "number"),
+    "effective_acs_per_execution": Entry("1", "Effective ACs per execution", "complexity", "number"),
+    "effective_acs_per_sample": Entry("1", "Effective ACs per sample", "complexity", "number"),
+    "membrane_updates_per_execution": Entry("1", "Membrane updates per execution", "complexity", "number"),
+    "membrane_updates_per_sample": Entry("1", "Membrane updates per sample", "complexity", "number"),
+    "spikes_per_execution": Entry("1", "Spikes per execution", "complexity", "number"),
+    "spikes_per_sample": Entry("1", "Spikes per sample", "complexity", "number"),
+    "energy_per_effective_operation_j": Entry("J", "Energy per effective operation", "complexity"),
+    "energy_per_spike_j": Entry("J", "Energy per spike", "complexity"),
+    "dynamic_energy_per_effective_operation_j": Entry(
+        "J", "Dynamic energy per effective operation", "complexity", signed=True
+    ),
+    "dynamic_energy_per_spike_j": Entry("J", "Dynamic energy per spike", "complexity", signed=True),
+    "response_latency_mean_s": Entry("s", "Response latency in biological time, mean", "spiking"),
+    "silent_share": Entry("1", "Samples without an output spike", "spiking", "percent"),
+    "synaptic_operations_hz": Entry("Hz", "Synaptic operations per biological second, counted", "spiking"),
+    "synaptic_operations_ne15_hz": Entry("Hz", "Synaptic operations per biological second, as NE15-MNIST", "spiking"),
+    "real_time_factor": Entry("1", "Biological time over simulation time", "spiking", "number"),
+    "energy_per_synaptic_operation_j": Entry("J", "Dynamic energy per synaptic operation", "spiking", signed=True),
+    "synaptic_operations_per_j": Entry("1/J", "Synaptic operations per second and watt above idle", "spiking"),
+    "energy_j": Entry("J", "Energy", "recorder"),
+    "power_w": Entry("W", "Power", "recorder"),
+    "throughput_hz": Entry("Hz", "Throughput", "recorder"),
+    "energy_per_inference_median_j": Entry("J", "Energy per inference, median", "recorder"),
+    "throughput_median_hz": Entry("Hz", "Throughput, median", "recorder"),
+    "ranging.average_power_w": Entry("W", "Average power, ranging", "recorder"),
+    "energy_per_query_j": Entry("J", "Energy per query", "recorder"),
+    "testing_over_ranging": Entry("1", "Testing over ranging", "recorder", signed=True),
+}
+
+
+def entry_of(key: FigureKey) -> Entry:
+    """Return the entry of a figure's quantity.
+
+    Raises ``KeyError`` for a quantity that the catalogue does not hold.
+    """
+    return CATALOGUE[key.quantity]
+
+
+def title_of(key: FigureKey) -> str:
+    """Return the title of a figure without its phase and rail, such as ``Latency, 99th percentile``."""
+    title = entry_of(key).title.format(
+        target=key.target.replace("_", " "),
+        threshold=f"{100 * key.threshold:g} %",
+        percentile=ordinal(key.percentile),
+    )
+    title = f"{title}, layer {key.layer}" if key.layer else title
+    title = f"{title}, {key.sample}" if key.sample else title
+    return f"{title}, window {key.window}" if key.window else title
+
+
+def ordinal(percentile: float) -> str:
+    """Return a percentile in words: 50 is the median, 99.9 the 99.9th percentile."""
+    text = f"{percentile:g}"
+    if text == "50":
+        return "median"
+    irregular = "." not in text and text[-2:] not in ("11", "12", "13")
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(text[-1], "th") if irregular else "th"
+    return f"{text}{ending} percentile"

@@ -1,0 +1,90 @@
+"""The key of a figure says which quantity it is, of which phase and rail, and by which method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from rig.analysis.result.quantity import Quantity
+
+TRIMMED = "trimmed"
+"""The cross-check of powers and energies from trimmed windows."""
+LITERAL = "literal"
+"""Power over the spans themselves, as NeuroBench's text defines it, and energy from it."""
+PEER = "peer"
+"""The method of the program that recorded the trace, for the figures that it would compute."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class FigureKey:
+    """The key of one figure; ``quantity`` is the name of an entry in ``rig.analysis.result.catalogue``.
+
+    An empty ``phase`` or ``rail`` means all phases or all rails. An empty ``method`` means the rig's own method. The
+    name of a quantity can contain ``{target}``, ``{threshold}`` or ``{percentile}``, which stand for the fields of
+    these names. ``window`` counts from 1. ``layer`` is one of the network, and ``sample`` one of
+    the workload. ``str(key)`` is the name of the figure in ``results.json``.
+    """
+
+    quantity: str
+    phase: str = ""
+    rail: str = ""
+    method: str = ""
+    target: str = ""
+    threshold: float = 0.0
+    percentile: float = 0.0
+    window: int = 0
+    layer: str = ""
+    sample: str = ""
+
+    @property
+    def of_whole(self) -> bool:
+        """Return whether the figure is the rig's own and covers the whole device."""
+        return not (self.phase or self.rail or self.method or self.layer or self.sample)
+
+    def __str__(self) -> str:
+        target = self.target.replace(".", "_") if self.threshold else self.target
+        quantity = self.quantity.format(
+            target=target, threshold=_digits(self.threshold), percentile=_digits(self.percentile)
+        )
+        where = [self.method] if self.method else []
+        where += ["phase", self.phase] if self.phase else []
+        where += ["rail", self.rail] if self.rail else []
+        where += ["layer", self.layer] if self.layer else []
+        where += ["sample", self.sample] if self.sample else []
+        where += ["window", str(self.window)] if self.window else []
+        return ".".join([*where, quantity])
+
+
+class Figures(Mapping[FigureKey, Quantity]):
+    """Quantities by key, in the order in which they were computed.
+
+    A name from ``results.json``, such as ``figures["active_power_w"]``, also finds its figure.
+    """
+
+    def __init__(self, quantities: Mapping[FigureKey, Quantity] | None = None) -> None:
+        self._quantities = dict(quantities or {})
+
+    @cached_property
+    def _by_name(self) -> dict[str, Quantity]:
+        return {str(key): quantity for key, quantity in self._quantities.items()}
+
+    def __getitem__(self, key: FigureKey | str) -> Quantity:
+        found = None if isinstance(key, str) else self._quantities.get(key)
+        return self._by_name[str(key)] if found is None else found
+
+    def __iter__(self) -> Iterator[FigureKey]:
+        return iter(self._quantities)
+
+    def __len__(self) -> int:
+        return len(self._quantities)
+
+    def __or__(self, other: Mapping[FigureKey, Quantity]) -> Figures:
+        return Figures({**self._quantities, **other})
+
+    def __repr__(self) -> str:
+        return f"Figures({self._by_name})"
+
+
+def _digits(number: float) -> str:
+    return f"{number:g}".replace(".", "_")

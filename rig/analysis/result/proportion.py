@@ -1,0 +1,70 @@
+"""Shares of counts, with the interval of Clopper and Pearson.
+
+The interval is exact: it holds the true share in at least 95 % of all cases, also where every answer is right. Source:
+Clopper and Pearson, Biometrika 26 (1934) 404; by quantiles of the beta distribution, as in Brown, Cai and DasGupta,
+Statistical Science 16 (2001) 101.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rig.analysis.result.distributions import beta_quantile
+from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, coverage_factor
+
+NAMED = "Clopper-Pearson interval"
+
+
+def clopper_pearson(count: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the interval of the share ``count / n``; ``count`` may be a mean of counts."""
+    tail = 0.5 * (1.0 - confidence)
+    low = beta_quantile(tail, count, n - count + 1.0) if count > 0 else 0.0
+    high = 1.0 - beta_quantile(tail, n - count, count + 1.0) if count < n else 1.0
+    return low, high
+
+
+def proportion(count: float, n: int, method: str) -> Quantity:
+    """Return the share ``count / n`` with its Clopper-Pearson interval; without cases, nothing is stated of it."""
+    if n < 1:
+        return Quantity(0.0, "1", (), 0.0, n, method)
+    return _stated(count / n, clopper_pearson(count, n), n, f"{method}; {NAMED}")
+
+
+def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantity:
+    """Return the mean of several shares ``count / n``, each with at least one case.
+
+    The distances of the Clopper-Pearson limits from each share are added in quadrature, each side by itself (Zou and
+    Donner, Statistics in Medicine 27 (2008) 1693).
+    """
+    shares = [count / n for count, n in counts]
+    limits = [clopper_pearson(count, n) for count, n in counts]
+    mean = sum(shares) / len(shares)
+    below = math.sqrt(sum((p - low) ** 2 for p, (low, _) in zip(shares, limits, strict=True))) / len(shares)
+    above = math.sqrt(sum((high - p) ** 2 for p, (_, high) in zip(shares, limits, strict=True))) / len(shares)
+    total = sum(n for _, n in counts)
+    return _stated(mean, (mean - below, mean + above), total, f"{method}; from {NAMED}s")
+
+
+def paired_difference(lost: int, won: int, n: int) -> tuple[float, float]:
+    """Return the interval of ``(won - lost) / n``, where two answered the same ``n`` cases.
+
+    ``won`` counts the cases that the second alone has right, ``lost`` those of the first alone. Their Clopper-Pearson
+    limits are combined with the correlation of two counts of one sample (Zou and Donner, Statistics in Medicine 27
+    (2008) 1693). No difference in any case is no proof of none: the interval then is that of no case in n.
+    """
+    down, up = lost / n, won / n
+    (down_low, down_high), (up_low, up_high) = clopper_pearson(lost, n), clopper_pearson(won, n)
+    r = -math.sqrt(down * up / ((1.0 - down) * (1.0 - up))) if down < 1.0 and up < 1.0 else 0.0
+    below = _apart(up - up_low, down_high - down, r)
+    above = _apart(up_high - up, down - down_low, r)
+    return max(up - down - below, -1.0), min(up - down + above, 1.0)
+
+
+def _apart(one: float, other: float, r: float) -> float:
+    return math.sqrt(one**2 + other**2 - 2.0 * r * one * other)
+
+
+def _stated(value: float, limits: tuple[float, float], n: int, method: str) -> Quantity:
+    u = 0.5 * (limits[1] - limits[0]) / coverage_factor(math.inf)
+    return Quantity(value, "1", (Component("finite sample", u),), 0.0, n, method, limits)

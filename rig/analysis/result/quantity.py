@@ -1,0 +1,185 @@
+"""A quantity is a number with its uncertainty: value, unit, components, bias bound, count and method.
+
+It follows the GUM (JCGM 100:2008). Components combine in quadrature (5.1.2). Components with a shared origin combine
+linearly first (5.2.2). The interval uses Student's t at the effective degrees of freedom (G.4.1, Welch-Satterthwaite).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rig.analysis.result.distributions import normal_quantile, student_quantile
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One source of error, as a signed standard uncertainty in the unit of the quantity.
+
+    ``shared`` names an origin, such as the gain of one meter, that can also affect other quantities. The sign says in
+    which direction the origin changes this quantity.
+    """
+
+    source: str
+    u: float
+    dof: float = math.inf
+    shared: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A measured or derived number.
+
+    ``bias`` is a bound for errors that no repetition would show.
+    """
+
+    value: float
+    unit: str
+    components: tuple[Component, ...] = ()
+    bias: float = 0.0
+    n: int = 0
+    method: str = ""
+    limits: tuple[float, float] | None = None
+    """The 95 % interval of a share of counts, which is not symmetric; None: it follows from components and bias."""
+
+    @property
+    def stated(self) -> bool:
+        """Return whether there is an uncertainty; a number without any is not exact."""
+        return bool(self.components or self.bias or self.limits)
+
+    @property
+    def u(self) -> float:
+        """Return the combined standard uncertainty; shared components are added with their signs first."""
+        return math.sqrt(sum(u * u for u, _ in _independent(self.components)))
+
+    @property
+    def dof(self) -> float:
+        """Return the effective degrees of freedom (GUM G.2b)."""
+        parts = _independent(self.components)
+        total = sum(u * u for u, _ in parts)
+        spread = sum(u**4 / dof for u, dof in parts if math.isfinite(dof))
+        return total * total / spread if spread > 0 else math.inf
+
+    def half_width(self, confidence: float = CONFIDENCE) -> float:
+        """Return half of the stated interval, ``t(dof) * u + bias``, or its wider side."""
+        if self.limits is not None and confidence == CONFIDENCE:
+            return max(self.limits[1] - self.value, self.value - self.limits[0])
+        return coverage_factor(self.dof, confidence) * self.u + self.bias
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the stated interval as (low, high)."""
+        if self.limits is not None and confidence == CONFIDENCE:
+            return self.limits
+        half = self.half_width(confidence)
+        return self.value - half, self.value + half
+
+    def scaled(self, factor: float, unit: str, method: str | None = None) -> Quantity:
+        """Return this quantity times an exact number."""
+        return replace(
+            self,
+            value=self.value * factor,
+            unit=unit,
+            components=tuple(replace(c, u=c.u * factor) for c in self.components),
+            bias=self.bias * abs(factor),
+            limits=None if self.limits is None else _ordered(factor * self.limits[0], factor * self.limits[1]),
+            method=self.method if method is None else method,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form in ``results.json``.
+
+        Infinite degrees of freedom are null, and so is the uncertainty of a number that states none.
+        """
+        return {
+            "value": self.value,
+            "unit": self.unit,
+            "standard_uncertainty": self.u if self.stated else None,
+            "dof": _finite(self.dof),
+            "bias_bound": self.bias,
+            "interval_95": list(self.interval()) if self.stated else None,
+            "n": self.n,
+            "method": self.method,
+            "components": [
+                {"source": c.source, "u": c.u, "dof": _finite(c.dof), "shared": c.shared} for c in self.components
+            ],
+        }
+
+
+def from_json(data: Mapping[str, Any]) -> Quantity:
+    """Return the quantity of a JSON form; this is the inverse of ``Quantity.to_json``."""
+    found = Quantity(
+        value=data["value"],
+        unit=data["unit"],
+        components=tuple(
+            Component(c["source"], c["u"], math.inf if c["dof"] is None else c["dof"], c["shared"])
+            for c in data["components"]
+        ),
+        bias=data["bias_bound"],
+        n=data["n"],
+        method=data["method"],
+    )
+    low, high = data["interval_95"] or found.interval()
+    return found if (low, high) == found.interval() else replace(found, limits=(low, high))
+
+
+def linear(terms: Iterable[tuple[float, Quantity]], unit: str, method: str, n: int | None = None) -> Quantity:
+    """Return the sum of ``factor * quantity``; components with a shared origin stay correlated.
+
+    ``n`` is by default the largest count among the terms.
+    """
+    terms = list(terms)
+    merged: dict[tuple[str, str], Component] = {}
+    loose: list[Component] = []
+    for factor, quantity in terms:
+        for c in quantity.components:
+            u = c.u * factor
+            if c.shared is None:
+                loose.append(Component(c.source, u, c.dof))
+            else:
+                key = (c.source, c.shared)
+                u += merged[key].u if key in merged else 0.0
+                merged[key] = Component(c.source, u, c.dof, c.shared)
+    return Quantity(
+        value=sum(factor * q.value for factor, q in terms),
+        unit=unit,
+        components=(*loose, *merged.values()),
+        bias=sum(abs(factor) * q.bias for factor, q in terms),
+        n=max((q.n for _, q in terms), default=0) if n is None else n,
+        method=method,
+    )
+
+
+def product(a: Quantity, b: Quantity, unit: str, method: str) -> Quantity:
+    """Return the first-order product (GUM 5.1.3): each factor's components are scaled by the other's value."""
+    summed = linear([(b.value, a), (a.value, b)], unit, method, n=max(a.n, b.n))
+    return replace(summed, value=a.value * b.value)
+
+
+def coverage_factor(dof: float, confidence: float = CONFIDENCE) -> float:
+    """Return the quantile of Student's t for a two-sided interval."""
+    p = 0.5 * (1.0 + confidence)
+    return normal_quantile(p) if math.isinf(dof) else student_quantile(p, max(dof, 1.0))
+
+
+def _independent(components: tuple[Component, ...]) -> list[tuple[float, float]]:
+    shared: dict[str, tuple[float, float]] = {}
+    parts: list[tuple[float, float]] = []
+    for c in components:
+        if c.shared is None:
+            parts.append((c.u, c.dof))
+        else:
+            u, dof = shared.get(c.shared, (0.0, math.inf))
+            shared[c.shared] = (u + c.u, min(dof, c.dof))
+    return parts + list(shared.values())
+
+
+def _ordered(a: float, b: float) -> tuple[float, float]:
+    return min(a, b), max(a, b)
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

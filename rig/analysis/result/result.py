@@ -1,0 +1,132 @@
+"""The result of a run: figures, refusals, notes, the verdict, and the series that pictures need."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rig.analysis.result.check import Validity
+from rig.analysis.result.figure_key import Figures
+from rig.analysis.result.refusal import Refusal
+from rig.analysis.result.series import Series
+from rig.recording.events import Start
+from rig.terminal import clean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = "neurorig-results/1"
+
+
+@dataclass(frozen=True)
+class ClockSummary:
+    """How one clock was aligned with the host's: method, offset and rate with their uncertainties."""
+
+    clock: str
+    method: str
+    sigma_s: float
+    rate_error: float
+    rate_sigma: float
+    brackets: int
+    considered: Mapping[str, float]
+    """Every method that was tried, with the sigma that it states."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that the rig computes of one run or session."""
+
+    run_id: str
+    run_digest: str
+    complete: bool
+    simulated: bool
+    start: Start
+    quantities: Figures
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...]
+    clocks: Mapping[str, ClockSummary]
+    series: Series
+    validity: Validity | None
+    session_digest: str | None = None
+    """SHA-256 of ``session.json``, for the result of a session."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each figure, by its name in ``results.json``.
+
+        The columns are ``value``, ``low`` and ``high`` (the 95 % interval, NaN where no uncertainty is stated),
+        ``unit``, ``n`` and ``method``.
+        """
+        import pandas as pd
+
+        columns = ("value", "low", "high", "unit", "n", "method")
+        rows = [
+            (q.value, *(q.interval() if q.stated else (math.nan, math.nan)), q.unit, q.n, q.method)
+            for q in self.quantities.values()
+        ]
+        return pd.DataFrame(rows, index=pd.Index([str(key) for key in self.quantities], name="figure"), columns=columns)
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Return what pictures are drawn from, in watts, and in seconds since the run's start on one timeline.
+
+        ``trace.RAIL`` has ``start_s``, ``end_s`` and ``watts``, which is NaN where a reading cannot be used.
+        ``spans`` has ``phase``, ``on_s`` and ``off_s``; ``idle`` is among the phases. ``requests`` has ``requested_s``
+        and ``latency_s``. ``Run.frames`` has the ticks as they were recorded.
+        """
+        import pandas as pd
+
+        series = self.series
+        windows = {**series.phase_windows_s, "idle": series.idle_windows_s}
+        spans = [(phase, *window) for phase, found in windows.items() for window in found.tolist()]
+        frames = {
+            "spans": pd.DataFrame(spans, columns=("phase", "on_s", "off_s")),
+            "requests": pd.DataFrame({"requested_s": series.requested_s, "latency_s": series.latency_s}),
+        }
+        for rail in series.rails:
+            columns = {"start_s": rail.start_s, "end_s": rail.end_s, "watts": rail.watts}
+            frames[f"trace.{rail.rail}"] = pd.DataFrame({name: np.asarray(found) for name, found in columns.items()})
+        return frames
+
+    def _repr_html_(self) -> str:
+        """Return the figures of the whole device as a table, for notebooks."""
+        said = [clean(self.run_id)]
+        said += ["SIMULATED"] if self.simulated else []
+        said += [f"{self.validity.verdict} by {clean(self.validity.rules)}"] if self.validity is not None else []
+        said += [f"refused: {clean(r.scope)} ({clean(r.reason)})" for r in self.refusals]
+        lines = "".join(f"<p>{html.escape(text)}</p>" for text in said)
+        names = [str(key) for key in self.quantities if key.of_whole]
+        rows = self.to_frame().loc[names, ["value", "low", "high", "unit"]]
+        return lines + rows.to_html(float_format="{:.6g}".format, na_rep="")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``derived/results.json``."""
+        start = self.start
+        lab = {"lab": start.lab, "operator": start.operator, "configuration": start.configuration}
+        return {
+            "schema": SCHEMA,
+            "run_id": self.run_id,
+            "run_digest": self.run_digest,
+            **({} if self.session_digest is None else {"session_digest": self.session_digest}),
+            "complete": self.complete,
+            "simulated": self.simulated,
+            "device": start.device.name or None,
+            "mode": start.device.mode,
+            "meters": [m.name or None for m in start.meters],
+            **start.played,
+            "purpose": start.purpose,
+            **{name: said for name, said in lab.items() if said},
+            "validity": None if self.validity is None else _verdict(self.validity),
+            "quantities": {str(key): q.to_json() for key, q in self.quantities.items()},
+            "refusals": [r.to_json() for r in self.refusals],
+            "notes": list(self.notes),
+            "clocks": {name: asdict(c) for name, c in self.clocks.items()},
+        }
+
+
+def _verdict(validity: Validity) -> dict[str, Any]:
+    checks = [{k: v for k, v in asdict(check).items() if k != "source" or v} for check in validity.checks]
+    return {"verdict": validity.verdict, **asdict(validity), "checks": checks}

@@ -1,0 +1,98 @@
+"""The series of a result: what pictures draw, and what the figures of a session are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.types import Floats
+
+
+@dataclass(frozen=True)
+class RailSeries:
+    """One rail for a picture: seconds since the run's start, and watts, shapes (n,)."""
+
+    rail: str
+    start_s: Floats
+    end_s: Floats
+    watts: Floats
+
+
+@dataclass(frozen=True)
+class RateProbe:
+    """One rate that a search tried: samples per second, whether it was served by the rules, and the latency bounded."""
+
+    rate_hz: float
+    held: bool
+    latency: Quantity | None
+    """The percentile of latency that the rules name; None where too few samples give it."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The answers of a stream in the order of completion, and its scenes.
+
+    ``said`` holds the answers and ``at_s`` their times, shape (k,). ``probability`` has shape (k, classes). Scene
+    ``scene[j]`` begins at ``onset_s[j]``, shape (m,). Times are in seconds since the run's start.
+    """
+
+    at_s: Floats
+    said: tuple[str, ...]
+    classes: tuple[str, ...]
+    probability: Floats
+    onset_s: Floats
+    scene: tuple[str, ...]
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Solve:
+    """One solve; ``seconds`` is its time, or the mean time if it was repeated in a loop.
+
+    ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
+    ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
+    what the scenario gave, NaN for a scenario that gives none. ``over_s`` is the time by which the stamped span
+    exceeded it. The span of a loop shows the mean of its solves, so the worst of them counts if the answer states it.
+    ``processor_s`` is what the solver had of the processor in ``seconds`` by its own answer, NaN if it states none.
+    """
+
+    sample_id: str
+    seconds: float
+    budget_s: float
+    claimed: float
+    cost: float
+    conflicts: int
+    honest: bool
+    at_s: Floats
+    cost_at: Floats
+    targets: Mapping[str, float]
+    over_s: float = 0.0
+    processor_s: float = math.nan
+
+
+@dataclass(frozen=True)
+class Series:
+    """Arrays for pictures; windows have shape (k, 2), in seconds since the run's start."""
+
+    rails: tuple[RailSeries, ...]
+    phase_windows_s: Mapping[str, Floats]
+    warmup_windows_s: Floats
+    idle_windows_s: Floats
+    mark_windows_s: Floats
+    execution_times_s: Floats
+    """Per inference, in the order of issue; shape (n,)."""
+    requested_s: Floats
+    """When each completed sample was requested; shape (n,)."""
+    latency_s: Floats
+    """From request to completion, in the same order; shape (n,)."""
+    stream: Stream | None
+    solves: tuple[Solve, ...]
+    clock_reads: Mapping[str, Floats] = field(default_factory=dict)
+    """Of each clock that was read, shape (k, 3): second, difference from its fit, half of the round trip."""
+    trials: Mapping[FigureKey, tuple[Quantity, ...]] = field(default_factory=dict)
+    """Of several trials, the figures that the rules compare, one for each trial."""
+    probes: tuple[RateProbe, ...] = ()
+    """The rates that a search for the highest tried, in order."""

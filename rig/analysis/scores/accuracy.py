@@ -1,0 +1,131 @@
+"""Accuracy: outputs are compared with the labels of the workload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.proportion import mean_proportion, proportion
+from rig.recording.reader import Run
+
+Answer = tuple[str, str, object]
+"""The sample, its label, and what was answered."""
+
+
+def accuracy_figures(run: Run) -> Figures:
+    """Return accuracy and the mean recall by class.
+
+    An issue that ran only an earlier phase does not count. A sample that was asked several times counts once in the
+    interval, with the share of its answers that are right: to ask again tells nothing of other samples.
+    """
+    hits = _hits(run)
+    if not hits:
+        return Figures()
+    by_class: dict[str, list[float]] = {}
+    for (label, _), right in hits.items():
+        by_class.setdefault(label, []).append(sum(right) / len(right))
+    each = [share for shares in by_class.values() for share in shares]
+    method = "outputs equal to labels, counted"
+    if (asked := sum(map(len, hits.values()))) > len(each):
+        method = f"{asked} outputs equal to labels, counted by sample"
+    recalls = [(sum(shares), len(shares)) for shares in by_class.values()]
+    return Figures({
+        FigureKey("accuracy"): proportion(sum(each), len(each), method),
+        FigureKey("balanced_accuracy"): mean_proportion(recalls, "mean recall by class"),
+    })  # fmt: skip
+
+
+def right_of(run: Run) -> dict[str, bool]:
+    """Return by sample whether its answers are right; a sample that was answered both ways is left out."""
+    return {sample: each[0] for (_, sample), each in _hits(run).items() if len(set(each)) == 1}
+
+
+def answer_checks(run: Run) -> Iterator[Check]:
+    """Yield a failed check if answers are outside the labels of the workload, or if no sample was answered.
+
+    Its labels are those of its samples and those in its ``classes``. No answer (null) is only wrong, unless there is
+    no other.
+    """
+    told = [answer for _, _, answer in _answers(run)]
+    declared = run.start.workload.details.get("classes")
+    known = {label for label in run.samples["label"].to_pylist() if label is not None}
+    known |= {name for name in declared if isinstance(name, str)} if isinstance(declared, list) else set()
+    odd = [a for a in told if a is not None and not (isinstance(a, str) and a in known)]
+    if told and all(a is None for a in told):
+        yield Check("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
+    if odd:
+        found = f"{len(odd)} of {len(told)}, such as {json.dumps(odd[0])[:60]}"
+        yield Check("answers that are no label of the workload", found, "0", False)
+
+
+def span_checks(run: Run) -> Iterator[Check]:
+    """Yield a failed check if the phases that ran are not those declared, or if only some answers have spans.
+
+    Without a span, an answer counts for accuracy and its time is in no figure. A run without any span has no times.
+    """
+    rows = [row for row in run.replies.select(["issue", "phase", "output", "warmup"]).to_pylist() if not row["warmup"]]
+    timed = {row["issue"] for row in rows if row["phase"] is not None}
+    if not timed:
+        return
+    declared, ran = run.start.device.phases, dict.fromkeys(row["phase"] for row in rows if row["phase"] is not None)
+    if declared and set(ran) != set(declared) and run.stop is not None and run.stop.error is None:
+        yield Check("phases that ran", ", ".join(ran), ", ".join(declared), False)
+    answered = {row["issue"] for row in rows if row["output"] is not None}
+    if untimed := answered - timed:
+        yield Check("answers without a span", f"{len(untimed)} of {len(answered)}", "0", False)
+
+
+def seen_checks(run: Run) -> Iterator[Check]:
+    """Yield a check if the network declares that it was trained on the data set of this run.
+
+    A training names the set by its ``source`` and, for a folder, by the digest of its list. A set is unseen if it is
+    the test split, and of a folder the same fold as was left out of the training. Of other data nothing is known.
+    """
+    training, own = run.start.device.algorithm.training, run.start.workload.details
+    told = training.get("data") if isinstance(training, dict) else None
+    if not isinstance(told, dict) or any(told.get(k) != own.get(k) for k in ("source", "listing_sha256")):
+        return
+    folder = own.get("listing_sha256") is not None
+    left_out = told.get("split") == "train" and told.get("fold") == own.get("fold")
+    apart = left_out and own.get("split") == "test" and not (folder and own.get("fold") is None)
+    said = [f"{part.get('split')} {part['fold'] if part.get('fold') else ''}".strip() for part in (told, own)]
+    yield Check("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
+
+
+def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:
+    """By label and sample, which of its answers are right."""
+    hits: dict[tuple[str, str], list[bool]] = {}
+    for sample, label, answer in _answers(run):
+        hits.setdefault((label, sample), []).append(answer == label)
+    return hits
+
+
+def _answers(run: Run) -> Iterator[Answer]:
+    """Every answer to a sample with a label, without warm-up and without issues of an earlier phase by itself."""
+    labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
+    decided = decided_issues(run)
+    for row in run.replies.select(["issue", "sample_id", "output", "warmup"]).to_pylist():
+        label = labels.get(row["sample_id"])
+        if label is not None and row["output"] is not None and not row["warmup"] and row["issue"] in decided:
+            yield row["sample_id"], label, answer_in(json.loads(row["output"]))
+
+
+def decided_issues(run: Run) -> set[int]:
+    """Return the issues whose output is an answer: all but those of an earlier phase by itself.
+
+    Phases were issued by themselves if the scenario says so, or if the last one ran in an issue without the others.
+    """
+    phases = run.start.device.phases
+    ran: dict[int, set[str | None]] = {}
+    for row in run.replies.select(["issue", "phase"]).to_pylist():
+        ran.setdefault(row["issue"], set()).add(row["phase"])
+    last = set(phases[-1:])
+    apart = len(phases) > 1 and (run.start.scenario.per_phase or last in ran.values())
+    return {issue for issue, found in ran.items() if not apart or found & {*last, None}}
+
+
+def answer_in(output: object) -> object:
+    """Return the answer in an output: the value of ``label`` if the output is an object with it, else the output."""
+    return output["label"] if isinstance(output, dict) and "label" in output else output

@@ -1,0 +1,141 @@
+"""Predictions of numbers: the error of forecasts of a series, and the variance that a regression explains.
+
+The truth is in the payloads that are stored with the recording. A sample that was asked several times counts once, by
+the mean of its scores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Quantity
+from rig.recording.reader import Run
+from rig.types import Floats
+
+WORST = 200.0
+PERCENTILES = (25.0, 50.0, 75.0)
+NOTHING = np.zeros(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """The figures of the predictions of a run, and the checks that it fails."""
+
+    figures: Figures
+    checks: tuple[Check, ...]
+
+
+def predictions_of(run: Run) -> Predictions:
+    """Return the scores of every prediction, if the workload declares what is to be predicted.
+
+    With ``forecast_from`` in its details, the rest of each series from that point on is, and the answer is an output
+    with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample is, from the step on that is named
+    for the sample, and the answer is an output with ``prediction``.
+    """
+    details = run.start.workload.details
+    first, field, each_first = (details.get(key) for key in ("forecast_from", "regress", "regress_from"))
+    if _counts(first):
+        return _forecasts(run, first)
+    if isinstance(field, str) and isinstance(each_first, dict):
+        return _regressions(run, field, each_first)
+    return Predictions(Figures(), ())
+
+
+def smape(wanted: Floats, forecast: Floats) -> float:
+    """Return the error in percent, 0 to 200 (NeuroBench, equation 5), of arrays of shape (n,).
+
+    A point of the forecast that is no finite number counts as the worst one, and a 0 that was forecast as 0 as right.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        both = np.abs(wanted) + np.abs(forecast)
+        share = np.where(both > 0, np.abs(wanted - forecast) / np.where(both > 0, both, 1.0), 0.0)
+    return WORST * float(np.mean(np.where(np.isfinite(share) & np.isfinite(forecast), share, 1.0)))
+
+
+def r2(wanted: Floats, found: Floats) -> float | None:
+    """Return the coefficient of determination (NeuroBench, equation 3), the mean over columns, of shape (n, columns).
+
+    None where it has no value: for a column that does not vary, and for predictions that are not finite.
+    """
+    around = np.sum((wanted - wanted.mean(axis=0)) ** 2, axis=0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        score = float(np.mean(1.0 - np.sum((wanted - found) ** 2, axis=0) / around))
+    return score if np.isfinite(score) else None
+
+
+def _forecasts(run: Run, first: int) -> Predictions:
+    def truth(sample_id: str) -> Floats:
+        series = run.payload(sample_id)
+        return NOTHING if series is None or series.ndim != 1 or series.dtype.names else _floats(series[first:])
+
+    scores, checks = _scored(run, "forecast", truth, smape, "forecasts of the whole series")
+    found: dict[FigureKey, Quantity] = {}
+    if scores:
+        each = np.array(list(scores.values()))
+        method = f"by the definition of NeuroBench, over {len(each)} series; starts that overlap give no interval"
+        found[FigureKey("smape_mean")] = Quantity(float(each.mean()), "1", n=len(each), method=method)
+        for p in PERCENTILES:
+            key = FigureKey("smape_p{percentile}", percentile=p)
+            found[key] = Quantity(float(np.percentile(each, p)), "1", n=len(each), method=method)
+    return Predictions(Figures(found), checks)
+
+
+def _regressions(run: Run, field: str, first: dict[str, Any]) -> Predictions:
+    def truth(sample_id: str) -> Floats:
+        payload, begin = run.payload(sample_id), first.get(sample_id)
+        known = payload is not None and field in (payload.dtype.names or ()) and _counts(begin)
+        return _floats(payload[field][begin:]) if payload is not None and known else NOTHING
+
+    scores, checks = _scored(run, "prediction", truth, r2, "predictions of every step, and a truth that varies")
+    found: dict[FigureKey, Quantity] = {}
+    if scores:
+        method = "by the definition of NeuroBench; steps that follow one another give no interval"
+        mean = float(np.mean(list(scores.values())))
+        found[FigureKey("r2")] = Quantity(mean, "1", n=len(scores), method=f"mean over sessions, {method}")
+        found |= {FigureKey("r2", sample=name): Quantity(one, "1", n=1, method=method) for name, one in scores.items()}
+    return Predictions(Figures(found), checks)
+
+
+def _scored(
+    run: Run, key: str, truth: Callable[[str], Floats], score: Callable[[Floats, Floats], float | None], rule: str
+) -> tuple[dict[str, float], tuple[Check, ...]]:
+    """The score of each sample, and a failed check on answers that cannot be judged."""
+    scores: dict[str, list[float]] = {}
+    odd = []
+    for sample_id, found in _answers(run, key):
+        wanted = truth(sample_id)
+        fits = len(wanted) > 0 and wanted.shape == found.shape and bool(np.all(np.isfinite(wanted)))
+        if (value := score(wanted, found) if fits else None) is not None:
+            scores.setdefault(sample_id, []).append(value)
+        else:
+            odd.append(f"{len(found)} points of {sample_id}, of which {len(wanted)} are known")
+    checks = (Check(rule, f"{len(odd)}, such as {odd[0]}", "0", False),) if odd else ()
+    return {name: float(np.mean(values)) for name, values in scores.items()}, checks
+
+
+def _answers(run: Run, key: str) -> Iterator[tuple[str, Floats]]:
+    for row in run.replies.select(["sample_id", "output", "warmup"]).to_pylist():
+        output: Any = json.loads(row["output"]) if row["output"] is not None and not row["warmup"] else None
+        points = output.get(key) if isinstance(output, dict) else None
+        if isinstance(points, list):
+            yield row["sample_id"], _floats(points)
+
+
+def _floats(values: Any) -> Floats:
+    """Numbers as float64, null as NaN; nothing where they are no array of numbers."""
+    try:
+        found = np.asarray(values)  # lists of different lengths are refused here
+        return NOTHING if found.dtype.kind in "US" else np.asarray(found, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return NOTHING
+
+
+def _counts(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,95 @@
+"""Figures of spiking networks: response latency in biological time, synaptic operations, speed against real time.
+
+The device answers with an object that holds ``first_input_ms`` and ``first_output_ms``, ``synaptic_operations``, and
+``synaptic_operations_ne15`` by the convention of NE15-MNIST. The definitions are those of its chapter ("Benchmarking
+Neuromorphic Vision", model-level and hardware-level evaluation).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.proportion import proportion
+from rig.analysis.result.quantity import Component, Quantity, product
+from rig.recording.reader import Run
+from rig.types import Floats
+
+_COUNTS = {
+    "synaptic_operations": "every spike at every synapse that it reaches, over biological time, blanks included",
+    "synaptic_operations_ne15": "as NE15-MNIST: each input spike twice for each output neuron, and output spikes",
+}
+
+
+def spiking_figures(run: Run, known: Figures) -> Figures:
+    """Return the figures of a device that answers with spikes; none for another one.
+
+    ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates.
+    """
+    answers = list(_answers(run))
+    if not answers:
+        return Figures()
+    figures = _latency([answer for _, answer in answers])
+    biological_s = sum(seconds for seconds, _ in answers) / len(answers)
+    phase = run.start.device.phases[-1] if run.start.device.phases else ""
+    for name, method in _COUNTS.items():
+        counts = np.array([answer[name] for _, answer in answers], np.float64)
+        figures |= {FigureKey(f"{name}_hz"): _mean(counts / biological_s, "Hz", method)}
+    if (wall_s := known.get(FigureKey("execution_time_s", phase))) is not None and wall_s.value > 0:
+        method = f"biological time over the time of the phase {phase}"
+        figures |= {FigureKey("real_time_factor"): _inverse(wall_s, biological_s, "1", method)}
+    each = _mean(np.array([answer["synaptic_operations"] for _, answer in answers], np.float64), "1", "")
+    energy_j = known.get(FigureKey("dynamic_energy_per_inference_j", phase))
+    if energy_j is None or not each.value:
+        return figures
+    method = f"dynamic energy of the phase {phase} over counted operations"
+    per_operation = product(energy_j, _inverse(each, 1.0, "1", ""), "J", method)
+    figures |= {FigureKey("energy_per_synaptic_operation_j"): per_operation}
+    if per_operation.value > 0:
+        method = "inverse of the energy of an operation, which is operations per second and watt"
+        figures |= {FigureKey("synaptic_operations_per_j"): _inverse(per_operation, 1.0, "1/J", method)}
+    return figures
+
+
+def _answers(run: Run) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    """Biological seconds and output of each answer that states its synaptic operations, without warm-up."""
+    durations = dict(zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True))
+    for row in run.replies.select(["sample_id", "output", "warmup"]).to_pylist():
+        output: Any = json.loads(row["output"]) if row["output"] is not None and not row["warmup"] else None
+        seconds = durations.get(row["sample_id"]) or 0.0
+        if seconds > 0 and isinstance(output, dict) and all(_is_number(output.get(name)) for name in _COUNTS):
+            yield seconds, output
+
+
+def _latency(answers: list[Mapping[str, Any]]) -> Figures:
+    """The mean time from the first input spike to the first output spike, and the share of silent answers."""
+    pairs: list[tuple[Any, Any]] = [(a.get("first_input_ms"), a.get("first_output_ms")) for a in answers]
+    each_s = np.array([1e-3 * (last - first) for first, last in pairs if _is_number(first) and _is_number(last)], float)
+    silent = proportion(len(answers) - len(each_s), len(answers), "answers without an output spike, counted")
+    figures = Figures({FigureKey("silent_share"): silent})
+    if len(each_s):
+        method = "first input spike to first output spike in biological time, over samples with an output spike"
+        figures |= {FigureKey("response_latency_mean_s"): _mean(each_s, "s", method)}
+    return figures
+
+
+def _mean(each: Floats, unit: str, method: str) -> Quantity:
+    """The mean of samples, with its standard error (GUM 4.2)."""
+    n = len(each)
+    parts = (Component("finite sample", float(each.std(ddof=1)) / math.sqrt(n), n - 1),) if n > 1 else ()
+    return Quantity(float(each.mean()), unit, parts, 0.0, n, method)
+
+
+def _inverse(quantity: Quantity, factor: float, unit: str, method: str) -> Quantity:
+    """``factor / quantity`` to first order (GUM 5.1.3)."""
+    scaled = quantity.scaled(-factor / quantity.value**2, unit, method)
+    return Quantity(factor / quantity.value, unit, scaled.components, scaled.bias, quantity.n, method)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

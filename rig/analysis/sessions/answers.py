@@ -1,0 +1,113 @@
+"""Rules over the answers of a session and the times of single samples, after LoadGen's TEST01 and TEST04."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.order_statistics import binomial_quantile
+from rig.analysis.scores.accuracy import decided_issues
+from rig.analysis.service.queries import queries_of
+from rig.analysis.sessions.part import Part
+from rig.recording.reader import Run
+
+NOISY = 0.1
+"""Largest share of the samples whose answers may differ because of the noise of a chip, but for chance."""
+CHANCE = 0.99
+"""With this probability, a device of that share differs in no more samples than are allowed."""
+ALIKE = 0.01
+"""Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
+CACHED = 0.9
+"""A repeated sample shows a cache if it takes less than this share of its time among others (TEST04: 10 %)."""
+
+
+def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
+    """Answers in the performance and power runs are those of the accuracy run (as LoadGen's TEST01).
+
+    A device that skips the work where its time or its power is measured would answer otherwise.
+    """
+    expected = _answers(by["accuracy"][0].run) if by["accuracy"] else {}
+    for purpose, what in (("performance", "speed"), ("power", "power")):
+        each = [_answers(part.run) for part in by[purpose]]
+        runs = [
+            [answers <= expected[sample] for sample, answers in said.items() if sample in expected] for said in each
+        ]
+        same = [one for run in runs for one in run]
+        if same:
+            differ = same.count(False)
+            chance = 3.0 * math.sqrt(differ * len(by[purpose])) / len(same)
+            few = all(run.count(False) <= binomial_quantile(CHANCE, len(run), NOISY) for run in runs)
+            few = few and _as_accurate([by["accuracy"][0], *by[purpose]], chance)
+            rule = f"samples answered otherwise for {what} than for accuracy"
+            limit = (
+                f"0, or {NOISY:.0%} and what chance adds, with accuracies within {ALIKE:.0%} or what chance explains"
+            )
+            yield Check(rule, f"{differ} of {len(same)}", limit, differ == 0 or few)
+
+
+def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
+    """Whether as many answers are right in every run, although the noise of a chip changes some of them.
+
+    ``chance`` is three standard deviations of the accuracy of a run in which each changed answer may be right or wrong.
+    """
+    found = [part.result.quantities.get(FigureKey("accuracy")) for part in parts]
+    values = [q.value for q in found if q is not None]
+    return len(values) == len(parts) and max(values) - min(values) <= max(ALIKE * max(values), chance)
+
+
+def _answers(run: Run) -> dict[str, set[str]]:
+    q = queries_of(run)
+    ids = run.samples["id"].to_pylist()
+    labels = [_decided(text) for text in q.outputs]
+    out: dict[str, set[str]] = {}
+    use = np.isin(q.issue, list(decided_issues(run))) & q.completed & (q.sample >= 0)
+    pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
+    for sample, output in pairs.tolist():
+        out.setdefault(ids[sample], set()).add(labels[output] if output >= 0 else "no answer")
+    return out
+
+
+def _decided(text: str) -> str:
+    """The decision in an output: its label where it has one, else all of it."""
+    said = json.loads(text)
+    return json.dumps(said["label"]) if isinstance(said, dict) and "label" in said else text
+
+
+def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
+    """A sample that comes again must not be answered sooner than at first (as LoadGen's TEST04).
+
+    One sample repeated is compared with the same sample among others, and every sample of the performance runs with
+    its time in the accuracy run.
+    """
+    repeated = by["compliance"]
+    if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase is quicker than all of them
+        return
+    first, among, again = (_median_times(by[name]) for name in ("accuracy", "performance", "compliance"))
+    for sample, seconds in again.items():
+        # the frames of a stream are not samples of the set; the accuracy run holds each of them once
+        if before := (among or first).get(sample, first.get(sample)):
+            yield _not_sooner(f"time of sample {sample} repeated, against its time among others", seconds / before)
+    ratios = [seconds / first[sample] for sample, seconds in among.items() if first.get(sample)]
+    if ratios:
+        rule = "time of the samples asked again for speed, against when first asked"
+        yield _not_sooner(rule, float(np.median(ratios)))
+
+
+def _not_sooner(rule: str, ratio: float) -> Check:
+    return Check(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
+
+
+def _median_times(parts: Sequence[Part]) -> dict[str, float]:
+    """Median seconds from issue to completion by sample id, so that no queue counts."""
+    by_sample: dict[str, list[float]] = {}
+    for part in parts:
+        q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
+        for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
+            if math.isfinite(seconds) and sample >= 0:
+                by_sample.setdefault(ids[sample], []).append(seconds)
+    return {name: float(np.median(times)) for name, times in by_sample.items()}

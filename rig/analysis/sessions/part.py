@@ -1,0 +1,18 @@
+"""A part is one run of a session with its purpose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rig.analysis.result.result import Result
+from rig.recording.reader import Run
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of a session, read and evaluated."""
+
+    name: str
+    purpose: str
+    run: Run
+    result: Result

@@ -1,0 +1,74 @@
+"""Rules over the recordings of a session: each run is a recording of its own, and all were made with one bench."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from rig.analysis.result.check import Check
+from rig.analysis.sessions.part import Part
+from rig.recording.layout import EVENTS
+from rig.recording.reader import Run
+from rig.types import Floats, Indices
+
+READINGS = 1 << 18
+"""So many readings of a trace are compared with those of others."""
+STAMPS_LEAST, VALUES_LEAST = 8, 64
+"""Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
+
+
+def recording_checks(parts: Sequence[Part]) -> Iterator[Check]:
+    """Yield a failed check if two runs hold one recording, and if other meters watched some of the power runs."""
+    if shared := shared_recording((part.name, part.run) for part in parts):
+        one, other, file = shared
+        allowed = "none; every trial is a measurement of its own: measure again"
+        yield Check("runs that share a recording", f"{one} and {other} hold the same {file}", allowed, False)
+
+    meters: dict[str, str] = {}
+    for part in parts:
+        if part.purpose == "power":
+            named = (f"{m.name} {m.serial_number or ''}".strip() for m in part.run.start.meters)
+            meters.setdefault(", ".join(sorted(named)), part.name)
+    if len(meters) > 1:
+        found = "; ".join(f"{names or 'none'} in {run}" for names, run in meters.items())
+        yield Check("meters of the power runs", found, "the same in each; measure again with one bench", False)
+
+
+def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | None:
+    """Return the first two of the named runs that hold one recording, and what they share; None if each has its own."""
+    seen: dict[str | bytes, str] = {}
+    for name, run in runs:
+        for what, own in _own(run):
+            if seen.setdefault(own, name) != name:
+                return seen[own], name, what
+    return None
+
+
+def _own(run: Run) -> Iterator[tuple[str, str | bytes]]:
+    """What no other measurement repeats, whatever files it is written to: stamps of the host, and noise.
+
+    A simulation gives the same answers and readings whenever it is repeated; its log has a date. The windows of an
+    import may be those of a plan, which others share.
+    """
+    yield EVENTS, run.digest
+    if run.start.simulated:
+        return
+    if run.start.imported is None and (stamps := _stamps_ns(run)).size:
+        between = np.diff(stamps)
+        yield "stamps", _digest(between if len(np.unique(between)) >= STAMPS_LEAST else stamps)
+    for rail, trace in run.traces.items():
+        value = np.asarray(trace.value[:READINGS], dtype=np.float64)
+        if trace.rail.kind != "edges" and len(np.unique(value)) >= VALUES_LEAST:
+            yield f"readings of {rail}", _digest(value)
+
+
+def _digest(numbers: Floats | Indices) -> bytes:
+    return hashlib.sha256(numbers.tobytes()).digest()
+
+
+def _stamps_ns(run: Run) -> Indices:
+    """Every stamp of the host at a sample, in order, shape (n,)."""
+    told = (run.replies[name].drop_null().to_numpy() for name in ("issued_ns", "completed_ns"))
+    return np.sort(np.concatenate(list(told)))

@@ -1,0 +1,190 @@
+"""Rules over the several runs of a session: enough of them, alike, of one system, with the figures that are asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from rig.analysis.result.catalogue import CATALOGUE
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.refusal import Refusal
+from rig.analysis.service.queries import queries_of
+from rig.analysis.sessions.answers import no_cache, same_answers
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.recordings import recording_checks
+from rig.analysis.verdict.validity import named
+from rig.recording.reader import Run
+from rig.types import Rules
+
+ACCURACY = "accuracy"
+COMPARED = (
+    ("performance", FigureKey("execution_time_s")),
+    ("power", FigureKey("active_power_w")),
+    ("power", FigureKey("average_power_w")),
+)
+"""The figures that are compared between trials, with the purpose of the runs that give them."""
+TIME, TIME_SE = FigureKey("execution_time_s"), FigureKey("execution_time_se_s")
+PURPOSES = ("performance", "accuracy", "power", "compliance")
+
+
+def configuration_of(part: Part) -> str:
+    """Return the configuration of the system in a run."""
+    return part.run.start.configuration
+
+
+def session_checks(
+    parts: Sequence[Part], by: Mapping[str, list[Part]], rules: Rules, figures: Figures, refusals: Sequence[Refusal]
+) -> tuple[Check, ...]:
+    """Return the checks of every run, and those of the session.
+
+    ``figures`` are those of the session. ``by`` holds the runs from which they are, by purpose.
+    """
+    checks = [
+        *_whole_session(parts),
+        *recording_checks(parts),
+        *_enough(by, rules),
+        *_one_system(parts, rules),
+        *_outlined(parts[0].run, rules),
+    ]
+    checks += [*_reported(figures, refusals, rules), *_one_speed(by, figures, rules), *same_answers(by), *no_cache(by)]
+    return (*_of_runs(parts), *named(checks, rules))
+
+
+def by_purpose(parts: Sequence[Part]) -> dict[str, list[Part]]:
+    """Return the runs of each purpose that a session combines."""
+    return {p: [part for part in parts if part.purpose == p] for p in PURPOSES}
+
+
+def _whole_session(parts: Sequence[Part]) -> Iterator[Check]:
+    """Whether every run is there that the runs themselves announce."""
+    announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
+    if announced or any(part.run.start.session for part in parts):
+        wanted = max(announced, default=len(parts) + 1)
+        yield Check("runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted)
+
+
+def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
+    for part in parts:
+        if part.purpose != "probe" and part.result.validity is not None:
+            for check in part.result.validity.checks:
+                yield replace(check, rule=f"{part.name}: {check.rule}")
+
+
+def trial_checks(by: Mapping[str, list[Part]], rules: Rules) -> tuple[Check, ...]:
+    """Return the checks of trials: as many runs of each purpose as the rules ask for, and each near the mean of all."""
+    return named(list(_enough(by, rules)), rules)
+
+
+def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Check]:
+    """As many runs of each purpose as the rules ask for, and each near the mean of all."""
+    wanted = {"performance": rules.trials or 1, "power": rules.trials or 1, "accuracy": int(ACCURACY in rules.reports)}
+    if not (by["power"] or rules.submittable):
+        del wanted["power"]  # a session that cannot be submitted needs no meter
+    for purpose, least in wanted.items():
+        if least:
+            found, source = len(by[purpose]), rules.source_of(ACCURACY if purpose == "accuracy" else "trials")
+            yield Check(f"runs for {purpose}", str(found), f"at least {least}", found >= least, source)
+    if rules.trial_tolerance is not None:
+        source = rules.source_of("trial_tolerance")
+        yield from (replace(check, source=source) for check in _within(by, rules.trial_tolerance))
+
+
+def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Check]:
+    """A result is of one system in one configuration: its time and its power are of the same thing."""
+    if not rules.session:
+        return
+    names, source = sorted({configuration_of(part) for part in parts}), rules.source_of("session")
+    found = ", ".join(name or "not named" for name in names)
+    yield Check("configurations of the runs", found, "one", len(names) == 1, source)
+    devices = len({json.dumps(part.run.start.as_recorded.get("device"), sort_keys=True) for part in parts})
+    yield Check("devices, as they were declared in the runs", str(devices), "1", devices == 1, source)
+
+
+def _outlined(run: Run, rules: Rules) -> Iterator[Check]:
+    """The device declares what the outlines of the report are made of."""
+    if not rules.outline:
+        return
+    device, source = run.start.device, rules.source_of("outline")
+    outlines = {
+        "system architecture": device.description,
+        "algorithm": device.algorithm.outline,
+        "tuning of the algorithm": device.algorithm.tuned,
+    }
+    for what, said in outlines.items():
+        yield Check(f"outline of the {what}", "declared" if said else "not stated", "declared", bool(said), source)
+
+
+def _reported(figures: Figures, refusals: Sequence[Refusal], rules: Rules) -> Iterator[Check]:
+    """Every figure that the rules name is stated."""
+    stated = {key.quantity for key in figures if key.of_whole}
+    refused = {r.scope.quantity for r in refusals if isinstance(r.scope, FigureKey)}
+    for name in rules.reports:
+        found = "stated" if name in stated else "refused" if name in refused else "absent"
+        title = CATALOGUE[name].title.format(target="target's", threshold="threshold", percentile="percentile")
+        yield Check(f"{title} reported", found, "stated", found == "stated", rules.source_of(name))
+
+
+def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
+    """Every trial is near the mean of all, for the figures that are reported."""
+    for key, trials in trial_figures(by).items():
+        values = [q.value for q in trials]
+        mean = sum(values) / len(values)
+        worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
+        rule = f"{key} of each trial from the mean"
+        yield Check(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance)
+
+
+def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> Iterator[Check]:
+    """Power runs are as quick as performance runs, so that power and time are of one operating point.
+
+    Each power run is compared with the mean time of the session. What the intervals of both explain is not counted.
+    """
+    powered = {p.name: p.result.quantities for p in by["power"] if not (_amortised(p.run) or _load_sets_batches(p.run))}
+    powered = {name: own for name, own in powered.items() if TIME in own}
+    if rules.trial_tolerance is None or not by["performance"] or not powered or TIME not in figures:
+        return
+    mean = _scattered(figures)
+    beyond_s = {name: _beyond_s(_scattered(own), mean) for name, own in powered.items()}
+    worst = max(beyond_s, key=beyond_s.__getitem__)
+    share = beyond_s[worst] / mean.value if mean.value else 0.0
+    yield Check(
+        "execution time of the power runs, against the performance runs",
+        f"{powered[worst][TIME].value:.6g} s in {worst}, {mean.value:.6g} s for speed: {share:.3%} beyond intervals",
+        f"at most {rules.trial_tolerance:.0%}; measure power and time with the same settings of the device",
+        share <= rules.trial_tolerance,
+        rules.source_of("session"),
+    )
+
+
+def _amortised(run: Run) -> bool:
+    """Whether the run plays longer sequences than performance runs, and its own time is the one that is reported."""
+    return bool(run.start.scenario.amortise_s)
+
+
+def _load_sets_batches(run: Run) -> bool:
+    """Whether arrivals decide how many samples the device takes together, and so the time of each."""
+    return run.start.device.max_batch > 1 and queries_of(run).scheduled
+
+
+def _beyond_s(own: Quantity, mean: Quantity) -> float:
+    """How far two mean times are apart beyond both intervals, in seconds."""
+    apart = linear([(1.0, own), (-1.0, mean)], "s", "")
+    return max(0.0, abs(apart.value) - apart.half_width())
+
+
+def _scattered(figures: Figures) -> Quantity:
+    """The mean time with the scatter of executions beside what clocks and stamps leave open."""
+    time, se = figures[TIME], figures.get(TIME_SE)
+    parts = (replace(c, shared=None) for c in time.components)  # stamps of one run do not err as those of another
+    more = () if se is None else (Component("scatter of executions", se.value),)
+    return replace(time, components=(*parts, *more))
+
+
+def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:
+    """Return the figures that are compared between trials, of each trial, where there are several."""
+    figures = {name: [part.result.quantities for part in parts] for name, parts in by.items()}
+    found = {key: tuple(f[key] for f in figures[purpose] if key in f) for purpose, key in COMPARED}
+    return {key: trials for key, trials in found.items() if len(trials) > 1}

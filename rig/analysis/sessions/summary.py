@@ -1,0 +1,270 @@
+"""The summary makes one result of a session: figures by purpose, means of trials, and rules over several runs.
+
+Times come from the performance runs, accuracy from the accuracy run, power from the power runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from msgspec import UNSET
+
+from rig.analysis.power.energy import energy_figures
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.check import Check
+from rig.analysis.result.figure_key import PEER, FigureKey, Figures
+from rig.analysis.result.order_statistics import UNBOUND
+from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.rate_probes import peak_rate, rate_probes
+from rig.analysis.sessions.rules import (
+    ACCURACY,
+    by_purpose,
+    configuration_of,
+    session_checks,
+    trial_checks,
+    trial_figures,
+)
+from rig.analysis.solving.solves import RUNTIME, gap_energies
+from rig.analysis.verdict.rule_set import is_known
+from rig.recording.session import SizeProbe
+from rig.types import Floats
+
+SCORES = (ACCURACY, "balanced_accuracy", "r2", "smape_mean", "smape_p{percentile}")
+ROUNDING = 1e-12
+"""Trials that differ by less than this part are equal but for the rounding of their arithmetic."""
+_EXECUTION_TIMES = (
+    "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
+)  # fmt: skip
+
+
+def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()) -> Result | None:
+    """Return the result of a session, or None if there is none.
+
+    The result of a search is that of the largest size found.
+    """
+    by = by_purpose(parts)
+    lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
+    if lead is None:
+        return _searched(name, parts, probes)
+    by = by_purpose([p for p in parts if configuration_of(p) == configuration_of(lead)])
+    tried = rate_probes(parts)
+    figures = _figures(by) | peak_rate(tried)
+    refusals = tuple(dict.fromkeys(r for part in parts for r in part.result.refusals))
+    validity, rules = lead.result.validity, lead.run.start.rules
+    if validity is not None and rules is not None:
+        checks = session_checks(parts, by, rules, figures, refusals)
+        validity = replace(validity, checks=checks, submittable=rules.submittable and is_known(rules))
+    about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
+    own = (note for part in by["power"] or [lead] for note in part.result.notes)
+    served = (by["performance"] or [lead])[0].result.series
+    return replace(
+        lead.result,
+        run_id=name,
+        complete=all(part.result.complete for part in parts),
+        simulated=any(part.result.simulated for part in parts),
+        quantities=figures,
+        refusals=refusals,
+        notes=tuple(dict.fromkeys([about, *_amortised_notes(by), *own])),
+        series=replace(
+            lead.result.series,
+            requested_s=served.requested_s,
+            latency_s=served.latency_s,
+            execution_times_s=_execution_times_s(by["performance"] or [lead]),
+            trials=trial_figures(by),
+            probes=tried,
+        ),
+        validity=validity,
+    )
+
+
+def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:
+    """Return the result of sessions of one configuration, which are trials: each has its name, its runs and its result.
+
+    Figures are the means over the sessions. The rules about trials are over the runs of all of them. Series are those
+    of the first session, except for the execution times, which are those of all.
+    """
+    first = sessions[0][2]
+    if len(sessions) == 1:
+        return first
+    trials = [result.quantities for _, _, result in sessions]
+    means = {key: _share([t[key] for t in trials], q) for key, q in over_trials(trials).items()}
+    rules, by = first.start.rules, by_purpose([part for _, parts, _ in sessions for part in parts])
+    validity = first.validity
+    if validity is not None and rules is not None:
+        over_all = trial_checks(by, rules)
+        own = [check for session in sessions for check in _checks_of(*session)]
+        left = [check for check in own if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
+        validity = replace(validity, checks=(*left, *over_all))
+    about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
+    return replace(
+        first,
+        run_id=name,
+        complete=all(result.complete for _, _, result in sessions),
+        simulated=any(result.simulated for _, _, result in sessions),
+        quantities=Figures(means),
+        refusals=tuple(dict.fromkeys(r for _, _, result in sessions for r in result.refusals)),
+        notes=tuple(dict.fromkeys([about, *(note for _, _, result in sessions for note in result.notes)])),
+        validity=validity,
+        series=replace(
+            first.series,
+            execution_times_s=np.concatenate([result.series.execution_times_s for _, _, result in sessions]),
+            trials=trial_figures(by),
+        ),
+    )
+
+
+def _execution_times_s(parts: Sequence[Part]) -> Floats:
+    return np.concatenate([part.result.series.execution_times_s for part in parts])
+
+
+def _share(values: Sequence[Quantity], mean: Quantity) -> Quantity:
+    """The mean of shares of counts; sessions answer the same samples, so that their intervals do not shrink."""
+    limits = [q.limits for q in values if q.limits is not None]
+    if len(limits) < len(values):
+        return mean
+    low, high = (sum(side) / len(values) for side in zip(*limits, strict=True))
+    parts = tuple(replace(c, u=sum(q.u for q in values) / len(values)) for c in values[0].components[:1])
+    return replace(mean, components=parts, limits=(low, high))
+
+
+def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[Check]:
+    """The checks of one of several sessions, with its name before them; a run is named ``session.run``."""
+    runs = tuple(f"{part.name}: " for part in parts)
+    for check in () if result.validity is None else result.validity.checks:
+        yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}")
+
+
+def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
+    if seconds := _sequence_s(by):
+        yield (
+            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a "
+            "sequence are spread over it. Accuracy, latency and the execution time of a single sample are of single "
+            "samples"
+        )
+
+
+def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
+    """The largest size for which a solution better than cost 0 was found, with figures of its own run."""
+    solved = [(part, part.run.start.workload.nodes or 0) for part in parts if _solved(part)]
+    if not probes or not solved:
+        return None
+    part, nodes = max(solved, key=lambda pair: pair[1])
+    failed = [t for t in probes if not t.held and t.nodes > nodes]
+    method = "largest tried of which a solution better than cost 0 was found"
+    more = min(failed, key=lambda t: t.nodes, default=None)
+    note = f"{more.nodes} nodes failed: {more.found}" if more else "The search was ended before a size failed"
+    figures = {FigureKey("largest_nodes"): Quantity(float(nodes), "1", (), 0.0, len(probes), method)}
+    own = (FigureKey("cost_best"), FigureKey("overrun_max_s"), FigureKey("execution_time_s"))
+    figures |= {key: part.result.quantities[key] for key in own if key in part.result.quantities}
+    about = f"A search over {', '.join(str(t.nodes) for t in probes)} nodes"
+    return replace(
+        part.result,
+        run_id=name,
+        quantities=Figures(figures),
+        notes=(about, note, *part.result.notes),
+        refusals=(),
+        validity=None,
+    )
+
+
+def _solved(part: Part) -> bool:
+    best = part.result.quantities.get(FigureKey("cost_best"))
+    return part.purpose == "probe" and best is not None and best.value < 0
+
+
+def _figures(by: Mapping[str, list[Part]]) -> Figures:
+    """Times from performance runs, accuracy from the accuracy run, watts and joules from power runs."""
+    times = over_trials([p.result.quantities for p in by["performance"]])
+    power = over_trials([p.result.quantities for p in by["power"]])
+    scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k.quantity in SCORES}
+    if by["accuracy"]:
+        times = {k: q for k, q in times.items() if k.quantity not in SCORES}
+    if not times:
+        times = {k: q for k, q in power.items() if q.unit not in ("W", "J", "1/J")}
+    own = {k: q for k, q in power.items() if q.unit in ("W", "J", "1/J") or k.method == PEER}
+    amortised = _amortised(times, power) if _sequence_s(by) else {}
+    figures = Figures(times | scores | own | amortised | _complexity(by))
+    return figures | _energies(by["power"], figures, bool(amortised or not by["performance"]))
+
+
+def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
+    """What the network did over single samples: in the accuracy run, which asks all of them, else as times are."""
+    for purpose in ("accuracy", "performance", "power"):
+        for part in by[purpose]:
+            found = {k: q for k, q in part.result.quantities.items() if entry_of(k).family == "complexity"}
+            if found:
+                return found
+    return {}
+
+
+def _sequence_s(by: Mapping[str, list[Part]]) -> float:
+    """The length of the sequences over which power was measured, in seconds; 0 if it was measured on samples."""
+    seconds = by["power"][0].run.start.scenario.amortise_s if by["power"] else 0.0
+    return 0.0 if seconds is UNSET else seconds
+
+
+def _amortised(times: Mapping[FigureKey, Quantity], power: Mapping[FigureKey, Quantity]) -> dict[FigureKey, Quantity]:
+    """Execution times of the sequences, per inference; the time of a sample by itself stands beside under its own name.
+
+    The published baseline of Xylo does so: "the execution time result is divided by 10" (NeuroBench, system track
+    baselines).
+    """
+    known = {key: q for key, q in times.items() if key.quantity == "execution_time_s"}
+    single = {replace(key, quantity="execution_time_single_s"): q for key, q in known.items()}
+    return single | {key: q for key, q in power.items() if key.quantity in _EXECUTION_TIMES}
+
+
+def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figures:
+    """Energy by phase and in all: power times the time that is reported beside it (NeuroBench, ASC).
+
+    ``same_runs`` says that power and time are from the same runs, so that errors of the stamps cancel in the product.
+    The integrated energy stays that of the power runs.
+    """
+    if not power:
+        return Figures()
+    series = power[0].result.series
+    phases, per_phase = list(series.phase_windows_s), power[0].run.start.scenario.per_phase
+    times = figures if same_runs else Figures({key: _by_itself(q) for key, q in figures.items() if q.unit == "s"})
+    found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
+    if (runtime_w := figures.get(RUNTIME)) is not None:
+        found |= gap_energies(times, runtime_w)
+    integrated = "energy_per_inference_integrated_j"
+    return Figures({key: q for key, q in found.items() if key in figures and key.quantity != integrated})
+
+
+def _by_itself(q: Quantity) -> Quantity:
+    """The quantity of other runs: stamps of one run do not err as those of another."""
+    of_stamps = ("stamps:", "ticks:")
+    parts = (replace(c, shared=None) if (c.shared or "").startswith(of_stamps) else c for c in q.components)
+    return replace(q, components=tuple(parts))
+
+
+def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
+    """Return the mean of each figure that every trial has; scatter beyond its stated uncertainty widens it."""
+    if len(trials) < 2:
+        return dict(trials[0]) if trials else {}
+    common = [key for key in trials[0] if all(key in t for t in trials)]
+    return {key: _mean([t[key] for t in trials]) for key in common}
+
+
+def _mean(values: Sequence[Quantity]) -> Quantity:
+    """Mean of trials; their scatter becomes a component if it is more than rounding and their stated uncertainty.
+
+    A percentile that a trial has too few times to bound has no uncertainty: trials repeat the same samples.
+    """
+    n, each = len(values), [q.value for q in values]
+    unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)
+    mean = linear([(1.0 / n, q) for q in values], values[0].unit, f"{unbound or values[0].method}; mean of {n} trials")
+    if unbound:
+        return replace(mean, components=(), bias=0.0)
+    dust = np.ptp(each) <= ROUNDING * max(map(abs, each))
+    scatter = 0.0 if dust else float(np.std(each, ddof=1)) / math.sqrt(n)
+    more = math.sqrt(max(scatter**2 - mean.u**2, 0.0))
+    if more == 0.0:
+        return mean
+    return replace(mean, components=(*mean.components, Component("scatter of trials", more, n - 1)))

@@ -1,0 +1,95 @@
+"""Whether a recording contradicts itself: host stamps, spans, counts of readings, and the host's own heartbeat.
+
+Each contradiction is a failed check with a name. A recording without contradictions yields none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rig.analysis.result.check import Check
+from rig.analysis.timing.timebase import Timebase
+from rig.recording.columns import array_of
+from rig.recording.events import HostGap
+from rig.recording.reader import Run
+from rig.types import Bools, Floats
+
+FAR = 6.0
+"""By how many standard uncertainties of the synchronisation a span must lie outside its host stamps."""
+ROUNDING_S = 1e-6
+ONE_TICK = 0.5
+"""The share of spans of one tick or less above which the clock does not resolve the spans."""
+
+
+def contradictions_of(run: Run, device: Timebase) -> tuple[Check, ...]:
+    """Return a failed check for each contradiction; ``device`` is the clock of the spans."""
+    return (*_left_out(run), *_stopped(run), *_miscounted(run), *_misplaced(run, device))
+
+
+def _left_out(run: Run) -> Iterator[Check]:
+    if run.left_out:
+        more = f" and {len(run.left_out) - 1} more" if len(run.left_out) > 1 else ""
+        yield Check("values that cannot be used", f"{run.left_out[0]}{more}", "none", False)
+
+
+def _stopped(run: Run) -> Iterator[Check]:
+    gaps_s = [(gap.off_ns - gap.on_ns) * 1e-9 for gap in run.of_type(HostGap)]
+    if gaps_s:
+        found = f"{len(gaps_s)}, the longest {max(gaps_s):.3g} s"
+        yield Check("gaps in the host's heartbeat", found, "none", False)
+
+
+def _miscounted(run: Run) -> Iterator[Check]:
+    """Files or chunks that are cut, doubled or missing: a run that ended as planned has written them to their end."""
+    if run.stop is None or run.error is not None:
+        return
+    if run.truncated:
+        yield Check("files that were written to their end", f"all but {', '.join(run.truncated)}", "all", False)
+    if run.truncated or run.left_out:
+        return
+    for name, trace in run.traces.items():
+        table = run.arrivals(name)
+        arrived = int(table[-1, 0]) if len(table) else len(trace.value)
+        if arrived != len(trace.value):
+            yield Check(f"readings of rail {name} on disk", str(len(trace.value)), f"{arrived} that arrived", False)
+
+
+def _misplaced(run: Run, device: Timebase) -> Iterator[Check]:
+    if run.start.imported is not None or run.start.device.spans_on_pin:
+        return
+    table = run.replies
+    table = table.filter(pc.and_(table["on_tick"].is_valid(), table["completed_ns"].is_valid()))
+    if not len(table):
+        return
+    ticks = np.column_stack([array_of(table[c]) for c in ("on_tick", "off_tick")])
+    on_s, off_s = device.seconds(ticks[:, 0]), device.seconds(ticks[:, 1])
+    issued_s, answered_s = ((array_of(table[c]) - run.start.t0_ns) * 1e-9 for c in ("issued_ns", "completed_ns"))
+    sigma_s = np.hypot(device.sigma_s, device.rate_sigma * (on_s - device.ref_s))
+    allowed_s = FAR * sigma_s + 2.0 * device.step_s + ROUNDING_S
+    yield from _count("spans that begin before they were issued", on_s < issued_s - allowed_s, issued_s - on_s)
+    yield from _count("spans that end after their answer arrived", off_s > answered_s + allowed_s, off_s - answered_s)
+    short = ticks[:, 1] - ticks[:, 0] <= 1
+    if np.mean(short) > ONE_TICK:
+        yield Check("spans of one tick or less", f"{short.sum()} of {len(short)}", "at most half of them", False)
+    if (run.start.device.max_pending or 1) == 1 and run.start.device.max_batch == 1:
+        yield from _overlapping(array_of(table["issue"]), on_s, off_s, 2.0 * device.step_s)
+
+
+def _overlapping(issue: NDArray[np.int64], on_s: Floats, off_s: Floats, step_s: float) -> Iterator[Check]:
+    """Spans of different samples on a device that holds one sample at a time."""
+    order = np.argsort(issue, kind="stable")
+    first = np.flatnonzero(np.diff(issue[order], prepend=-1))
+    begin_s = np.minimum.reduceat(on_s[order], first)
+    end_s = np.maximum.reduceat(off_s[order], first)
+    by_time = np.argsort(begin_s, kind="stable")
+    into_s = np.maximum.accumulate(end_s[by_time])[:-1] - begin_s[by_time][1:]
+    yield from _count("spans that overlap on a device that holds one sample", into_s > step_s + ROUNDING_S, into_s)
+
+
+def _count(rule: str, bad: Bools, by_s: Floats) -> Iterator[Check]:
+    if bad.any():
+        yield Check(rule, f"{bad.sum()} of {len(bad)}, by up to {by_s[bad].max():.3g} s", "none", False)

@@ -1,0 +1,213 @@
+"""Shares of counts have the interval of Clopper and Pearson; a number without an interval says so."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, multinomial
+
+from reports.audit.reading import read_run
+from reports.audit.rules import judge_run
+from reports.audit.scores import accuracy as accuracy_by_the_auditor
+from rig.analysis.result.proportion import clopper_pearson, mean_proportion, paired_difference, proportion
+from rig.analysis.result.quantity import Quantity, from_json
+from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, span_checks
+from rig.recording.reader import Run, open_run
+from rig.recording.writer import Recorder
+from rig.types import Reply, Sample, Span
+from tests.support.serving import Asked, recording
+from tests.support.start_lines import start
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+
+@CALM
+@given(st.integers(1, 400), st.data())
+def test_the_limits_are_the_shares_that_make_the_count_an_event_of_one_in_forty(n: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, n))
+    low, high = clopper_pearson(count, n)
+    assert (low == 0.0) if count == 0 else (binom.sf(count - 1, n, low) == pytest.approx(0.025, rel=1e-6))
+    assert (high == 1.0) if count == n else (binom.cdf(count, n, high) == pytest.approx(0.025, rel=1e-6))
+
+
+def test_all_of_twenty_right_is_no_certainty() -> None:
+    assert proportion(20, 20, "").interval() == (pytest.approx(0.8316, abs=1e-4), 1.0)
+
+
+@pytest.mark.parametrize(("count", "n"), [(0.999, 1), (9.999, 10), (0.001, 1), (1e-16, 5)])
+def test_a_mean_of_counts_may_be_close_to_none_or_to_all(count: float, n: int) -> None:
+    """As where one answer to a sample that was asked a thousand times differs from the others."""
+    found, near = clopper_pearson(count, n), clopper_pearson(round(count), n)
+
+    assert found == pytest.approx(near, abs=1e-2)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_the_mean_of_shares_by_class_is_held(share: float) -> None:
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        drawn = [(float(c), 10) for c in rng.binomial(10, share, 4)]
+        low, high = mean_proportion(drawn, "").interval()
+        assert 0.0 <= low <= high <= 1.0
+        held += low <= share <= high
+    assert held >= 0.94 * 400
+
+
+@CALM
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_the_json_of_a_share_is_read_as_the_same_share(count: int, n: int) -> None:
+    q = proportion(min(count, n), n, "a")
+    again = from_json(json.loads(json.dumps(q.to_json())))
+    assert (again.to_json(), again.interval()) == (q.to_json(), q.interval())
+
+
+def test_a_number_without_an_interval_says_null() -> None:
+    said = Quantity(3.0, "s").to_json()
+    assert (said["interval_95"], said["standard_uncertainty"]) == (None, None)
+    assert from_json(said) == Quantity(3.0, "s")
+
+
+# ---- accuracy ------------------------------------------------------------------------------
+
+
+def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> Run:
+    """Samples a, b, ... with the labels x and y by turns, all asked in each round, with the same answers."""
+    n = len(outputs)
+    known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(n)]
+    asked = [Asked(None, 0.1 * k, 0.1 * k + 0.05, known[k % n].id, output=outputs[k % n]) for k in range(rounds * n)]
+    return recording(folder / "run", asked, known=known, **more)
+
+
+def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
+    outputs = ["x", "y", "x", "x", "x", "y"]
+    once, often = (accuracy_figures(answered(tmp_path / str(r), outputs, r))["accuracy"] for r in (1, 50))
+    assert once.value == often.value == pytest.approx(5 / 6)
+    assert once.interval() == often.interval()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "classes", "said"),
+    [
+        (["x", "x", "x", "y"], None, []),
+        (["x", "z", "x", "y"], None, ['1 of 4, such as "z"']),
+        (["x\n", "y\n"], None, ['2 of 2, such as "x\\n"']),
+        (["x", {"lable": "y"}], None, ['1 of 2, such as {"lable": "y"}']),
+        (["x", {"label": None}], None, []),
+        (["x", "z", None, "y"], ["x", "y", "z"], []),
+        (["x", "w", "x", "w"], ["x", "y", "z"], ['2 of 4, such as "w"']),
+        (["x", 1, "x", "y"], None, ["1 of 4, such as 1"]),
+        (["x", [0.1, 0.9], "x", "y"], ["x", "y"], ["1 of 4, such as [0.1, 0.9]"]),
+    ],
+)
+def test_answers_outside_the_labels_fail_a_check(
+    outputs: list[Any], classes: list[str] | None, said: list[str], tmp_path: Path
+) -> None:
+    details = {} if classes is None else {"classes": classes}
+    checks = list(answer_checks(answered(tmp_path, outputs, details=details)))
+    assert [c.found for c in checks] == said
+    assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)
+
+
+def test_a_device_that_never_answered_is_told_so(tmp_path: Path) -> None:
+    checks = list(answer_checks(answered(tmp_path, [None, {"label": None}])))
+    assert [(c.rule, c.found, c.ok) for c in checks] == [
+        ("samples that the device answered", "0 of 2: each answer is null", False)
+    ]
+
+
+# ---- devices with phases -------------------------------------------------------------------
+
+PRE, INF = ("preprocess",), ("inference",)
+BOTH = PRE + INF
+
+
+@pytest.mark.parametrize(
+    ("spans", "outputs", "accuracy", "said"),
+    [
+        ([BOTH] * 4, "xyxy", 1.0, {}),
+        ([BOTH, (), BOTH, BOTH], ["x", None, "x", "y"], 0.75, {"answers without a span": "1 of 4"}),
+        ([()] * 4, ["z"] * 4, 0.0, {"answers that are no label of the workload": '4 of 4, such as "z"'}),
+        ([PRE] * 4, "xyxy", 1.0, {"phases that ran": "preprocess"}),
+        ([INF] * 4, "xyxy", 1.0, {"phases that ran": "inference"}),
+        ([(*BOTH, "decode")] * 4, "xyxy", 1.0, {"phases that ran": "preprocess, inference, decode"}),
+        ([BOTH, PRE, BOTH, PRE], ["x", "x", "x", "x"], 0.5, {}),
+        ([PRE, PRE, INF, INF], [None, None, "x", "y"], 1.0, {}),
+    ],
+)
+def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
+    spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
+) -> None:
+    """Phases by themselves are told by an issue of the last one alone: then an earlier one decides nothing."""
+    run = phased(tmp_path, spans, outputs)
+    assert accuracy_figures(run)["accuracy"].value == accuracy
+    assert {c.rule: c.found for c in (*answer_checks(run), *span_checks(run))} == said
+    assert audited(run.path) == (accuracy, set(said))
+
+
+def phased(folder: Path, spans: Sequence[tuple[str, ...]], outputs: Sequence[Any]) -> Run:
+    """Samples with the labels x and y by turns, answered with spans of these phases one after the other."""
+    known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(len(spans))]
+    device = {"name": "hand", "mode": "hardware", "clock": None, "phases": list(BOTH)}
+    with Recorder(folder / "run") as r:
+        r.event(start(run_id="run", device=device, meters=[], purpose="compliance"))
+        for k, (sample, phases, output) in enumerate(zip(known, spans, outputs, strict=True)):
+            r.sample(sample)
+            at = 1000 * k
+            stamped = tuple(Span(p, at + 10 * j, at + 10 * j + 9) for j, p in enumerate(phases))
+            r.reply(k, Reply(sample.id, output, stamped), None, at, at + 999, False)
+        r.stop(None)
+    return open_run(folder / "run")
+
+
+def audited(path: Path) -> tuple[float, set[str]]:
+    """The accuracy by the auditor, and the rules that it finds broken."""
+    run = read_run(path)
+    broken = {rule.rule for rule in judge_run(run, defaultdict(lambda: None)) if not rule.ok}
+    return float(accuracy_by_the_auditor(run)["accuracy"].value), broken
+
+
+# ---- two that answered the same samples ---------------------------------------------------
+
+
+@CALM
+@given(st.integers(1, 300), st.data())
+def test_the_interval_of_pairs_turned_round_has_the_other_sign(n: int, data: st.DataObject) -> None:
+    lost = data.draw(st.integers(0, n))
+    won = data.draw(st.integers(0, n - lost))
+    low, high = paired_difference(lost, won, n)
+    assert -1.0 <= low <= (won - lost) / n <= high <= 1.0
+    assert paired_difference(won, lost, n) == pytest.approx((-high, -low))
+
+
+def test_no_difference_in_any_case_bounds_the_difference_by_that_of_no_case() -> None:
+    low, high = paired_difference(0, 0, 161)
+    assert (low, high) == pytest.approx((-clopper_pearson(0, 161)[1], clopper_pearson(0, 161)[1]))
+
+
+def test_pairs_that_mostly_agree_are_told_apart_more_closely_than_two_samples() -> None:
+    """Beside 0.0562 to 0.3292, by method 10 of Newcombe (Statistics in Medicine 17 (1998) 2635), for 20, 12, 2, 16."""
+    low, high = paired_difference(2, 12, 50)
+    assert (low, high) == (pytest.approx(0.0562, abs=0.02), pytest.approx(0.3292, abs=0.025))
+    assert low <= 0.0562 and high >= 0.3292
+
+
+@pytest.mark.parametrize("n", [10, 20, 40])
+def test_pairs_of_any_law_are_held(n: int) -> None:
+    """The chance that the interval holds the true difference, summed over every outcome, by laws near and far."""
+    lost, won = np.divmod(np.arange((n + 1) ** 2), n + 1)
+    lost, won = lost[lost + won <= n], won[lost + won <= n]
+    low, high = np.array([paired_difference(int(a), int(b), n) for a, b in zip(lost, won, strict=True)]).T
+    for down in (0.001, 0.01, 0.05, 0.2, 0.4):
+        for up in (0.001, 0.01, 0.05, 0.2, 0.5):
+            chance = multinomial.pmf(np.column_stack([lost, won, n - lost - won]), n, [down, up, 1 - down - up])
+            held = (low <= up - down) & (up - down <= high)
+            assert chance[held].sum() >= 0.94, (down, up)

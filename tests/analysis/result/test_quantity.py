@@ -1,0 +1,177 @@
+"""What a Quantity promises: the GUM's laws of propagation, its intervals, its form in JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.result.quantity import Component, Quantity, coverage_factor, from_json, linear, product
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+SIZES = st.floats(1e-3, 10.0)
+SIGNED = st.one_of(SIZES, SIZES.map(lambda x: -x))
+ORIGINS = st.sampled_from([None, None, "gain:a", "gain:b", "stamps"])
+COMPONENTS = st.builds(
+    Component, st.just("source"), SIGNED, st.one_of(st.just(math.inf), st.floats(2.0, 100.0)), ORIGINS
+)
+QUANTITIES = st.builds(
+    Quantity,
+    value=st.floats(-100.0, 100.0),
+    unit=st.just("W"),
+    components=st.lists(COMPONENTS, max_size=5).map(tuple),
+    bias=st.one_of(st.just(0.0), SIZES),
+    n=st.integers(0, 1000),
+    method=st.just("made up"),
+)
+
+
+def drawn(quantities: list[Quantity], n: int) -> list[np.ndarray]:
+    """Values of each quantity in ``n`` imagined repetitions: what shares an origin moves together."""
+    rng = np.random.default_rng(5)
+    origins: dict[str, np.ndarray] = {}
+    values = []
+    for q in quantities:
+        total = np.full(n, q.value)
+        for c in q.components:
+            kick = rng.normal(size=n) if c.shared is None else origins.setdefault(c.shared, rng.normal(size=n))
+            total = total + c.u * kick
+        values.append(total)
+    return values
+
+
+@CALM
+@given(SIZES, SIZES, SIZES)
+def test_what_is_shared_cancels_in_a_difference_and_adds_in_a_sum(gain: float, noise_a: float, noise_b: float) -> None:
+    shared = Component("gain", gain, shared="gain:meter")
+    a = Quantity(5.0, "W", (shared, Component("noise", noise_a)))
+    b = Quantity(3.0, "W", (shared, Component("noise", noise_b)))
+    loose = math.hypot(noise_a, noise_b)
+    assert linear([(1.0, a), (-1.0, b)], "W", "difference").u == pytest.approx(loose)
+    assert linear([(1.0, a), (1.0, b)], "W", "sum").u == pytest.approx(math.hypot(loose, 2.0 * gain))
+
+
+@CALM
+@given(SIZES, SIZES)
+def test_what_has_an_origin_of_its_own_adds_in_quadrature(u_a: float, u_b: float) -> None:
+    a = Quantity(1.0, "W", (Component("gain", u_a, shared="gain:a"),))
+    b = Quantity(1.0, "W", (Component("gain", u_b, shared="gain:b"),))
+    for sign in (1.0, -1.0):
+        assert linear([(1.0, a), (sign, b)], "W", "two meters").u == pytest.approx(math.hypot(u_a, u_b))
+
+
+@settings(CALM, max_examples=40)
+@given(st.lists(st.tuples(SIGNED, QUANTITIES), min_size=1, max_size=4))
+def test_a_linear_combination_scatters_as_stated(terms: list[tuple[float, Quantity]]) -> None:
+    stated = linear(terms, "W", "combined")
+    values = drawn([q for _, q in terms], 20_000)
+    found = sum(factor * x for (factor, _), x in zip(terms, values, strict=True))
+    largest = max((abs(f * c.u) for f, q in terms for c in q.components), default=0.0)
+    assert stated.value == pytest.approx(sum(f * q.value for f, q in terms))
+    assert stated.u == pytest.approx(float(np.std(found)), rel=0.05, abs=1e-9 * (1.0 + largest))
+
+
+@settings(CALM, max_examples=40)
+@given(QUANTITIES, QUANTITIES)
+def test_a_product_of_well_known_quantities_scatters_as_stated(a: Quantity, b: Quantity) -> None:
+    small = [
+        Quantity(q.value + math.copysign(50.0, q.value), "W", q.scaled(1e-3, "W").components, q.bias * 1e-3)
+        for q in (a, b)
+    ]
+    stated = product(small[0], small[1], "W2", "product")
+    x, y = drawn(small, 20_000)
+    largest = max((50.0 * abs(c.u) for q in small for c in q.components), default=0.0)
+    assert stated.value == small[0].value * small[1].value
+    assert stated.u == pytest.approx(float(np.std(x * y)), rel=0.05, abs=1e-9 + 0.02 * largest)
+    assert stated.bias == pytest.approx(abs(small[0].value) * small[1].bias + abs(small[1].value) * small[0].bias)
+
+
+def test_the_worked_example_of_the_gum_is_met() -> None:
+    """JCGM 100:2008, G.4.1: 0.25 %, 0.57 % and 0.82 % with 9, 4 and 14 degrees of freedom."""
+    parts = [Component("x", u, dof) for u, dof in ((0.25, 9.0), (0.57, 4.0), (0.82, 14.0))]
+    q = Quantity(100.0, "1", tuple(parts))
+    assert q.u == pytest.approx(1.03, abs=0.005)
+    assert q.dof == pytest.approx(19.0, abs=0.05)
+    assert q.half_width() == pytest.approx(2.09 * 1.03, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("dof", "t95", "t99"),
+    [(1.0, 12.706, 63.657), (4.0, 2.776, 4.604), (30.0, 2.042, 2.750), (math.inf, 1.960, 2.576)],
+)
+def test_the_coverage_factor_is_that_of_the_tables(dof: float, t95: float, t99: float) -> None:
+    assert coverage_factor(dof) == pytest.approx(t95, abs=6e-4)
+    assert coverage_factor(dof, 0.99) == pytest.approx(t99, abs=6e-4)
+
+
+def test_one_component_keeps_its_degrees_of_freedom_and_exact_ones_do_not_lower_them() -> None:
+    assert Quantity(0.0, "W", (Component("noise", 2.0, 7.0),)).dof == pytest.approx(7.0)
+    assert Quantity(0.0, "W", (Component("noise", 2.0, 7.0), Component("gain", 2.0))).dof == pytest.approx(4 * 7.0)
+    assert math.isinf(Quantity(0.0, "W", (Component("gain", 2.0),)).dof)
+
+
+def test_what_is_shared_counts_once_in_the_degrees_of_freedom() -> None:
+    halves = (Component("a", 1.0, 9.0, "x"), Component("b", 1.0, 5.0, "x"))
+    q = Quantity(0.0, "W", halves)
+    assert q.u == pytest.approx(2.0)
+    assert q.dof == pytest.approx(5.0)
+
+
+@CALM
+@given(QUANTITIES, st.sampled_from([0.68, 0.95, 0.99]))
+def test_the_interval_is_t_times_u_plus_the_bias_bound(q: Quantity, confidence: float) -> None:
+    low, high = q.interval(confidence)
+    half = coverage_factor(q.dof, confidence) * q.u + q.bias
+    assert high - q.value == pytest.approx(half)
+    assert q.value - low == pytest.approx(half)
+
+
+def test_an_interval_from_few_readings_holds_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(11)
+    readings = rng.normal(3.0, 0.5, (4000, 5))
+    held = 0
+    for row in readings:
+        u = float(np.std(row, ddof=1)) / math.sqrt(len(row))
+        low, high = Quantity(float(row.mean()), "W", (Component("noise", u, len(row) - 1.0),)).interval()
+        held += low <= 3.0 <= high
+    assert held / len(readings) == pytest.approx(0.95, abs=0.012)
+
+
+@CALM
+@given(QUANTITIES)
+def test_what_is_written_as_json_is_read_back_the_same(q: Quantity) -> None:
+    text = json.dumps(q.to_json(), allow_nan=False)
+    assert from_json(json.loads(text)) == q
+    assert from_json(json.loads(text)).to_json() == q.to_json()
+
+
+@CALM
+@given(QUANTITIES, SIGNED)
+def test_an_exact_factor_scales_value_uncertainty_and_bias(q: Quantity, factor: float) -> None:
+    s = q.scaled(factor, "J", "times an exact number")
+    assert (s.value, s.unit, s.method, s.n) == (q.value * factor, "J", "times an exact number", q.n)
+    assert s.u == pytest.approx(q.u * abs(factor))
+    assert s.bias == q.bias * abs(factor) >= 0.0
+    assert s.dof == pytest.approx(q.dof)
+    assert q.scaled(factor, "J").method == q.method
+
+
+@CALM
+@given(SIZES, SIGNED)
+def test_a_scaled_quantity_remembers_in_which_direction_its_origin_moves_it(u: float, factor: float) -> None:
+    q = Quantity(1.0, "W", (Component("gain", u, shared="gain:meter"),))
+    assert linear([(factor, q), (-1.0, q.scaled(factor, "W"))], "W", "nothing").u == pytest.approx(0.0, abs=1e-12)
+
+
+@CALM
+@given(st.lists(QUANTITIES, min_size=1, max_size=4))
+def test_bias_bounds_add_whatever_the_signs_and_the_count_is_the_largest(quantities: list[Quantity]) -> None:
+    signs = [(-1.0) ** k for k in range(len(quantities))]
+    q = linear(zip(signs, quantities, strict=True), "W", "alternating")
+    assert q.bias == pytest.approx(sum(p.bias for p in quantities))
+    assert q.n == max(p.n for p in quantities)

@@ -1,0 +1,71 @@
+"""A result as data frames: figures as rows, readings in watts and seconds of one timeline, a table for notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rig
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.refusal import Refusal
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> rig.Evaluated:
+    """A session on the simulated bench."""
+    options = ("samples=8", "audio_hz=1000", "idle_s=0.5")
+    request = rig.Request(device="mock", options=options, out=tmp_path_factory.mktemp("frames") / "session")
+    return rig.evaluated(rig.measure(request, quiet=True))
+
+
+def test_every_figure_is_a_row_with_its_interval(session: rig.Evaluated) -> None:
+    figures = session.result.to_frame()
+
+    assert list(figures.columns) == ["value", "low", "high", "unit", "n", "method"]
+    for key, quantity in session.result.quantities.items():
+        row = figures.loc[str(key)]
+        assert (row.value, row.unit, row.n) == (quantity.value, quantity.unit, quantity.n)
+        if quantity.stated:
+            assert (row.low, row.high) == quantity.interval()
+        else:
+            assert np.isnan([row.low, row.high]).all()
+
+
+def test_watts_inside_the_spans_of_one_timeline_are_the_active_power(session: rig.Evaluated) -> None:
+    """Were spans and readings on clocks of their own, the mean inside the spans would be off by whole spans."""
+    power = next(part.result for part in session.parts if part.purpose == "power")
+    frames = power.frames()
+    trace, spans = frames["trace.core"], frames["spans"]
+    (first,) = [phase for phase in spans.phase.unique() if phase != "idle"]
+    middle_s = 0.5 * (trace.start_s + trace.end_s)
+
+    def mean_w(phase: str) -> float:
+        windows = spans[spans.phase == phase]
+        inside = pd.Series(False, index=trace.index)
+        for on_s, off_s in zip(windows.on_s, windows.off_s, strict=True):
+            inside |= (middle_s > on_s + 0.005) & (middle_s < off_s - 0.005)
+        return float(trace.watts[inside].mean())
+
+    assert mean_w(first) == pytest.approx(power.quantities["active_power_w"].value, rel=5e-3)
+    assert mean_w("idle") == pytest.approx(power.quantities["idle_power_w"].value, rel=2e-2)
+    assert len(frames["requests"]) == power.series.latency_s.size > 0
+
+
+def test_a_notebook_shows_the_figures_and_what_was_refused_and_runs_nothing_of_a_name(session: rig.Evaluated) -> None:
+    refusal = Refusal(FigureKey("active_power_w"), "<b>no</b> trace", "Measure again")
+    shown = replace(session.result, run_id="<script>x</script>", refusals=(refusal,))._repr_html_()
+
+    assert "<script>" not in shown and "&lt;script&gt;" in shown
+    assert "&lt;b&gt;no&lt;/b&gt; trace" in shown
+    assert "SIMULATED" in shown and "energy_per_inference_j" in shown
+    assert "literal." not in shown
+
+
+def test_a_lone_run_is_evaluated_as_a_session_is(session: rig.Evaluated) -> None:
+    folder: Path = session.parts[-1].run.path
+
+    assert rig.evaluated(str(folder)).result.quantities == session.parts[-1].result.quantities

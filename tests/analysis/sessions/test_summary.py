@@ -1,0 +1,362 @@
+"""A session as one result: what is taken from which run, the mean of its trials, and rules over several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.order_statistics import percentile
+from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.part import Part
+from rig.analysis.sessions.summary import ROUNDING, _mean, summarise
+from rig.errors import DeviceError
+from rig.recording.reader import open_run
+from rig.recording.writer import Recorder
+from rig.types import Reply, Rules, Span
+from tests.support.serving import Asked, recording, samples
+
+LOOSE = Rules("test", "single-stream", "a test", submittable=False)
+Played = tuple[str, str, list[Asked]]
+Summarise = Callable[..., Result]
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Summarise:
+    """The result of a session of hand-made runs: (name, purpose, queries)."""
+
+    def make(*played: Played, rules: Rules = LOOSE, **about: Any) -> Result:
+        parts = []
+        for number, (name, purpose, asked) in enumerate(played):
+            given_: dict[str, Any] = {"size": 4, "known": samples(4), "options": {}} | about
+            run = recording(
+                tmp_path / name, [at_another_time(a, number) for a in asked], rules=rules, purpose=purpose, **given_
+            )
+            parts.append(Part(name, purpose, run, evaluate(run)))
+        whole = summarise("session", parts)
+        assert whole is not None
+        return whole
+
+    return make
+
+
+def asked(
+    seconds: float | Sequence[float] = 0.1, said: Sequence[Any] = ("x",) * 4, ids: Sequence[int] = range(4)
+) -> list[Asked]:
+    """One query a second, each answered after so long."""
+    each = [seconds] * len(ids) if isinstance(seconds, float) else seconds
+    return [
+        Asked(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))
+    ]
+
+
+def at_another_time(a: Asked, by_s: float) -> Asked:
+    """The query some seconds later: no two runs are recorded at one time."""
+    return replace(a, **{name: t + by_s for name in ("due", "at", "done") if (t := getattr(a, name)) is not None})
+
+
+def failed(result: Result) -> list[tuple[str, str]]:
+    assert result.validity is not None
+    return [(c.rule, c.found) for c in result.validity.checks if not c.ok and c.rule != "runs for power"]
+
+
+# ---- what is taken from which run ----------------------------------------------------------
+
+
+def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary: Summarise) -> None:
+    found = summary(
+        ("accuracy", "accuracy", asked(0.5, ["x", "x", "x", "no"])),
+        ("performance", "performance", asked(0.2, ["x", "x", "no", "no"])),
+    )
+    assert found.quantities["accuracy"].value == 0.75
+    assert found.quantities["latency_p50_s"].value == pytest.approx(0.2)
+    assert found.quantities["execution_time_s"].value == pytest.approx(0.2)
+
+
+def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summarise, tmp_path: Path) -> None:
+    parts = []
+    for name, error, mode in (("performance", None, "hardware"), ("power", DeviceError("broke"), "simulator")):
+        run = recording(
+            tmp_path / name, asked(), rules=LOOSE, purpose=name, error=error, mode=mode, size=4, known=samples(4)
+        )
+        parts.append(Part(name, name, run, evaluate(run)))
+    both, one = summarise("both", parts), summarise("one", parts[:1])
+    assert both is not None and one is not None
+    assert (both.complete, both.simulated, one.complete, one.simulated) == (False, True, True, False)
+    assert ("power: the run", "broken off") in failed(both)
+
+
+def test_each_runs_rules_are_named_by_the_run_and_those_of_probes_are_left_out(summary: Summarise) -> None:
+    late = [
+        ("probe-01", "probe", asked()[:1]),
+        ("performance-1", "performance", asked()),
+        ("performance-2", "performance", asked()[:2]),
+    ]
+    found = summary(*late, rules=Rules("test", "x", "a test", submittable=False, min_queries=3))
+    assert failed(found) == [("performance-2: queries", "2")]
+
+
+def test_a_session_of_probes_alone_has_no_result(tmp_path: Path) -> None:
+    run = recording(tmp_path / "run", asked(), rules=LOOSE, purpose="probe", size=4)
+    assert summarise("session", [Part("probe-01", "probe", run, evaluate(run))]) is None
+
+
+# ---- trials --------------------------------------------------------------------------------
+
+
+def trials(*seconds: float) -> list[Played]:
+    return [(f"performance-{k}", "performance", asked(s)) for k, s in enumerate(seconds, 1)]
+
+
+def test_the_mean_of_trials_lies_within_them_and_their_scatter_is_counted(summary: Summarise) -> None:
+    q = summary(*trials(0.1, 0.2, 0.3)).quantities["latency_mean_s"]
+    assert q.value == pytest.approx(0.2)
+    assert q.u == pytest.approx(0.1 / np.sqrt(3))
+    assert {c.source for c in q.components} == {"scatter of trials"}
+    assert q.half_width() == pytest.approx(4.30265 * 0.1 / np.sqrt(3), rel=1e-4)  # t of two degrees of freedom
+    assert "mean of 3 trials" in q.method
+
+
+quantities = st.builds(
+    lambda value, u, shared: Quantity(value, "s", (Component("one", u, 5.0), Component("two", shared, shared="gain"))),
+    st.floats(-1e3, 1e3),
+    st.floats(0.0, 1e2).map(lambda x: round(x, 9)),
+    st.floats(-1e2, 1e2).map(lambda x: round(x, 9)),
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(quantities, min_size=2, max_size=6))
+def test_a_mean_lies_within_its_trials_and_states_no_less_than_their_scatter_or_what_they_share(
+    values: list[Quantity],
+) -> None:
+    mean, each = _mean(values), [q.value for q in values]
+    slack = 1e-9 * max(map(abs, each)) + 1e-300
+    assert min(each) - slack <= mean.value <= max(each) + slack
+    scatter = float(np.std(each, ddof=1)) / np.sqrt(len(each))
+    scatter = scatter if np.ptp(each) > ROUNDING * max(map(abs, each)) else 0.0
+    shared = abs(sum(c.u for q in values for c in q.components if c.shared)) / len(values)
+    assert mean.u >= max(scatter, shared) * (1.0 - 1e-9)
+    assert mean.u <= np.hypot(scatter, max(q.u for q in values)) * (1.0 + 1e-9) + 1e-12
+
+
+def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
+    rates = [Quantity(0.9187486723846254 + k * 1.1e-16, "Hz") for k in (-1, 0, 0, 1, 2)]
+    assert len({q.value for q in rates}) == 4
+    assert not _mean(rates).stated
+    gain = Component("gain", 1e-3)
+    assert _mean([replace(q, components=(gain,)) for q in rates]).components == (replace(gain, u=2e-4),) * 5
+    assert _mean([Quantity(0.1, "s"), Quantity(0.1 + 1e-9, "s")]).u == pytest.approx(5e-10)
+
+
+def of_times(count: int, longest_s: float) -> Quantity:
+    """The 99th percentile of so many times."""
+    return percentile(np.append(np.linspace(0.1, 0.2, count - 1), longest_s), 0.99)
+
+
+@pytest.mark.parametrize("counts", [(20, 20), (2000, 20), (20, 2000)])
+def test_a_percentile_that_a_trial_cannot_bound_is_not_bounded_by_several(counts: tuple[int, int]) -> None:
+    """Trials repeat the same samples, so that their scatter says nothing of samples like them."""
+    values = [of_times(count, 0.3 + k) for k, count in enumerate(counts)]
+    assert any(not q.stated for q in values)
+    mean = _mean(values)
+    assert not mean.stated
+    assert mean.value == pytest.approx(sum(q.value for q in values) / 2)
+    assert mean.method.endswith("too few to bound it; mean of 2 trials")
+
+
+def test_a_percentile_that_each_trial_bounds_has_the_scatter_of_trials_too() -> None:
+    first = of_times(2000, 0.3)
+    mean = _mean([first, replace(first, value=first.value + 1.0)])
+    assert {c.source for c in mean.components} == {"finite sample", "scatter of trials"}
+
+
+@pytest.mark.parametrize(("count", "missing"), [(2, ["2"]), (3, [])])
+def test_as_many_trials_as_the_rules_ask_are_needed(summary: Summarise, count: int, missing: list[str]) -> None:
+    rules = Rules("test", "x", "a test", submittable=True, trials=3)
+    found = summary(*trials(*[0.1] * count), rules=rules)
+    assert failed(found) == [("runs for performance", n) for n in missing]
+
+
+@pytest.mark.parametrize(("last_s", "worst"), [(0.107, []), (0.12, ["12.500%"])])
+def test_a_trial_far_from_the_mean_is_named(summary: Summarise, last_s: float, worst: list[str]) -> None:
+    rules = Rules("test", "x", "a test", submittable=True, trial_tolerance=0.05)
+    found = summary(*trials(0.1, 0.1, last_s), rules=rules)
+    assert failed(found) == [("execution_time_s of each trial from the mean", w) for w in worst]
+
+
+def test_the_figure_of_each_trial_is_kept_for_the_picture(summary: Summarise) -> None:
+    kept = summary(*trials(0.1, 0.11, 0.12)).series.trials
+    assert [q.value for q in kept[FigureKey("execution_time_s")]] == pytest.approx([0.1, 0.11, 0.12])
+
+
+def test_the_execution_times_of_every_trial_are_kept_for_the_picture(summary: Summarise) -> None:
+    """Its lines are the means over trials; over the times of one of them, a percentile may lie beside all."""
+    found = summary(*trials(0.1, 0.11, 0.12))
+    times = found.series.execution_times_s
+    assert sorted(set(times.round(3))) == [0.1, 0.11, 0.12]
+    assert times.mean() == pytest.approx(found.quantities["execution_time_s"].value)
+
+
+def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
+    assert summary(*trials(0.1)).series.trials == {}
+
+
+def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
+    once, again = (
+        recording(tmp_path / name, asked(), rules=LOOSE, purpose="performance", size=4) for name in ("first", "again")
+    )
+    assert once.digest != again.digest  # the name stands in the log
+    parts = [Part(name, "performance", run, evaluate(run)) for name, run in (("first", once), ("again", again))]
+    whole = summarise("session", parts)
+    assert whole is not None
+    assert failed(whole) == [("runs that share a recording", "first and again hold the same stamps")]
+
+
+# ---- one operating point -------------------------------------------------------------------
+
+SPEED = "execution time of the power runs, against the performance runs"
+WITHIN = Rules("test", "single-stream", "a test", submittable=True, trial_tolerance=0.05)
+
+
+def of_speed(result: Result) -> list[str]:
+    return [found for rule, found in failed(result) if rule == SPEED]
+
+
+@pytest.mark.parametrize(("power_s", "apart"), [(0.1, []), (0.104, []), (0.4, ["300.000%"]), (0.09, ["10.000%"])])
+def test_power_is_measured_at_the_speed_at_which_time_is(summary: Summarise, power_s: float, apart: list[str]) -> None:
+    """Otherwise energy is the power of a slow clock times the time of a quick one."""
+    found = of_speed(summary(*trials(0.1, 0.1), ("power-1", "power", asked(power_s)), rules=WITHIN))
+    assert [text.split(": ")[1].split()[0] for text in found] == apart
+
+
+def test_one_slow_power_run_is_not_hidden_among_quick_ones(summary: Summarise) -> None:
+    powered = [(f"power-{k}", "power", asked(0.4 if k == 2 else 0.1)) for k in (1, 2, 3)]
+    (found,) = of_speed(summary(*trials(0.1), *powered, rules=WITHIN))
+    assert found.startswith("0.4 s in power-2, 0.1 s for speed")
+
+
+def test_times_that_scatter_from_one_execution_to_the_next_may_differ_as_far_as_they_scatter(
+    summary: Summarise,
+) -> None:
+    powered = ("power-1", "power", asked([0.08, 0.16, 0.1, 0.12]))
+    assert of_speed(summary(*trials(0.1), powered, rules=WITHIN)) == []
+
+
+# ---- the same answers ----------------------------------------------------------------------
+
+OTHERWISE = "samples answered otherwise for speed than for accuracy"
+
+
+@pytest.mark.parametrize(
+    ("accurate", "quick", "differ"),
+    [
+        ("wxyz", "wxyz", 0),
+        ("wxyz", "waaa", 3),
+        ("wxyz", "aaaa", 4),
+        ([{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # the decision is what counts
+        ([{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
+    ],
+)
+def test_what_is_answered_for_speed_is_what_is_answered_for_accuracy(
+    summary: Summarise, accurate: Sequence[Any], quick: Sequence[Any], differ: int
+) -> None:
+    found = summary(
+        ("accuracy", "accuracy", asked(said=list(accurate))), ("performance", "performance", asked(said=list(quick)))
+    )
+    assert [f for f in failed(found) if f[0] == OTHERWISE] == ([(OTHERWISE, f"{differ} of 4")] if differ else [])
+
+
+def test_what_is_answered_for_power_is_what_is_answered_for_accuracy(summary: Summarise) -> None:
+    """A device that skips the work draws little."""
+    answered = [(name, name, asked(said="wxyz" if name == "accuracy" else "wwww")) for name in ("accuracy", "power")]
+    assert ("samples answered otherwise for power than for accuracy", "3 of 4") in failed(summary(*answered))
+
+
+@pytest.mark.parametrize(("wrong", "excused"), [(4, True), (10, False)])
+def test_answers_that_noise_changes_move_the_accuracy_no_more_than_chance_does(
+    summary: Summarise, wrong: int, excused: bool
+) -> None:
+    """One percent of the accuracy is a single answer of 100. Ten that all become right are no noise."""
+    said = {"accuracy": "x" * (100 - wrong) + "y" * wrong, "power": "x" * 100}
+    answered = [(name, name, asked(ids=range(100), said=text)) for name, text in said.items()]
+    found = dict(failed(summary(*answered, size=100, known=samples(100))))
+    assert ("samples answered otherwise for power than for accuracy" not in found) is excused
+
+
+@pytest.mark.parametrize(("each", "excused"), [(2, True), (4, True), (5, False)])
+def test_more_answers_than_a_tenth_may_differ_by_chance(summary: Summarise, each: int, excused: bool) -> None:
+    """As many are wrong for accuracy as for power, of 40, in other samples. Chance makes 9 of 4 with one percent."""
+    said = {"accuracy": "y" * each + "x" * (40 - each), "power": "x" * (40 - each) + "y" * each}
+    answered = [(name, name, asked(ids=range(40), said=text)) for name, text in said.items()]
+    found = dict(failed(summary(*answered, size=40, known=samples(40))))
+    assert ("samples answered otherwise for power than for accuracy" not in found) is excused
+
+
+def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summary: Summarise) -> None:
+    found = summary(
+        ("accuracy", "accuracy", asked(ids=[0, 1], said="xx")),
+        ("performance", "performance", asked(ids=[2, 3], said="ab")),
+        size=2,
+    )
+    assert OTHERWISE not in dict(failed(found))
+
+
+def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_path: Path) -> None:
+    """Pre-processing issued on its own answers without a label."""
+    accurate = recording(tmp_path / "a", asked(), rules=LOOSE, purpose="accuracy", size=4, known=samples(4))
+    device = structs.replace(accurate.start.device, phases=["hear", "think"])
+    with Recorder(tmp_path / "p") as r:
+        r.event(structs.replace(accurate.start, purpose="performance", device=device))
+        r.sample(samples(1)[0])
+        for k, (phase, said) in enumerate((("hear", {"label": None}), ("think", "x"))):
+            r.reply(k, Reply("s0", said, (Span(phase, 10 * k, 10 * k + 9),)), None, 10 * k, 10 * k + 9)
+        r.stop()
+    runs = [("accuracy", accurate), ("performance", open_run(tmp_path / "p"))]
+    whole = summarise("session", [Part(name, name, run, evaluate(run)) for name, run in runs])
+    assert whole is not None
+    assert failed(whole) == []
+
+
+# ---- caches --------------------------------------------------------------------------------
+
+
+def again(seconds: float) -> Played:
+    return ("repeated", "compliance", asked([0.1] + [seconds] * 9, "x" * 10, [2] * 10))
+
+
+@pytest.mark.parametrize(("seconds", "ratio"), [(0.1, None), (0.091, None), (0.3, None), (0.02, "0.200")])
+def test_one_sample_again_and_again_is_answered_no_sooner_than_among_others(
+    summary: Summarise, seconds: float, ratio: str | None
+) -> None:
+    found = summary(("performance", "performance", asked(0.1)), again(seconds))
+    rule = "time of sample s2 repeated, against its time among others"
+    assert failed(found) == ([(rule, ratio)] if ratio else [])
+
+
+def test_a_cache_that_the_accuracy_run_had_filled_is_found_too(summary: Summarise) -> None:
+    found = summary(("accuracy", "accuracy", asked(0.1)), ("performance", "performance", asked(0.02)), again(0.02))
+    assert failed(found) == [("time of the samples asked again for speed, against when first asked", "0.200")]
+
+
+def test_a_device_that_is_slow_at_its_very_first_answer_has_no_cache(summary: Summarise) -> None:
+    found = summary(
+        ("accuracy", "accuracy", asked([0.9, 0.1, 0.1, 0.1])), ("performance", "performance", asked(0.1)), again(0.1)
+    )
+    assert failed(found) == []
+
+
+def test_frames_of_a_stream_are_no_samples_of_the_set_and_the_accuracy_run_stands_in(summary: Summarise) -> None:
+    heard = ("performance", "performance", asked(ids=[0, 1], said="xx"))
+    found = summary(("accuracy", "accuracy", asked(0.1, "xx", [2, 3])), heard, again(0.02), size=2)
+    assert failed(found) == [("time of sample s2 repeated, against its time among others", "0.200")]

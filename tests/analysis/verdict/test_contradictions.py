@@ -1,0 +1,153 @@
+"""A recording that contradicts itself is INVALID by a rule with a name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from benchmarks.faults.forge import hash_again
+from fixtures.worlds.lab_recording import plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result.check import Check
+from rig.analysis.timing.gpio_spans import on_device_clock
+from rig.analysis.verdict.contradictions import contradictions_of
+from rig.recording.events import ChunkArrived, HostGap
+from rig.recording.reader import open_run
+from rig.recording.writer import Recorder
+from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
+from tests.support.serving import S, samples
+from tests.support.start_lines import start
+
+MS = 1_000_000
+
+
+def failed(
+    path: Path, spans: Sequence[tuple[int, int]], more: Callable[[Recorder], object] = lambda r: None
+) -> list[Check]:
+    """The failed checks of a run of spans in ms; sample k is issued at 10 k and answered at 10 k + 8 ms."""
+    rules: Any = {"name": "r", "scenario": "s", "source": "x", "submittable": False}
+    with Recorder(path) as recorder:
+        recorder.event(start(device={"name": "hand", "mode": "hardware", "clock": None}, rules=rules))
+        for k, (on, off) in enumerate(spans):
+            recorder.sample(samples(k + 1)[k])
+            span = Span("inference", (10 * k + on) * MS, (10 * k + off) * MS)
+            recorder.reply(k, Reply(f"s{k}", "x", (span,)), None, 10 * k * MS, (10 * k + 8) * MS)
+        more(recorder)
+        recorder.stop()
+    validity = evaluate(open_run(path)).validity
+    assert validity is not None
+    return [check for check in validity.checks if not check.ok]
+
+
+def test_a_recording_that_agrees_with_itself_has_no_such_check(tmp_path: Path) -> None:
+    assert failed(tmp_path / "run", [(0, 8)] * 5) == []
+
+
+SPANS = {
+    "spans that begin before they were issued": [(1, 7), (-2, 7), (1, 7)],
+    "spans that end after their answer arrived": [(1, 7), (1, 9), (1, 7)],
+    "spans that overlap on a device that holds one sample": [(1, 8), (-3, 7), (1, 7)],
+    "spans of one tick or less": [(1, 1), (2, 2), (1, 7)],
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spans_outside_their_host_stamps_count_as_far_as_the_clocks_are_known(tmp_path: Path, seed: int) -> None:
+    lab = plain_lab(seed, "slow link")
+    lab.bracket_s = 0.02
+    write(lab, tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    early = run.replies.set_column(
+        run.replies.schema.get_field_index("completed_ns"),
+        "completed_ns",
+        pc.subtract(run.replies["completed_ns"], 1_000 * MS),
+    )
+
+    assert contradictions_of(*on_device_clock(run)) == ()
+    (check,) = contradictions_of(*on_device_clock(replace(run, replies=early)))
+    assert check.rule == "spans that end after their answer arrived"
+
+
+@pytest.mark.parametrize("rule", SPANS)
+def test_spans_that_cannot_be_are_named(tmp_path: Path, rule: str) -> None:
+    assert rule in [check.rule for check in failed(tmp_path / "run", SPANS[rule])]
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+def test_a_chunk_that_is_doubled_or_missing_is_named(tmp_path: Path, doubled: bool) -> None:
+    def meter(recorder: Recorder) -> None:
+        rail = Rail("pin", kind="edges")
+        recorder.open_trace(MeterInfo("m", "hardware", ClockInfo("host", 1e9), (rail,)), rail, 0)
+        ticks = np.arange(3, dtype=np.int64)
+        recorder.chunk(Chunk("pin", np.array([0, 1, 0], np.uint8), ticks, ticks), 5)
+        if doubled:
+            recorder.event(ChunkArrived(rail="pin", readings=3, arrived_ns=6))
+
+    found = failed(tmp_path / "run", [(0, 8)] * 5, meter)
+    assert [c.rule for c in found] == (["readings of rail pin on disk"] if doubled else [])
+
+
+def test_a_file_that_was_cut_in_a_run_that_ended_well_is_named(tmp_path: Path) -> None:
+    """A crash cuts files, and leaves no stop line; a stop line lists what was written to its end."""
+    assert failed(tmp_path / "run", [(0, 8)] * 5) == []
+    replies = tmp_path / "run" / "replies.arrows"
+    replies.write_bytes(replies.read_bytes()[:-20])
+    hash_again(tmp_path / "run")
+    validity = evaluate(open_run(tmp_path / "run")).validity
+    assert validity is not None
+    assert ("files that were written to their end", "all but replies.arrows") in [
+        (check.rule, check.found) for check in validity.checks if not check.ok
+    ]
+
+
+def test_a_gap_in_the_hosts_heartbeat_is_named(tmp_path: Path) -> None:
+    found = failed(tmp_path / "run", [(0, 8)] * 5, lambda r: r.event(HostGap(on_ns=S, off_ns=4 * S)))
+    assert [(c.rule, c.found) for c in found] == [("gaps in the host's heartbeat", "1, the longest 3 s")]
+
+
+STOPPED = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from rig.engine.acquisition import Bench
+from rig.engine.blocking_device import blocking
+from rig.engine.clock import HostClock
+from rig.engine.record import record
+from rig.types import Idle, Issue, Sample, SampleSet
+
+one = Sample("s0", np.zeros(1))
+bench = Bench(blocking(lambda sample: 1), (), HostClock())
+work = SampleSet("blank", "none", "1", "0" * 64, [one])
+record(Path(sys.argv[1]), bench, work, [Issue([one]), Idle(1.0), Issue([one])], scenario={"name": "s"}, argv=[])
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
+def test_a_process_that_was_stopped_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    running = subprocess.Popen([sys.executable, "-c", STOPPED, str(path)], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 30.0
+        while not (path / "events.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.4)  # the watch has begun
+        os.kill(running.pid, signal.SIGSTOP)
+        time.sleep(1.8)
+        os.kill(running.pid, signal.SIGCONT)
+        running.wait(30.0)
+    finally:
+        running.kill()
+    gaps = open_run(path).of_type(HostGap)
+    assert len(gaps) == 1
+    assert 1.5 * S < gaps[0].off_ns - gaps[0].on_ns < 20 * S
