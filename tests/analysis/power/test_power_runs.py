@@ -17,6 +17,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant, open_plant
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.result import Result
 from rig.engine.acquisition import Bench
@@ -100,7 +101,7 @@ def test_a_span_too_short_for_the_meter_has_at_most_a_wide_figure_and_the_repeat
 ) -> None:
     device, meter = {"inference_s": inference_s}, {"rate_hz": rate_hz}
     plant, short = measure(device, meter)
-    times, wide = remedy_of(short), short.quantities.get("dynamic_power_w")
+    times, wide = remedy_of(short), short.quantities.get(FigureKey("dynamic_power_w"))
     assert wide is None or held(wide, truth(plant, "inference", 20)["dynamic_power_w"])
     plant, long = measure(device, meter, {"repeat": times})
     assert not long.refusals
