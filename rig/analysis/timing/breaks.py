@@ -30,6 +30,8 @@ LAST = 2
 """Last spans that must show nothing where readings before them were lost, though all up to the break do."""
 CLEAR = 0.25
 """The same, where it is usual, above which single spans prove nothing."""
+MOST = 0.5
+"""Part of the spans that the trace shows at other times, from which it is refused though no break explains it."""
 STRAYS = 0.05
 """Share of the spans that may fit no place beside what was found."""
 FARTHEST = 0.1
@@ -98,16 +100,18 @@ def bridged(
     chosen, total = _cheapest(looked.cost, s.cells, looked.lates, BREAK * looked.far)
     pace, paced = _pace(s, looked.usual)
     least = looked.none if wandered is None else float(unlike(wandered, np.zeros(1), looked.usual).sum())
+    rule = f"stretches of spans that rail {s.readings.rail.name} shows at another time"
+    astray = Check(rule, f"{np.count_nonzero(looked.absent)} of {len(s.cells)} spans", "0", False)
+    none = astray if np.mean(looked.absent) > MOST else None
     if min(total, paced + BREAK) >= looked.none or min(total, paced) >= least:
-        return None
+        return none if wandered is None or least > MOST * len(s.cells) else None
     if paced + BREAK < total:
         found = _paced(trace, s, pace, end_s)
     elif _proven(s, looked, chosen):
         found = _moved(trace, s, chosen, looked.lates, reach_s)
     else:
-        return None
-    rule = f"stretches of spans that rail {s.readings.rail.name} shows at another time"
-    return found or Check(rule, f"{np.count_nonzero(looked.absent)} of {len(s.cells)} spans", "0", False)
+        return none
+    return found or astray
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, merged, touches
+from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
@@ -40,7 +40,8 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
         return activity, rails
     near_s = LEAST_SIGMAS * rail.sigma_s + 2.0 * rail.readings.period_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
-    if np.mean(goes_on) > PART:  # spans go on after their stamps, which is asked of what they leave over
+    # spans go on after their stamps, which is asked of what they leave over; or something else works all the while
+    if np.mean(goes_on) > PART or _beside_more_w(rail, spans_s, found_s) > PART * (best.high_w - best.low_w):
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
@@ -51,6 +52,20 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     )
     noted = [replace(r, notes=(*r.notes, note)) if r is rail else r for r in rails]
     return replace(activity, unspanned_s=found_s), noted
+
+
+def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float:
+    """How much more spans draw between the first and the last of such stretches than others do, in watts."""
+    r = rail.readings
+    of = inside(spans_s, r.start_s, r.end_s)
+    use = np.flatnonzero(r.ok & (of >= 0))
+    count = np.bincount(of[use], minlength=len(spans_s))
+    watts = np.bincount(of[use], r.watts[use], len(spans_s)) / np.maximum(count, 1)
+    pitch_s = float(np.median(np.diff(spans_s[:, 0])))
+    near_s = found_s + np.array([-pitch_s, pitch_s])
+    beside = touches(merged(near_s), *spans_s.T)
+    some = [watts[(count > 0) & which] for which in (beside, ~beside)]
+    return float(np.median(some[0]) - np.median(some[1])) if min(map(len, some)) >= LEAST_SPANS else 0.0
 
 
 @dataclass(frozen=True)
