@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.result.check import Check
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.timeline import Activity
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 LEAST_SPANS = 3
 PART = 0.5
@@ -19,6 +20,8 @@ LEAST_READINGS, LEAST_SIGMAS = 4, 3.0
 """Work must also last for so many readings, and for so many standard uncertainties of where spans are."""
 CONTRAST, LEAST_AMONG = 4.5, 32
 """Standard deviations by which two levels must differ, and readings from the first span to the last that show them."""
+ALIKE = 0.1
+"""Part of the rise of readings below which spans do not show it."""
 OFTEN = 3
 """Times that work comes in one idle window from which it comes back all the time."""
 
@@ -30,7 +33,8 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     in each of them, comes back all the time and is part of idle.
     """
     spans_s = activity.active_s()
-    seen = [(rail, levels) for rail in rails if (levels := _levels(rail, spans_s)) is not None]
+    rails = [replace(r, contradictions=(*r.contradictions, *_elsewhere(r, spans_s))) for r in rails]
+    seen = [(rail, levels) for rail in rails if (levels := _levels(rail, spans_s, _among(rail, spans_s))) is not None]
     if not seen:
         return activity, rails
     rail, best = max(seen, key=lambda pair: pair[1].contrast)
@@ -50,8 +54,27 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
         f"{float(np.sum(np.diff(found_s))):.3g} s in all. Spans beside this work, gaps with it, and this part of "
         "idle are left out of power. Mark a warm-up as one, and do not repeat a try within a span"
     )
-    noted = [replace(r, notes=(*r.notes, note)) if r is rail else r for r in rails]
+    name = rail.readings.rail.name
+    noted = [replace(r, notes=(*r.notes, note)) if r.readings.rail.name == name else r for r in rails]
     return replace(activity, unspanned_s=found_s), noted
+
+
+def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Check]:
+    """A failed check if readings rise for as long as spans last, but in spans no more than elsewhere."""
+    r = rail.readings
+    levels = _levels(rail, spans_s, r.ok)
+    if levels is None:
+        return []
+    high = r.watts > 0.5 * (levels.low_w + levels.high_w)
+    within, beside = inside(spans_s, r.start_s, r.end_s) >= 0, r.ok & ~touches(spans_s, r.start_s, r.end_s)
+    if min(np.count_nonzero(within & r.ok), np.count_nonzero(beside)) < LEAST_AMONG:
+        return []
+    more_w = float(np.mean(r.watts[within & r.ok]) - np.mean(r.watts[beside]))
+    lasts = np.count_nonzero(high & r.ok) / np.count_nonzero(within & r.ok)
+    if lasts < PART or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
+        return []
+    found = f"{more_w:.3g} of {levels.high_w - levels.low_w:.3g} W"
+    return [Check(f"rise of rail {r.rail.name} in spans, of that which its readings show", found, "most of it", False)]
 
 
 def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float:
@@ -81,14 +104,19 @@ class _Levels:
         return (self.high_w - self.low_w) / max(self.scatter_w, 1e-300)
 
 
-def _levels(rail: AlignedRail, spans_s: Floats) -> _Levels | None:
-    """The two levels into which readings from the first span to the last fall (Lloyd, 1982), or None without two."""
+def _among(rail: AlignedRail, spans_s: Floats) -> Bools:
+    """Readings from the first span to the last."""
     r = rail.readings
-    among = r.ok & (r.start_s >= spans_s[0, 0]) & (r.end_s <= spans_s[-1, 1]) if len(spans_s) else r.ok
+    return r.ok & (r.start_s >= spans_s[0, 0]) & (r.end_s <= spans_s[-1, 1]) if len(spans_s) else r.ok
+
+
+def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
+    """The two levels into which some readings fall (Lloyd, 1982), or None without two."""
+    r = rail.readings
     watts = r.watts[among]
     if len(spans_s) < LEAST_SPANS or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
         return None
-    low, high = np.quantile(watts, [0.1, 0.9])
+    low, high = np.quantile(watts, [0.03, 0.97])
     for _ in range(10):
         upper = watts > 0.5 * (low + high)
         if upper.all() or not upper.any():

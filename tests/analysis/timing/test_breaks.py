@@ -249,13 +249,13 @@ def test_spans_that_a_coarse_timer_stamps_as_nothing_give_a_refusal(tmp_path: Pa
     assert any("a window lasts 0 s" in refusal.reason for refusal in result.refusals)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5])
-def test_a_ring_buffer_that_was_not_unrolled_gives_no_power(share: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "share"), [(7, 0.5), (9, 0.2), (9, 0.5), (10, 0.2)])
+def test_a_ring_buffer_that_was_not_unrolled_gives_no_power(seed: int, share: float, tmp_path: Path) -> None:
     """The end of the recording comes before its begin, which no loss of readings explains."""
-    lab = plain_lab(5, "plain")
+    lab = plain_lab(seed, "plain")
     lab.deliver = lambda n: np.roll(np.arange(n), int(share * n))
     write(lab, tmp_path / "run")
     result = evaluate(open_run(tmp_path / "run"))
 
     assert POWER not in result.quantities
-    assert any("shows at another time" in refusal.reason for refusal in result.refusals)
+    assert any(why in refusal.reason for refusal in result.refusals for why in ("at another time", "rise of rail"))
