@@ -8,12 +8,17 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
 MOST = 20_000
 """The longest line that is printed as text, in characters; JSON is printed whole."""
+
+QUIET_S, EVERY_S, EVERY_PLAIN_S = 2.0, 0.5, 5.0
+"""Seconds before progress is told, and between two lines of it on a terminal and elsewhere."""
+Told = Callable[[int, int], None]
 
 
 def clean(text: object) -> str:
@@ -118,3 +123,28 @@ def _print(text: str, stream: TextIO) -> None:
 
 def _short(line: str) -> str:
     return line if len(line) <= MOST else f"{line[: MOST - 1]}…"
+
+
+@contextmanager
+def progress(now: Callable[[], float] = time.monotonic) -> Iterator[Told]:
+    """A callback for (readings read, readings in all or 0) that reports on standard error after 2 s."""
+    tty = sys.stderr.isatty()
+    began, last, shown = now(), now(), False
+
+    def told(done: int, of: int) -> None:
+        nonlocal last, shown
+        at = now()
+        if at - began < QUIET_S or at - last < (EVERY_S if tty else EVERY_PLAIN_S if shown else 0.0):
+            return
+        last, shown = at, True
+        share = f"{100.0 * done / of:3.0f} %  " if of else ""
+        left = f"  {(at - began) * (of / max(done, 1) - 1.0):.0f} s left" if of else ""
+        text = f"{share}{done:,} readings{left}"
+        sys.stderr.write(f"\r{text:<60}" if tty else text + "\n")
+        sys.stderr.flush()
+
+    try:
+        yield told
+    finally:
+        if tty and shown:
+            sys.stderr.write("\r" + " " * 60 + "\r")

@@ -28,7 +28,6 @@ from drivers.importers import windows as importer_windows
 from drivers.meters.lpm01a.stream import Stream
 from drivers.meters.ppk2.words import modifiers_of
 from drivers.meters.serial_text.lines import layout_of
-from rig.analysis.streaming import windows as trace_windows
 from rig.bench import bench_file, calibration
 from rig.factories import split_options
 from rig.plugins import load
@@ -80,7 +79,6 @@ def parsers(golden: Path) -> Iterator[Parser]:
                  "session.json")  # fmt: skip
     table = b"start,end,phase,inferences\n0,0.05,idle,\n0.06,0.1,inference,3\n0.11,0.15,inference,3\n"
     yield Parser("windows of an import", (table,), importer_windows.read_windows, "windows.csv")
-    yield Parser("windows of a trace", (table,), trace_windows.read_windows, "windows.csv")
     yield Parser("trace", tuple(f.read_bytes() for f in sorted((run / "traces").iterdir())),
                  _trace)  # fmt: skip
     for name in TABLES:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reports.viewing.page import page_of, policy
 from reports.viewing.server import server_of
-from rig.terminal import say, say_json
+from rig.terminal import progress, say, say_json
 
 LARGE_BYTES = 1e9
 
@@ -25,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C. Raises a ``RigError`` for a recording that cannot be read or a port that cannot be had."""
     from reports.viewing.whole import whole_trace
-    from rig.commands.reduce import progress
 
     if sum(file.stat().st_size for file in args.run_path.rglob("*.arrows")) > LARGE_BYTES:
         say("verifying the hashes of the recording", error=True)

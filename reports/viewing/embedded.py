@@ -14,10 +14,9 @@ import numpy as np
 
 from reports.figures.style import Floats
 from reports.figures.trace import MAX_RAIL_PANELS, colours_of, envelope, total_of, windows_of
+from reports.viewing.browse import LongTrace, Look, long_trace, placed
 from reports.viewing.jumps import jumps_of
 from rig.analysis.result.series import RailSeries, Series
-from rig.analysis.streaming.browse import LongTrace, Look, long_trace, placed
-from rig.analysis.streaming.run import rail_files
 from rig.recording.reader import Run
 from rig.terminal import clean
 
@@ -67,14 +66,15 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
 
 def _long(rails: Sequence[RailSeries], run: Run | None) -> dict[str, LongTrace]:
     """Traces by rail that have more readings than the series, on the time axis of the series."""
-    if run is None or not run.trace_files:
+    if run is None or not run.traces:
         return {}
-    files, found = rail_files(run), dict[str, LongTrace]()
-    for rail in rails:
-        file = files.get(rail.rail)
-        if file is not None and file.readings > max(LONG * len(rail.watts), WHOLE):
-            trace = long_trace(run, file, placed(file, float(rail.start_s[0]), float(rail.end_s[-1])))
-            found |= {rail.rail: trace} if trace.unit == "W" else {}
+    found = dict[str, LongTrace]()
+    series = {rail.rail: rail for rail in rails}
+    for (name, held), batches in zip(run.traces.items(), run.trace_files, strict=True):
+        rail = series.get(name)
+        if rail is not None and len(held.value) > max(LONG * len(rail.watts), WHOLE):
+            trace = long_trace(run, held, batches, placed(held, float(rail.start_s[0]), float(rail.end_s[-1])))
+            found |= {name: trace} if trace.unit == "W" else {}
     return found
 
 

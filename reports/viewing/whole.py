@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from reports.figures.trace import colours_of
+from reports.viewing.browse import LongTrace, long_trace
 from reports.viewing.jumps import jumps_of
-from rig.analysis.streaming import run as recorded
-from rig.analysis.streaming.browse import LongTrace, long_trace
-from rig.analysis.streaming.trace_index import Told
+from reports.viewing.trace_index import Told
+from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.errors import RigError, StoreError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import runs_in
@@ -48,7 +48,7 @@ class Whole:
             "device": clean(self.run.start.device.name),
             "mark": "SIMULATED" if self.run.start.simulated else "",
             "extent": [min(low for low, _ in ends), max(high for _, high in ends)],
-            "rails": [{"name": clean(t.file.rail.name), "unit": clean(t.unit)} for t in self.traces],
+            "rails": [{"name": clean(t.trace.rail.name), "unit": clean(t.unit)} for t in self.traces],
             "phases": [{"name": clean(name), "colour": c} for name, c in colours_of(dict(self.windows)).items()],
             "jumps": [jump.to_json() for jump in found],
             "notes": [clean(note) for note in self.notes],
@@ -84,13 +84,13 @@ def whole_trace(path: Path, told: Told | None = None) -> Whole:
     for folder, _ in runs_in(path):
         if not any((folder / "traces").glob("*.arrows")):
             continue
-        run = open_run(folder, traces=False)
-        files = [f for f in recorded.rail_files(run).values() if f.rail.kind != "edges" and f.readings]
+        run = open_run(folder, at_once=0)
+        files = [(t, b) for t, b in zip(run.traces.values(), run.trace_files, strict=True)
+                 if t.rail.kind != "edges" and len(t.value)]  # fmt: skip
         if files:
-            clocks = {f.rail.name: recorded.timebase(run, f) for f in files}
-            traces = tuple(long_trace(run, f, clocks[f.rail.name], told) for f in files)
+            traces = tuple(long_trace(run, t, b, timebase_of(run, t.clock, t.rail.name), told) for t, b in files)
             windows, doubt_s, notes = _windows(run)
-            doubt_s = float(np.hypot(doubt_s, max(clock.sigma_s for clock in clocks.values())))
+            doubt_s = float(np.hypot(doubt_s, max(trace.clock.sigma_s for trace in traces)))
             placed = f"Spans are placed by clock readings alone, to about {doubt_s:.2g} s"
             return Whole(run, traces, windows, (*notes, *([placed] if windows else []), PLAIN))
     remedy = "Name a run that a meter watched"
@@ -98,42 +98,33 @@ def whole_trace(path: Path, told: Told | None = None) -> Whole:
 
 
 def _windows(run: Run) -> tuple[dict[str, Floats], float, tuple[str, ...]]:
+    """The windows of phases and of what is no span, by name, and how far the device's clock may be off, in seconds."""
+    clock = run.start.device.clock
     try:
-        names, windows, doubt_s = recorded.own_windows(run)
+        device = timebase_of(run, clock.name if clock else "host")
+        activity = activity_of(run, device)
     except RigError as error:
         return {}, 0.0, (f"Spans are not shown: {error}",)
-    of = np.array(names)
-    return {name: windows[of == name] for name in sorted(set(names), key=lambda n: (n in OTHERS, n))}, doubt_s, ()
+    if run.start.device.spans_on_pin:
+        return {}, 0.0, ("Spans are not shown: they are marked on a pin, which must be read first",)
+    found = {name: phase.windows_s for name, phase in sorted(activity.phases.items())}
+    found |= dict(zip(OTHERS, (activity.idle_s, activity.warmup_s, activity.marks_s), strict=True))
+    return {name: w[np.argsort(w[:, 0], kind="stable")] for name, w in found.items() if len(w)}, device.sigma_s, ()
 
 
 def _of_spans(
     traces: tuple[LongTrace, ...], phases: Mapping[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, Indices]]:
-    """Energy of each span over all rails, NaN if it is not known, and its clipped readings; it reads traces twice."""
+    """Energy of each span over all rails of power, NaN if it is not known, and its clipped readings."""
     windows = np.concatenate([np.zeros((0, 2)), *phases.values()])
     energy, clipped = np.zeros(len(windows)), np.zeros(len(windows), np.int64)
     for trace in traces:
-        clipped += trace.clipped(windows)
-        if trace.unit == "W":
-            energy += _energies(trace, windows)
-    found: tuple[dict[str, Floats], dict[str, Indices]] = {}, {}
-    end = 0
-    for name, w in phases.items():
-        begin, end = end, end + len(w)
-        found[0][name], found[1][name] = energy[begin:end], clipped[begin:end]
-    return found if any(trace.unit == "W" for trace in traces) else ({}, found[1])
-
-
-def _energies(trace: LongTrace, windows: Floats) -> Floats:
-    begin, end = trace.extent_s
-    inside = (windows[:, 0] >= begin) & (windows[:, 1] <= end)
-    energy = np.full(len(windows), np.nan)
-    try:
-        sums = recorded.run_sums(trace.file, trace.clock, windows[inside])
-    except RigError:  # as of points with their own stamps
-        return energy
-    energy[inside] = np.where(sums.missing > 0, np.nan, sums.energy_j)
-    return energy
+        joules, over = trace.over(windows)
+        energy, clipped = energy + (joules if trace.unit == "W" else 0.0), clipped + over
+    ends = np.cumsum([len(w) for w in phases.values()])[:-1]
+    powered = phases if any(trace.unit == "W" for trace in traces) else {}
+    joules_of: dict[str, Floats] = dict(zip(powered, np.split(energy, ends), strict=False))
+    return joules_of, dict(zip(phases, np.split(clipped, ends), strict=False))
 
 
 def _numbers(values: Floats) -> list[float | None]:

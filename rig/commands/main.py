@@ -37,7 +37,7 @@ COMMANDS = {
     "check": ("rig.commands.check", "check whether a device, its meters and a workload keep the rules of a driver"),
     "doctor": ("rig.commands.doctor", "open every device and meter and report what is wrong"),
     "import": ("rig.commands.import_", "make a run directory from a trace that another program recorded"),
-    "reduce": ("rig.commands.reduce", "sum a long trace over windows in little memory"),
+    "reduce": ("rig.commands.reduce", "gone: use import and report"),
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
     "submit": ("rig.commands.submit", "make one folder of sessions that others can check"),
     "compare": (

@@ -153,8 +153,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("audit gone", STORE, ("gone does not exist", "Name a run, a session or a submission")),
     ("submit gone --init", STORE, ("gone does not exist", "Name the directory")),
     ("submit headless --about about.toml --out new", DATA, ("'soon'", "available, preview or research")),
-    ("reduce gone", USAGE, ("gone does not exist", "Name a trace: ", "run directory")),
-    ("reduce board.py --format f32 --rate 1e3 --windows gone.csv", USAGE, ("gone.csv does not exist", "start,end")),
+    ("reduce trace.f32 --windows spans.csv --rate 1e6", USAGE, ("`rig reduce` is gone", "rig import", "rig report")),
     ("sweep --device mock", USAGE, ("needs a directory", "a new one with --out", "`rig sweep DIR`")),
     ("sweep --device mock --vary noise --out new", USAGE, ("--vary 'noise'", "Write --vary KEY=VALUE")),
 ]

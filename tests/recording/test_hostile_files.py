@@ -18,10 +18,10 @@ import pytest
 
 from benchmarks.faults.forge import hash_again, lines_of, read
 from drivers.importers.csv_layout import all_of, find
+from drivers.importers.windows import read_windows
 from fixtures.bench.true_power import ORIGIN_NS
 from reports.render import write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.streaming.windows import read_windows
 from rig.commands.main import main
 from rig.errors import AuditFailedError, DataError, IntegrityError, StoreError
 from rig.recording.files import Folder, Opened

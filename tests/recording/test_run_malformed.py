@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.terms import terms_of
-from rig.analysis.streaming.run import rail_file
 from rig.errors import DataError, RigError, StoreError
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import read_plainly, short_recording, start_line, trace, write, write_lines
@@ -112,8 +111,6 @@ def test_a_trace_of_odd_make_is_refused_by_every_reader(tmp_path: Path, what: st
     path = minimal(tmp_path / "run", tables={"traces/core.arrows": ODD_TRACES[what]()})
     with pytest.raises(StoreError, match=r"core\.arrows"):
         open_run(path, at_once=at_once)
-    with pytest.raises(StoreError, match=r"core\.arrows"):
-        rail_file(open_run(path, traces=False), None)
 
 
 def test_two_traces_of_one_rail_are_refused(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rig.analysis.streaming.run import RailFile, at_the_end, extent_s
-from rig.analysis.streaming.trace_index import Index, Told, index_of, power_of, shown
+from reports.viewing.pyramid import FINEST
+from reports.viewing.trace_index import BLOCK, Index, Told, index_of, power_of, shown
 from rig.analysis.timing.timebase import Timebase
-from rig.recording.pyramid import FINEST
 from rig.recording.reader import Run
+from rig.recording.stored import Batches
+from rig.recording.traces import Trace
 from rig.types import ClockInfo, Floats, Indices
 
 MOST_READ = 1500 * FINEST
@@ -43,15 +43,21 @@ class Look:
 class LongTrace:
     """One rail that can be looked into; ``unit`` is W where its readings alone give power, and else their own."""
 
-    file: RailFile
+    trace: Trace
     clock: Timebase
     unit: str
     index: Index
 
     @property
+    def readings(self) -> int:
+        """Return how many readings the trace holds."""
+        return len(self.trace.value)
+
+    @property
     def extent_s(self) -> tuple[float, float]:
         """Return when the trace begins and ends, in run seconds."""
-        return extent_s(self.file, self.clock)
+        begin, end = self.clock.seconds(np.array(extent_ticks(self.trace))).tolist()
+        return begin, end
 
     def look(self, low_s: float, high_s: float, columns: int) -> Look:
         """Return the readings between two moments in at most ``columns`` columns, or each by itself if they are few.
@@ -64,45 +70,54 @@ class LongTrace:
             return self._from_readings(first, last, (low_s, high_s), columns)
         level = fitting[-1] if fitting else self.index.levels[0]
         a, b = first // level.step, -(-last // level.step)
-        edges = self._seconds(np.minimum(np.arange(a, b + 1) * level.step, self.file.readings))
-        held = min(b * level.step, self.file.readings) - a * level.step
+        edges = self._seconds(np.minimum(np.arange(a, b + 1) * level.step, self.readings))
+        held = min(b * level.step, self.readings) - a * level.step
         parts = (level.least[a:b], level.mean[a:b], level.most[a:b], level.count[a:b])
         return _look(edges, parts, held, columns)
 
-    def clipped(self, windows_s: Floats) -> Indices:
-        """Return how many readings that begin in each window are at the end of the meter's range, shape (k,).
+    def over(self, windows_s: Floats) -> tuple[Floats, Indices]:
+        """Return the energy in each window and how many of its readings are at the end of the range, shapes (k,).
 
-        ``windows_s`` has shape (k, 2). Readings that the instrument flagged count too. This reads the whole trace.
+        ``windows_s`` has shape (k, 2). A reading at the end of a window counts in part. The energy is NaN where a
+        reading is missing, for windows beyond the trace, and where readings alone do not give power. Readings that the
+        instrument flagged count as at the end of its range. This reads the whole trace.
         """
-        counts, row = np.zeros(len(windows_s), np.int64), 0
-        start = None if self.file.grid is not None else self.file.columns["start_tick"]
-        for over in at_the_end(self.file):
-            if len(at := row + np.flatnonzero(over)):
-                begin = self._seconds(at) if start is None else self.clock.seconds(start[at])
-                counts += np.diff(np.searchsorted(begin, windows_s), axis=1)[:, 0]
-            row += len(over)
-        return counts
+        joules, lost_s = np.zeros(len(windows_s)), np.zeros(len(windows_s))
+        clipped, (begin, end), top = np.zeros(len(windows_s), np.int64), self.extent_s, self.trace.rail.range_max
+        for first in range(0, self.readings, BLOCK):
+            part = slice(first, min(first + BLOCK, self.readings))
+            value, (on_s, off_s) = self.trace.value[part], self._stamps(part)
+            over = np.asarray(self.trace.overload[part]) | (False if top is None else value >= top)
+            clipped += np.diff(np.searchsorted(on_s[over], windows_s), axis=1)[:, 0]
+            watts = np.asarray(shown(value, self.trace.rail), dtype=np.float64)
+            good = np.isfinite(watts)
+            knots = np.column_stack([on_s, off_s]).ravel()
+            joules += _between(windows_s, knots, np.where(good, watts, 0.0) * (off_s - on_s))
+            lost_s += _between(windows_s, knots, ~good * (off_s - on_s))
+        known = (lost_s == 0) & (windows_s[:, 0] >= begin) & (windows_s[:, 1] <= end)
+        known &= self.unit == "W" and (self.trace.uniform or self.trace.rail.kind != "point")
+        return np.where(known, joules, np.nan), clipped
 
     def _from_readings(self, first: int, last: int, between_s: tuple[float, float], columns: int) -> Look:
-        values, ticks = self._read(first, last)
-        if ticks is None:
+        values = self.trace.value[first:last]
+        if self.trace.uniform:
             edges = self._seconds(np.arange(first, first + len(values) + 1))
         else:
-            starts = self.clock.seconds(ticks)
+            starts = self.clock.seconds(self.trace.start_tick[first:last])
             end = self._seconds(np.array([first + len(values)]))
             edges = np.append(starts, np.maximum(end, starts[-1:]) if len(starts) else end)
             low = max(int(np.searchsorted(starts, between_s[0], side="right")) - 1, 0)
             high = int(np.searchsorted(starts, between_s[1], side="left"))
             values, edges = values[low:high], edges[low : high + 1]
-        values = shown(values, self.file).astype(np.float64)
+        values = shown(values, self.trace.rail).astype(np.float64)
         good = np.isfinite(values)
         values = np.where(good, values, np.nan)
         return _look(edges, (values, values, values, good.astype(np.int64)), len(values), columns)
 
     def _between(self, low_s: float, high_s: float) -> tuple[int, int]:
         """The first reading of a stretch and the one after its last; whole buckets if readings have their own ticks."""
-        n = self.file.readings
-        if self.file.grid is None:
+        n = self.readings
+        if not self.trace.uniform:
             at = self.clock.seconds(self.index.ticks)
             low = int(np.searchsorted(at, low_s, side="right")) - 1
             high = int(np.searchsorted(at, high_s, side="left"))
@@ -114,30 +129,47 @@ class LongTrace:
 
     def _seconds(self, reading: Indices) -> Floats:
         """When readings begin; those with their own ticks must be the first of a bucket, or the end of the trace."""
-        if self.file.grid is None:
+        if not self.trace.uniform:
             return self.clock.seconds(self.index.ticks[-(-reading // FINEST)])
         begin, end = self.extent_s
-        return np.asarray(begin + (end - begin) / max(self.file.readings, 1) * reading)
+        return np.asarray(begin + (end - begin) / max(self.readings, 1) * reading)
 
-    def _read(self, first: int, last: int) -> tuple[NDArray[Any], Indices | None]:
-        """The raw readings of a stretch, and their ticks if they have their own."""
-        ticks = None if self.file.grid is not None else self.file.columns["start_tick"][first:last]
-        return self.file.columns["value"][first:last], ticks
+    def _stamps(self, part: slice) -> tuple[Floats, Floats]:
+        """When successive readings begin and end; on a grid, each lasts for its whole period."""
+        if self.trace.uniform:
+            at_s = self._seconds(np.arange(part.start, part.stop + 1))
+            return at_s[:-1], at_s[1:]
+        return self.clock.seconds(self.trace.start_tick[part]), self.clock.seconds(self.trace.end_tick[part])
 
 
-def long_trace(run: Run, file: RailFile, clock: Timebase, told: Told | None = None) -> LongTrace:
+def long_trace(run: Run, trace: Trace, batches: Batches, clock: Timebase, told: Told | None = None) -> LongTrace:
     """Return a rail that can be looked into, by the index that is stored in ``derived/`` or built now."""
-    return LongTrace(file, clock, "W" if power_of(file) else file.rail.conversion.unit, index_of(run, file, told))
+    unit = "W" if power_of(trace.rail) else trace.rail.conversion.unit
+    return LongTrace(trace, clock, unit, index_of(run, trace, batches, told))
 
 
-def placed(file: RailFile, begin_s: float, end_s: float) -> Timebase:
+def extent_ticks(trace: Trace) -> tuple[float, float]:
+    """Return when a trace begins and ends, in ticks; each reading of a grid, and a point in its middle, is a period."""
+    begin, end, n = trace.start_tick[0], trace.end_tick[-1], len(trace.value)
+    if not trace.uniform:
+        return begin, end
+    period = (trace.start_tick[-1] - begin) / (n - 1) if n > 1 else trace.end_tick[0] - begin
+    if trace.rail.kind == "point":
+        begin = trace.end_tick[0] - 0.5 * period
+    return begin, begin + n * period
+
+
+def placed(trace: Trace, begin_s: float, end_s: float) -> Timebase:
     """Return a straight clock by which a trace begins and ends at two moments of the run."""
-    if file.grid is not None:
-        first, last = file.grid.t0_tick, file.grid.t0_tick + file.readings * file.grid.period_tick
-    else:
-        first, last = (int(file.columns[name][k]) for name, k in (("start_tick", 0), ("end_tick", -1)))
+    first, last = extent_ticks(trace)
     rate = (end_s - begin_s) / max(last - first, 1)
     return Timebase(ClockInfo("picture", 1.0), round(first), begin_s, rate, 0.0, 0.0, "its ends")
+
+
+def _between(windows_s: Floats, knots_s: Floats, each: Floats) -> Floats:
+    """What of a sum falls into each window, shape (k,); ``knots_s`` (2 n,) are begins and ends, ``each`` (n,) adds."""
+    done = np.concatenate([[0.0], np.repeat(np.cumsum(each), 2)[:-1]])
+    return np.asarray(np.diff(np.interp(windows_s, knots_s, done), axis=1)[:, 0])
 
 
 def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) -> Look:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import ORIGIN_NS
+from reports.viewing import browse
+from reports.viewing.browse import LongTrace, long_trace
+from reports.viewing.pyramid import FACTOR, FINEST
 from reports.watching import batches_at
-from rig.analysis.streaming import browse
-from rig.analysis.streaming import run as recorded
-from rig.analysis.streaming.browse import LongTrace, long_trace
-from rig.recording.pyramid import FACTOR, FINEST
+from rig.analysis.timing.timeline import timebase_of
 from rig.recording.reader import open_run
 from rig.types import Floats
 from tests.support.run_by_hand import start_line, trace, write
@@ -46,9 +46,8 @@ def recording(folder: Path, kind: str, batch: int = 3000, clipped: tuple[int, in
 
 
 def opened(path: Path) -> LongTrace:
-    run = open_run(path, traces=False)
-    file = recorded.rail_file(run, "core")
-    return long_trace(run, file, recorded.timebase(run, file))
+    run = open_run(path, at_once=0)
+    return long_trace(run, run.traces["core"], run.trace_files[0], timebase_of(run, "host"))
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +167,20 @@ def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None
     """At the end of the range as the instrument's own numbers have it, which are rounded to single precision."""
     path = recording(tmp_path / "run", kind, clipped=(5000, 5007))
 
-    found = opened(path).clipped(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))
+    _, found = opened(path).over(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))
 
     assert found.tolist() == [0, 3, 7, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_energy_of_a_window_counts_readings_at_its_ends_in_part(
+    traces: dict[str, LongTrace], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over blocks of any length; not where a reading is missing or the window goes beyond the trace."""
+    monkeypatch.setattr(browse, "BLOCK", 1000)
+    p = watts(kind)
+
+    found, _ = traces[kind].over(np.array([[1.0, 3.5], [2.0005, 2.0008], [0.09, 0.2], [70.0, 1e6], [0.0, 0.0]]))
+
+    sums = [p[1000:3500].sum() / HZ, 0.0003 * p[2000], np.nan, np.nan, 0.0]
+    np.testing.assert_allclose(found, sums, rtol=1e-9, atol=1e-15)

@@ -16,16 +16,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.analysis.streaming.run import RailFile, watts_of
-from rig.analysis.streaming.sums import Watts
+from reports.viewing.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from rig.errors import RigError
 from rig.recording.arrow_layout import becomes_of, check_becomes
 from rig.recording.columns import array_of, numbers
+from rig.recording.conversion import SUPPLIES_V, to_watts
 from rig.recording.files import Folder, Opened
 from rig.recording.layout import DERIVED
-from rig.recording.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from rig.recording.reader import Run
-from rig.types import Indices
+from rig.recording.stored import Batches
+from rig.recording.traces import Trace
+from rig.types import Indices, Rail
 
 SCHEMA = "neurorig-pyramid/2"
 COLUMNS = ("least", "mean", "most", "count")
@@ -48,33 +49,32 @@ class Index:
     ticks: Indices
 
 
-def index_of(run: Run, file: RailFile, told: Told | None = None) -> Index:
-    """Return the index of a rail, from ``derived/`` or built and stored there.
+def index_of(run: Run, trace: Trace, batches: Batches, told: Told | None = None) -> Index:
+    """Return the index of a rail in the file of ``batches``, from ``derived/`` or built and stored there.
 
     A stored index counts only for the trace whose SHA-256 it states. A folder that cannot be written is no error.
     """
     known = {} if run.stop is None else run.stop.files
-    digest = known.get(file.name) or file.batches.file.sha256()
-    place = f"{DERIVED}/pyramid/{PurePosixPath(file.name).stem}.arrow"
-    index = _stored(run.folder, place, digest, file)
+    digest = known.get(batches.file.name) or batches.file.sha256()
+    place = f"{DERIVED}/pyramid/{PurePosixPath(batches.file.name).stem}.arrow"
+    index = _stored(run.folder, place, digest, trace)
     if index is None:
-        index = _built(file, told)
+        index = _built(trace, told)
         with suppress(RigError, OSError):
             run.folder.write(place, _packed(index, digest))
     return index
 
 
-def _built(file: RailFile, told: Told | None) -> Index:
-    builder, value = PyramidBuilder(), file.columns["value"]
-    for first in range(0, file.readings, BLOCK):
-        builder.add(shown(value[first : first + BLOCK], file))
+def _built(trace: Trace, told: Told | None) -> Index:
+    builder, n = PyramidBuilder(), len(trace.value)
+    for first in range(0, n, BLOCK):
+        builder.add(shown(trace.value[first : first + BLOCK], trace.rail))
         if told is not None:
-            told(min(first + BLOCK, file.readings), file.readings)
-    if file.grid is not None or not file.readings:
+            told(min(first + BLOCK, n), n)
+    if trace.uniform or not n:
         return Index(builder.levels(), np.zeros(0, np.int64))
-    start, end = file.columns["start_tick"], file.columns["end_tick"]
-    begun = [start[first : first + BLOCK : FINEST] for first in range(0, file.readings, BLOCK)]
-    return Index(builder.levels(), np.concatenate([*begun, end[-1:]]))
+    begun = [trace.start_tick[first : first + BLOCK : FINEST] for first in range(0, n, BLOCK)]
+    return Index(builder.levels(), np.concatenate([*begun, trace.end_tick[-1:]]))
 
 
 def _packed(index: Index, digest: str) -> bytes:
@@ -92,7 +92,7 @@ def _packed(index: Index, digest: str) -> bytes:
     return out.getvalue()
 
 
-def _stored(folder: Folder, place: str, digest: str, file: RailFile) -> Index | None:
+def _stored(folder: Folder, place: str, digest: str, trace: Trace) -> Index | None:
     """The stored index of the trace with this digest; None where there is none that fits."""
     try:
         stored = Opened(folder, place, INDEX_BYTES)
@@ -105,7 +105,7 @@ def _stored(folder: Folder, place: str, digest: str, file: RailFile) -> Index | 
         levels = []
         for s in np.unique(step):
             levels.append(Level(int(s), *(array_of(table[c])[step == s] for c in COLUMNS)))
-        finest = -(-file.readings // FINEST)
+        finest = -(-len(trace.value) // FINEST)
         due, k = [], finest
         while k:
             due.append(k)
@@ -113,7 +113,7 @@ def _stored(folder: Folder, place: str, digest: str, file: RailFile) -> Index | 
         if [len(x.mean) for x in levels] != due or any(x.step != FINEST * FACTOR**j for j, x in enumerate(levels)):
             return None
         ticks = array_of(table["tick"])[:finest]
-        ticks = np.append(ticks, int(meta[b"end_tick"])) if file.grid is None and finest else ticks[:0]
+        ticks = np.append(ticks, int(meta[b"end_tick"])) if finest and not trace.uniform else ticks[:0]
     except (RigError, pa.ArrowException, KeyError, ValueError, OSError):
         return None
     return Index(tuple(levels), ticks)
@@ -122,15 +122,15 @@ def _stored(folder: Folder, place: str, digest: str, file: RailFile) -> Index | 
 # ---- readings -----------------------------------------------------------------------------
 
 
-def power_of(file: RailFile) -> Watts | None:
-    """Return how the readings of a rail become watts, or None where they alone do not."""
-    try:
-        return watts_of(file.rail)
-    except RigError:
-        return None
+def power_of(rail: Rail) -> bool:
+    """Return whether the readings of a rail alone give power."""
+    c = rail.conversion
+    fed = c.unit == "A" and c.supply_rail is None and SUPPLIES_V[0] <= (c.supply_v or 0.0) <= SUPPLIES_V[1]
+    return rail.kind in ("mean", "point") and (c.unit == "W" or fed)
 
 
-def shown(values: NDArray[Any], file: RailFile) -> NDArray[Any]:
+def shown(values: NDArray[Any], rail: Rail) -> NDArray[Any]:
     """Return readings in watts where they alone give power, and else as they are."""
-    watts = power_of(file)
-    return values if watts is None or watts == Watts() else watts.of(values)
+    if not power_of(rail) or rail.conversion.unit == "W":
+        return values
+    return to_watts(values.astype(np.float64), rail.conversion)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rig.recording.pyramid import FACTOR, FINEST, Level, PyramidBuilder
+from reports.viewing.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 
 LENGTHS = st.sampled_from([0, 1, FINEST - 1, FINEST, FINEST + 1, 3 * FINEST + 7, FACTOR * FINEST + 1])
 
