@@ -55,6 +55,8 @@ def cases() -> dict[str, Case]:
             "o/Main voltage - Arc.csv": rows("Timestamp,Value", t, 3.0 + 0.0 * t)}, "o", given),
         "socwatch": Case("socwatch", aside | {"a.csv": watch + summary}, "a.csv", given | {"rails": "Package"}),
         "plain-csv": Case("plain-csv", aside | {"a.csv": plain}, "a.csv", given | {"time": "t:s", "power": "p:W"}),
+        "raw-numbers": Case("raw-numbers", aside | {"a.f32": watts.astype("<f4").tobytes()}, "a.f32",
+                            given | {"rate_hz": 1e3}),
     }  # fmt: skip
     if importlib.util.find_spec("pyjls"):
         found["joulescope-jls"] = Case("joulescope-jls", aside | {"a.jls": _jls()}, "a.jls", given, _jls)

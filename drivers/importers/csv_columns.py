@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,25 @@ import pandas as pd
 
 from drivers.importers.csv_layout import Layout, unreadable
 from drivers.importers.refusals import bad_file
+from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import ALIASES, NS, named_unit
 from rig.errors import DataError
 from rig.types import Floats, Indices
 
 FARTHEST_S = 4e9
 """The largest time that is taken; nanoseconds in 64 bits hold twice as much."""
+ROWS, CELLS = 1 << 20, 1 << 22
+"""The most rows, and cells, that are read at once."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table that are read.
-
-    ``short`` of its lines, the first of them line ``first_short``, have fewer cells than the header; the cells that
-    they lack are read as empty.
-    """
+    """Rows of the columns of a table that are read; ``before`` rows of data stand before them."""
 
     path: Path
     layout: Layout
     frame: pd.DataFrame
-    short: int = 0
-    first_short: int = 0
+    before: int = 0
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -66,16 +64,8 @@ class Columns:
     def stamps_ns(self, name: str, unit: str) -> Indices:
         """A column of times in ``unit`` (s, ms, us, ns) as int64 nanoseconds; whole numbers lose nothing."""
         column: Any = self.frame[name]
-        stamps = nanoseconds(self.numbers(name, whole=True), unit, f"{self.path.name}: {name}", name)
+        stamps = nanoseconds(self.numbers(name, whole=True), unit, f"{self.path.name}: {name}", name, self.before)
         return np.asarray(column, dtype=np.int64) * NS[unit] if pd.api.types.is_integer_dtype(column.dtype) else stamps
-
-    def notes(self) -> tuple[str, ...]:
-        """Sentences on what the file lacks."""
-        notes = self.layout.notes(self.path)
-        if not self.short:
-            return notes
-        which = f"{self.short} of {len(self)} lines end before the header's last column; the first is line"
-        return (*notes, f"{self.path.name}: {which} {self.first_short}; the missing cells were read as empty")
 
     def _no_number(self, name: str, row: int, value: object) -> DataError:
         text = str(value)[:40]
@@ -88,7 +78,7 @@ class Columns:
             remedy = f"The decimal mark of this file is {here}, and thousands marks are not read; correct the row"
             if self.layout.has_decimal and self.layout.decimal == ".":
                 remedy += ", or state decimal=,"
-        what = f"{self.path.name}: {name} is {text!r} in data row {row + 1}, which is not a number"
+        what = f"{self.path.name}: {name} is {text!r} in data row {self.before + row + 1}, which is not a number"
         return DataError(what, field=name, value=text, remedy=remedy)
 
 
@@ -98,60 +88,123 @@ def unit_of_time(text: str) -> str | None:
     return unit if unit in NS else None
 
 
-def nanoseconds(values: Floats, unit: str, where: str, field: str) -> Indices:
+def nanoseconds(values: Floats, unit: str, where: str, field: str, before: int = 0) -> Indices:
     """Times in ``unit`` (s, ms, us, ns), shape (n,), as int64 ns. Raises ``DataError`` beyond ``FARTHEST_S``."""
     scale = NS[unit]
     far = np.flatnonzero(np.abs(values) * (scale * 1e-9) > FARTHEST_S)
     if len(far):
         value = float(values[far[0]])
-        what = f"{where} is {value:g} {unit} in data row {far[0] + 1}"
+        what = f"{where} is {value:g} {unit} in data row {before + far[0] + 1}"
         raise DataError(what, field=field, value=value, remedy="Check the unit of time")
     return np.asarray(np.round(values * scale), dtype=np.int64)
 
 
-def read(path: Path, names: Sequence[str], layout: Layout) -> Columns:
-    """Read the named columns. Raises ``DataError`` for a file without them, and for one that is not a table."""
-    known = list(layout.names)
-    if missing := [n for n in names if n not in known]:
-        what = f"has no column {missing[0]!r}"
-        units = [n for n in known if named_unit(n)[0] == missing[0]]
-        remedy = f"Write its name with the unit: {units[0]}" if units else f"Its columns: {', '.join(known)[:300]}"
-        raise bad_file(path, what, remedy, field="columns", value=missing[0])
-    if twice := [n for n in names if known.count(n) > 1]:
-        raise bad_file(path, f"has two columns {twice[0]!r}", "Rename one of them", field="columns", value=twice[0])
-    try:
-        with warnings.catch_warnings(), path.open(encoding="utf-8-sig", newline="") as file:
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+class Table:
+    """The named columns of a table, in blocks of rows: whoever iterates it reads the file in bounded memory.
+
+    Raises ``DataError`` for a file without the columns, and, while it is read, for one that is not a table.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str], layout: Layout) -> None:
+        known = list(layout.names)
+        if missing := [n for n in names if n not in known]:
+            what = f"has no column {missing[0]!r}"
+            units = [n for n in known if named_unit(n)[0] == missing[0]]
+            remedy = f"Write its name with the unit: {units[0]}" if units else f"Its columns: {', '.join(known)[:300]}"
+            raise bad_file(path, what, remedy, field="columns", value=missing[0])
+        if twice := [n for n in names if known.count(n) > 1]:
+            raise bad_file(path, f"has two columns {twice[0]!r}", "Rename one of them", field="columns", value=twice[0])
+        self._path, self._names, self._layout = path, names, layout
+        self._holed = False
+
+    def __iter__(self) -> Iterator[Columns]:
+        return self._read(min(ROWS, max(CELLS // len(self._layout.names), 1)))
+
+    def whole(self) -> Columns:
+        """All rows at once."""
+        return next(self._read(None))
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what the file lacks, once it was read."""
+        notes = self._layout.notes(self._path)
+        short, of, first = _short(self._path, self._layout) if self._holed else (0, 0, 0)
+        if not short:
+            return notes
+        which = f"{short} of {of} lines end before the header's last column; the first is line"
+        return (*notes, f"{self._path.name}: {which} {first}; the missing cells were read as empty")
+
+    def _read(self, rows: int | None) -> Iterator[Columns]:
+        known, before = list(self._layout.names), 0
+        frames = self._frames(rows)
+        while (frame := _strictly(frames, self._path)) is not None:
+            if len(frame.columns) != len(known):
+                raise unreadable(self._path, ValueError(f"{len(known)} names and {len(frame.columns)} columns"))
+            self._holed = self._holed or (len(frame) > 0 and bool(frame.iloc[:, -1].isna().any()))
+            chosen = frame.iloc[:, [known.index(n) for n in self._names]]
+            chosen.columns = pd.Index(self._names)
+            yield Columns(self._path, self._layout, chosen, before)
+            before += len(frame)
+
+    def _frames(self, rows: int | None) -> Iterator[pd.DataFrame]:
+        layout = self._layout
+        with self._path.open(encoding="utf-8-sig", newline="") as file:
             for _ in range(layout.above):
                 file.readline()
-            frame = pd.read_csv(
+            found: Any = pd.read_csv(
                 file, sep=layout.separator, decimal=layout.decimal, index_col=False, skipinitialspace=True,
-                low_memory=False, header=0, comment=layout.comment,
+                low_memory=False, header=0, comment=layout.comment, chunksize=rows,
                 skiprows=[layout.below] if layout.below else None,
             )  # fmt: skip
+            yield from [found] if rows is None else found
+
+
+def _strictly(frames: Iterator[pd.DataFrame], path: Path) -> pd.DataFrame | None:
+    """The next rows, or None after the last. Raises ``DataError`` also for rows that are longer than the header."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return next(frames, None)
     except (OSError, ValueError, OverflowError, pd.errors.ParserWarning, pd.errors.ParserError) as error:
         raise unreadable(path, error) from error
-    if len(frame.columns) != len(known):
-        raise unreadable(path, ValueError(f"{len(known)} names and {len(frame.columns)} columns"))
-    short = _short(path, layout) if len(frame) and frame.iloc[:, -1].isna().any() else []
-    chosen = frame.iloc[:, [known.index(n) for n in names]]
-    chosen.columns = pd.Index(names)
-    return Columns(path, layout, chosen, len(short), short[0] if short else 0)
 
 
-def _short(path: Path, layout: Layout) -> list[int]:
-    """The numbers of the lines with fewer cells than the header, other than blank lines and comments."""
+@dataclass(frozen=True)
+class Blocks:
+    """Stamps in ns and values of readings, made from the rows of a table each time that it is iterated."""
+
+    table: Table
+    stamps: Callable[[Columns], Indices]
+    values: Callable[[Columns], Floats]
+
+    def __iter__(self) -> Iterator[tuple[Indices, Floats]]:
+        return ((self.stamps(part), self.values(part)) for part in self.table)
+
+    def axis(self, place: str | None) -> TimeAxis:
+        """The axis of the stamps, as ``axis_of`` makes it; values that are no numbers are refused on the way."""
+        return axis_of((stamps for stamps, _ in self), place)
+
+
+def read(path: Path, names: Sequence[str], layout: Layout) -> tuple[Columns, tuple[str, ...]]:
+    """All rows of the named columns, and sentences on what the file lacks. Raises what ``Table`` raises."""
+    table = Table(path, names, layout)
+    return table.whole(), table.notes()
+
+
+def _short(path: Path, layout: Layout) -> tuple[int, int, int]:
+    """How many lines have fewer cells than the header, of how many, and the first. Blank ones and comments are none."""
     first = layout.above + layout.below + 2
-    found = []
+    short, of, at = 0, 0, 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for _ in range(first - 1):
                 file.readline()
             table = csv.reader(file, delimiter=layout.separator)
             for cells in table:
-                blank = not cells or (layout.comment is not None and cells[0].startswith(layout.comment))
-                if not blank and len(cells) < len(layout.names):
-                    found.append(first - 1 + table.line_num)
+                if not cells or (layout.comment is not None and cells[0].startswith(layout.comment)):
+                    continue
+                of += 1
+                if len(cells) < len(layout.names):
+                    short, at = short + 1, at or first - 1 + table.line_num
     except (OSError, ValueError, csv.Error) as error:
         raise unreadable(path, error) from error
-    return found
+    return short, of, at

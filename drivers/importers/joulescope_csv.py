@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from drivers.importers.csv_columns import read
+from drivers.importers.csv_columns import Blocks, Table
 from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
-from drivers.importers.time_axis import axis_of
 from rig.types import Conversion, Rail
 
 COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
@@ -28,9 +27,9 @@ def open_import(source: Path) -> SingleTrace:
     if _bare(names) != _bare(COLUMNS):
         what = f"is not a statistics recording: its columns are {', '.join(names)[:200]}"
         raise bad_file(source, what, f"The header of such a recording begins with {','.join(COLUMNS)}")
-    table = read(source, [names[0], "power"], layout)
-    rail = Rail("joulescope", "mean", Conversion("W"))
-    readings = Readings(rail, axis_of(table.stamps_ns(names[0], "s"), "end"), table.numbers("power"))
+    table = Table(source, [names[0], "power"], layout)
+    blocks = Blocks(table, lambda part: part.stamps_ns(names[0], "s"), lambda part: part.numbers("power"))
+    readings = Readings(Rail("joulescope", "mean", Conversion("W")), blocks.axis("end"), blocks)
     return SingleTrace("Joulescope statistics", [readings], notes=table.notes())
 
 

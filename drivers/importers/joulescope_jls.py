@@ -19,7 +19,7 @@ from drivers.importers.single_trace import Readings, SingleTrace, conversion, si
 from drivers.importers.time_axis import BLOCK, TimeAxis
 from rig.errors import DataError
 from rig.plugins import imported
-from rig.types import Chunk, Floats, Rail
+from rig.types import Floats, Rail
 
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
 HEADER = struct.Struct("<16sQ")
@@ -44,7 +44,7 @@ def open_import(source: Path, *, supply_v: float | None = None, instrument: str 
     first = taken[0]
     rail = Rail(RAIL, "mean", conversion(unit, supply_v), first.rate_hz)
     details = {"signals": [s.name for s in taken], "source": first.source}
-    readings = Readings(rail, TimeAxis(0, first.rate_hz), stream=file.chunks(taken))
+    readings = Readings(rail, TimeAxis(0, first.rate_hz), file.blocks(taken))
     return SingleTrace("Joulescope", [readings], details=details)
 
 
@@ -73,13 +73,13 @@ class _File:
             raise _bad(source, f"cannot be copied: {error}") from error
         self.signals = self._with(_signals)
 
-    def chunks(self, taken: list[_Signal]) -> Iterator[Chunk]:
+    def blocks(self, taken: list[_Signal]) -> Iterator[tuple[None, Floats]]:
         """The signals in blocks; two of them are multiplied."""
         length = min(s.length for s in taken)
         for start in range(0, length, BLOCK):
             count = min(BLOCK, length - start)
             parts = [self._block(s.number, start, count) for s in taken]
-            yield Chunk(RAIL, parts[0] if len(parts) == 1 else watts(parts[0], parts[1]))
+            yield None, parts[0] if len(parts) == 1 else watts(parts[0], parts[1])
 
     def _block(self, number: int, start: int, count: int) -> Floats:
         values = np.asarray(self._with(lambda reader: reader.fsr(number, start, count)))

@@ -57,8 +57,9 @@ def open_import(
         if mark is None:
             what = f"window_channel is {window_channel!r}, which was not recorded"
             raise UsageError(what, field="window_channel", value=window_channel, remedy=recorded)
-        windows = from_channel(mark.values > 0.5, mark.stamps_ns, window_active, inferences)
-    readings = Readings(Rail(RAIL, "mean", conversion(unit, supply_v)), axis_of(main.stamps_ns, None), values)
+        windows = from_channel([(mark.stamps_ns, mark.values > 0.5)], window_active, inferences)
+    rail, stamps = Rail(RAIL, "mean", conversion(unit, supply_v)), main.stamps_ns
+    readings = Readings(rail, axis_of([stamps], None), [(stamps, values)])
     files = sorted({s.path for s in series.values()})
     return SingleTrace("Otii", [readings], windows, files, notes, {"channel": channel})
 
@@ -99,7 +100,7 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
     known = unit_of_time(unit or "s")
     if known is None:
         raise bad_file(path, f"states {time} in {unit}", "Use s", field="time", value=unit)
-    table = read(path, layout.names, layout)
+    table, notes = read(path, layout.names, layout)
     stamps = table.stamps_ns(layout.names[0], known)
     single = len(rest) == 1 and rest[0][0].lower() == "value"
     found = {}
@@ -108,7 +109,7 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
         if channel:
             scale = _scale(path, channel, full, unit, single)
             found[channel] = _Series(path, stamps, scale * table.numbers(full, whole="gpi" in channel))
-    return found, table.notes()
+    return found, notes
 
 
 def _timed(names: Sequence[str]) -> Sequence[str] | None:

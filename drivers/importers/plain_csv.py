@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import FARTHEST_S, Columns, read, unit_of_time
+from drivers.importers.csv_columns import FARTHEST_S, Blocks, Columns, Table, unit_of_time
 from drivers.importers.csv_layout import all_of, find
 from drivers.importers.refusals import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import agree, expect, iso_ns
 from rig.errors import DataError, UsageError, refused
-from rig.types import Conversion, Floats, Rail, TraceKind
+from rig.types import Conversion, Floats, Indices, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
 Declared = list[tuple[str, str]]
@@ -70,11 +71,17 @@ def open_import(
     layout = find(source, all_of(columns), separator, decimal, comment, has_decimal=True)
     for option, name, unit in [(o, *pair) for o, pairs in asked.items() for pair in pairs if not overrule_header]:
         agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
-    table = read(source, columns, layout)
+    table = Table(source, columns, layout)
     what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
-    place = stamp if what == "mean" else "end"
-    axis = _uniform(table, rate_hz, what == "mean") if at is None else _stamped(table, at, place, timezone)
-    readings = [Readings(rail, axis, values) for rail, values in _rails(table, declared, supply_v, what)]
+    rails = _rails(declared, supply_v, what)
+    checked = ((_stamps(part, at, timezone), [values(part) for _, values in rails]) for part in table)
+    if at is None:
+        axis = _uniform(sum(len(values[0]) for _, values in checked), rate_hz, what == "mean")
+    else:
+        axis = axis_of((stamps for stamps, _ in checked), stamp if what == "mean" else "end")
+    readings = [
+        Readings(rail, axis, Blocks(table, lambda part: _stamps(part, at, timezone), values)) for rail, values in rails
+    ]
     day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] == "iso" else None
     return SingleTrace(
         meter, readings, notes=table.notes(), device=system, mode="simulator" if simulated else "hardware", day=day
@@ -120,49 +127,53 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
     return name, known
 
 
-def _uniform(table: Columns, rate_hz: float | None, means: bool) -> TimeAxis:
+def _uniform(count: int, rate_hz: float | None, means: bool) -> TimeAxis:
     """The axis of a table without a column of time; a point is read at the end of its period."""
     hz = rate_hz or 0.0
     if not 1e-6 <= hz <= 1e9:
         raise refused("rate_hz", hz, "Give Hz, from 1e-6 to 1e9")
-    if len(table) / hz > FARTHEST_S:
+    if count / hz > FARTHEST_S:
         raise refused("rate_hz", hz, "Give a higher rate: the trace would last a century")
     return TimeAxis(0 if means else -round(1e9 / hz), hz)
 
 
-def _stamped(table: Columns, at: tuple[str, str], place: str | None, timezone: str | None) -> TimeAxis:
+def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None) -> Indices:
+    """The stamps of rows in ns; their numbers where there is no column of time."""
+    if at is None:
+        return np.arange(part.before, part.before + len(part))
     if at[1] != "iso":
-        return axis_of(table.stamps_ns(*at), place)
-    cells = table.cells(at[0])
-    for row, cell in enumerate(cells, start=1):
+        return part.stamps_ns(*at)
+    cells = part.cells(at[0])
+    for row, cell in enumerate(cells, start=part.before + 1):
         if not isinstance(cell, str):
-            what = f"{table.path.name}: {at[0]} is {cell!r} in data row {row}, which is not a time stamp"
+            what = f"{part.path.name}: {at[0]} is {cell!r} in data row {row}, which is not a time stamp"
             remedy = "Write ISO 8601, or declare the unit of its numbers"
             raise DataError(what, field=at[0], value=str(cell), remedy=remedy)
-    return axis_of(np.array([iso_ns(c, timezone) for c in cells], dtype=np.int64), place)
+    return np.array([iso_ns(c, timezone) for c in cells], dtype=np.int64)
 
 
 def _rails(
-    table: Columns, declared: dict[str, Declared], supply_v: float | None, kind: TraceKind
-) -> list[tuple[Rail, Floats]]:
-    """Each rail with its readings, in the unit of its conversion."""
+    declared: dict[str, Declared], supply_v: float | None, kind: TraceKind
+) -> list[tuple[Rail, Callable[[Columns], Floats]]]:
+    """Each rail with how its readings, in the unit of its conversion, are taken from rows of the table."""
     if "energy" in declared:
-        name, values = _si(table, declared["energy"][0], "energy")
-        return [(Rail(name, "cumulative", Conversion("J")), values)]
+        pair = declared["energy"][0]
+        return [(Rail(pair[0], "cumulative", Conversion("J")), _si(pair, "energy"))]
     if "power" in declared:
-        taken = [_si(table, pair, "power") for pair in declared["power"]]
-        return [(Rail(name, kind, Conversion("W")), values) for name, values in taken]
-    name, amperes = _si(table, declared["current"][0], "current")
+        return [(Rail(pair[0], kind, Conversion("W")), _si(pair, "power")) for pair in declared["power"]]
+    pair = declared["current"][0]
+    amperes = _si(pair, "current")
     if "voltage" in declared:
         if supply_v is not None:
             what = "voltage and supply_v are both stated"
             raise UsageError(what, field="supply_v", value=supply_v, remedy="State one of them")
-        volts = _si(table, declared["voltage"][0], "voltage")[1]
-        return [(Rail(name, kind, Conversion("W")), watts(amperes, volts))]
-    return [(Rail(name, kind, conversion("A", supply_v)), amperes)]
+        volts = _si(declared["voltage"][0], "voltage")
+        return [(Rail(pair[0], kind, Conversion("W")), lambda part: watts(amperes(part), volts(part)))]
+    return [(Rail(pair[0], kind, conversion("A", supply_v)), amperes)]
 
 
-def _si(table: Columns, pair: tuple[str, str], option: str) -> tuple[str, Floats]:
-    """The name of a declared column, and its values in the SI unit of its quantity."""
+def _si(pair: tuple[str, str], option: str) -> Callable[[Columns], Floats]:
+    """How the values of a declared column, in the SI unit of its quantity, are taken from rows of the table."""
     name, unit = pair
-    return name, expect(unit, UNITS[option], option, name)[1] * table.numbers(name)
+    factor = expect(unit, UNITS[option], option, name)[1]
+    return lambda part: factor * part.numbers(name)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import Columns, read, unit_of_time
+from drivers.importers.csv_columns import Blocks, Columns, Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
-from drivers.importers.time_axis import axis_of
 from drivers.importers.windows import Windows, from_channel
 from drivers.units import expect, named_unit
 from rig.errors import UsageError
@@ -55,12 +54,12 @@ def open_import(
         raise UsageError(what, field="time", value=named_unit(time)[1], remedy=_REMEDY)
     _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)
     marked = _channel_columns(layout.names, window_channel)
-    table = read(source, [time, current, *marked], layout)
-    stamps = table.stamps_ns(time, unit)
-    axis, windows = axis_of(stamps, "start"), Windows()
+    table = Table(source, [time, current, *marked], layout)
+    blocks = Blocks(table, lambda part: part.stamps_ns(time, unit), lambda part: factor * part.numbers(current))
+    readings, windows = Readings(rail, blocks.axis("start"), blocks), Windows()
     if window_channel is not None:
-        windows = from_channel(_level(table, marked[0], window_channel), stamps, window_active, inferences)
-    readings = Readings(rail, axis, factor * table.numbers(current))
+        levels = ((p.stamps_ns(time, unit), _level(p, marked[0], window_channel)) for p in table)
+        windows = from_channel(levels, window_active, inferences)
     return SingleTrace("Nordic PPK2", [readings], windows, notes=table.notes())
 
 

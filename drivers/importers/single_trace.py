@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from drivers.importers.refusals import unstated
-from drivers.importers.time_axis import TimeAxis, chunks
+from drivers.importers.time_axis import Block, TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
 from rig.bench.options import within
@@ -22,7 +22,7 @@ from rig.importing.checks import out_of_range
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace
 from rig.recording.conversion import PLAUSIBLE
 from rig.recording.events import LIMIT
-from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
+from rig.types import Bracket, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"
 MOST_SUPPLY_V = 400.0
@@ -52,9 +52,7 @@ class TraceOptions:
 
     def calibrated(self, rail: Rail, axis: TimeAxis, day: date | None) -> Rail:
         """The rail at the rate of its axis, with the limits of error for readings of that length."""
-        aperture_s = None
-        if axis.start_ns is not None and axis.end_ns is not None:
-            aperture_s = float(np.min(axis.end_ns - axis.start_ns)) * 1e-9
+        aperture_s = axis.shortest_ns * 1e-9 if axis.typical_ns else None
         return limits.stated(
             replace(rail, rate_hz=axis.rate_hz), self.calibration, range_max=self.calibration_range,
             temperature_c=self.temperature_c, on=day, aperture_s=aperture_s,
@@ -63,16 +61,15 @@ class TraceOptions:
 
 @dataclass(frozen=True)
 class Readings:
-    """The readings of one rail in the unit of its conversion: an array (n,), or chunks made while read."""
+    """The readings of one rail in the unit of its conversion, in blocks that are made while they are read."""
 
     rail: Rail
     axis: TimeAxis
-    values: Floats | None = None
-    stream: Iterable[Chunk] = ()
+    blocks: Iterable[Block]
 
     def trace(self, zero_ns: int) -> ImportedTrace:
         """The trace in ticks since ``zero_ns``."""
-        made = self.stream if self.values is None else chunks(self.rail.name, self.values, self.axis, zero_ns)
+        made = chunks(self.rail.name, self.blocks, self.axis, zero_ns)
         return ImportedTrace(self.rail.name, made, self.axis.t0_ns - zero_ns)
 
 
@@ -134,7 +131,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
     for on, off in [*((s.on_tick, s.off_tick) for s in windows.spans), *windows.idle_ns, (zero, zero)]:
         if max(abs(on), abs(off)) >= LIMIT // 2:
             raise out_of_range("time", "a window or the first reading is at ns", max(on, off, key=abs))
-    coarse = windows.tick_ns > 0 and all(r.axis.start_ns is None and r.axis.t0_ns == zero for r in found.readings)
+    coarse = windows.tick_ns > 0 and all(not r.axis.typical_ns and r.axis.t0_ns == zero for r in found.readings)
     hz = 1e9 / windows.tick_ns if coarse else 1e9
     clock = ClockInfo(RECORDING, hz, options.clock_tolerance)
     width_ns = round(1e9 * (max(r.axis.uncertainty_s for r in found.readings) + options.sync_s))

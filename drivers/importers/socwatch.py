@@ -14,7 +14,7 @@ import numpy as np
 from drivers.importers.csv_columns import nanoseconds, unit_of_time
 from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
-from drivers.importers.time_axis import TimeAxis, axis_of
+from drivers.importers.time_axis import axis_of, placed
 from drivers.units import named_unit, unit_of
 from rig.errors import DataError
 from rig.recording.bounded import check_lines
@@ -46,7 +46,7 @@ def open_import(
     """
     chosen, names = chosen_table(tables_of(source), table, rails, source)
     stamps = stamps_of(chosen, time_unit)
-    readings = [Readings(*rail_of(chosen, name, stamps, energy, stamp)) for name in names]
+    readings = [rail_of(chosen, name, stamps, energy, stamp) for name in names]
     return SingleTrace("Intel SoC Watch", readings, details={"table": chosen.title})
 
 
@@ -138,25 +138,24 @@ def stamps_of(table: Table, time_unit: str | None) -> Indices:
     return nanoseconds(_numbers(table, table.time, whole=True), known, f"the column {name}", "time")
 
 
-def rail_of(
-    table: Table, name: str, stamps: Indices, energy: str | None, stamp: str | None
-) -> tuple[Rail, TimeAxis, Floats]:
+def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp: str | None) -> Readings:
     """A rail with its readings: power as it stands, energy as means over its intervals or as a counter."""
     column = next(k for k in table.where("WJ") if table.columns[k][0] == name)
     unit, factor = unit_of(table.columns[column][1]) or ("W", 1.0)
     values = factor * _numbers(table, column)
     if unit == "W":
-        return Rail(name, "mean", Conversion("W")), axis_of(stamps, stamp), values
+        return Readings(Rail(name, "mean", Conversion("W")), axis_of([stamps], stamp), [(stamps, values)])
     if energy not in ("interval", "cumulative"):
         what = f"the column {name} is energy, and the file does not say whether of each interval or since the beginning"
         raise unstated("energy", what, "energy=interval or energy=cumulative", energy)
     if energy == "cumulative":
-        return Rail(name, "cumulative", Conversion("J")), axis_of(stamps, "end"), values
-    axis = axis_of(stamps, stamp)
-    if axis.start_ns is None or axis.end_ns is None:
-        return Rail(name, "mean", Conversion("W")), axis, values * axis.rate_hz
-    length_s = np.maximum(axis.end_ns - axis.start_ns, 1) * 1e-9
-    return Rail(name, "mean", Conversion("W")), axis, values / length_s
+        return Readings(Rail(name, "cumulative", Conversion("J")), axis_of([stamps], "end"), [(stamps, values)])
+    axis = axis_of([stamps], stamp)
+    if not axis.typical_ns:
+        return Readings(Rail(name, "mean", Conversion("W")), axis, [(None, values * axis.rate_hz)])
+    ((start, end, _),) = placed([(stamps, values)], axis)
+    length_s = np.maximum(end - start, 1) * 1e-9
+    return Readings(Rail(name, "mean", Conversion("W")), axis, [(stamps, values / length_s)])
 
 
 def _numbers(table: Table, column: int, whole: bool = False) -> Floats:

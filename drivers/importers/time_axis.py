@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -14,76 +15,117 @@ EVEN = 0.01
 """How far stamps may lie off a uniform grid, as a part of its period, and still be taken for one."""
 BLOCK = 1 << 20
 """Readings in one chunk."""
+BUCKET = 1 << 12
+"""Readings of which the farthest from a grid is kept, until the last stamp tells the period of the grid."""
 LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
 """Periods from the stamp of a reading to its begin, by the part of the reading that is stamped."""
 PLACES = tuple(LAGS)
+Block = tuple[Indices | None, Floats]
+"""Stamps in ns and values of successive readings, shapes (n,); no stamps where the readings lie on a grid."""
 
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Times in ns of the recording's own clock: a grid from ``t0_ns`` at ``rate_hz``, or ticks of shape (n,).
+    """Times in ns of the recording's own clock: a grid from ``t0_ns`` at ``rate_hz``, or a stamp for each reading.
 
     All of them may be off together by ``uncertainty_s``, where it is not known which part of a reading is stamped.
+    Stamped readings are ``typical_ns`` apart, and at least ``shortest_ns``; both are 0 on a grid. They begin ``lag``
+    periods from their stamps.
     """
 
     t0_ns: int
     rate_hz: float
-    start_ns: Indices | None = None
-    end_ns: Indices | None = None
     uncertainty_s: float = 0.0
+    typical_ns: float = 0.0
+    shortest_ns: float = 0.0
+    lag: float = 0.0
 
 
-def axis_of(stamps_ns: Indices, place: str | None) -> TimeAxis:
-    """The axis of readings that are stamped at their ``start``, ``middle`` or ``end``.
+def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
+    """The axis of readings that are stamped at their ``start``, ``middle`` or ``end``, from blocks of their stamps.
 
     With ``place`` None it is not known: the readings lie around their stamps, uncertain by half a period. A reading of
     a point is stamped at its end. Raises ``DataError`` for stamps that do not move forward.
     """
     if place is not None and place not in LAGS:
         raise refused("stamp", place, "Give start, end or middle")
-    if len(stamps_ns) < 2:
-        what = f"the trace holds {len(stamps_ns)} readings"
-        raise DataError(what, field="time", value=len(stamps_ns), remedy="A trace needs at least two readings")
-    steps = np.diff(stamps_ns)
-    back = np.flatnonzero(steps <= 0)
-    if len(back):
-        row = int(back[0]) + 1
+    n, zero, last, typical, slope, even, shortest = 0, 0, 0, 0.0, 0.0, 0, np.inf
+    far: list[tuple[Indices, Floats, Floats]] = []
+    for stamps in blocks:
+        if not len(stamps):
+            continue
+        steps = np.diff(stamps, prepend=stamps[:0] if n == 0 else last)
+        _check_forward(stamps, steps, n)
+        if n == 0 and len(steps):
+            zero, typical = int(stamps[0]), float(np.median(steps))
+            slope = float(stamps[-1] - zero) / len(steps)
+        even += int(np.count_nonzero(np.abs(steps - typical) <= 0.2 * typical))
+        shortest = min(shortest, float(steps.min(initial=round(typical))))
+        off, at = stamps - zero - slope * np.arange(n, n + len(stamps)), np.arange(0, len(stamps), BUCKET)
+        far.append((n + at, np.minimum.reduceat(off, at), np.maximum.reduceat(off, at)))
+        n, last = n + len(stamps), int(stamps[-1])
+    if n < 2:
         raise DataError(
-            f"time does not move forward at reading {row + 1}: {stamps_ns[row] * 1e-9:.9g} s after "
-            f"{stamps_ns[row - 1] * 1e-9:.9g} s",
-            field="time",
-            value=int(stamps_ns[row]),
-            remedy="Remove repeated and backward stamps, or import each part by itself",
+            f"the trace holds {n} readings", field="time", value=n, remedy="A trace needs at least two readings"
         )
-    typical = float(np.median(steps))
     uncertainty_s = 0.5e-9 * typical if place is None else 0.0
     lag = LAGS[place or "middle"]
-    period = float(stamps_ns[-1] - stamps_ns[0]) / (len(stamps_ns) - 1)
-    off = stamps_ns - stamps_ns[0] - period * np.arange(len(stamps_ns))
-    if float(np.max(np.abs(off))) <= max(EVEN * period, 1.0):
-        return TimeAxis(int(stamps_ns[0]) + round(lag * period), 1e9 / period, uncertainty_s=uncertainty_s)
-    even = float(np.mean(np.abs(steps - typical) <= 0.2 * typical)) >= 0.9
-    start, end = _edges(stamps_ns, steps, typical, lag)
-    return TimeAxis(int(start[0]), 1e9 / typical if even else 0.0, start, end, uncertainty_s)
+    period = float(last - zero) / (n - 1)
+    if _farthest(far, period - slope) <= max(EVEN * period, 1.0):
+        return TimeAxis(zero + round(lag * period), 1e9 / period, uncertainty_s)
+    begin = zero - round(typical) if lag == LAGS["end"] else zero - (round(typical) // 2 if lag else 0)
+    return TimeAxis(begin, 1e9 / typical if even >= 0.9 * (n - 1) else 0.0, uncertainty_s, typical, shortest, lag)
 
 
-def _edges(stamps: Indices, steps: Indices, typical: float, lag: float) -> tuple[Indices, Indices]:
-    """Begin and end of each reading: up to its neighbour, but no longer than one and a half typical periods."""
-    longest = np.minimum(steps, round(1.5 * typical))
-    behind = np.concatenate([[round(typical)], longest])  # from the stamp before
-    ahead = np.concatenate([longest, [round(typical)]])
-    if lag == LAGS["end"]:
-        return stamps - behind, stamps
-    if lag == LAGS["start"]:
-        return stamps, stamps + ahead
-    return stamps - behind // 2, stamps + ahead // 2
+def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
+    back = np.flatnonzero(steps <= 0)
+    if len(back):
+        row = int(back[0]) + len(stamps) - len(steps)
+        raise DataError(
+            f"time does not move forward at reading {before + row + 1}: {stamps[row] * 1e-9:.9g} s after "
+            f"{(stamps[row] - steps[back[0]]) * 1e-9:.9g} s",
+            field="time",
+            value=int(stamps[row]),
+            remedy="Remove repeated and backward stamps, or import each part by itself",
+        )
 
 
-def chunks(rail: str, values: Floats, axis: TimeAxis, zero_ns: int) -> Iterator[Chunk]:
-    """The readings in blocks, with their ticks in ns since ``zero_ns`` where the axis is not a grid."""
-    for first in range(0, len(values), BLOCK):
-        part = slice(first, first + BLOCK)
-        if axis.start_ns is None or axis.end_ns is None:
-            yield Chunk(rail, values[part])
+def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> float:
+    """The farthest that a stamp lies off a grid whose period is longer by ``lean``; at most a bucket of it too far."""
+    at, low, high = (np.concatenate(column) for column in zip(*buckets, strict=True))
+    moved = np.sort([lean * at, lean * (at + BUCKET)], axis=0)
+    return float(max(np.max(high - moved[0]), np.max(moved[1] - low)))
+
+
+def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator[tuple[Indices, Indices, Floats]]:
+    """Begin, end and value of each reading: up to its neighbour, but no longer than one and a half typical periods."""
+    typical, longest = round(axis.typical_ns), round(1.5 * axis.typical_ns)
+    step = typical  # from the stamp before
+    for here, after in pairwise(chain(blocks, [None])):
+        assert here is not None
+        stamps, values = here
+        ends = stamps if after is None else np.append(stamps, after[0][0])
+        ahead = np.minimum(np.diff(ends), longest)
+        ahead = np.append(ahead, typical) if after is None else ahead
+        behind = np.concatenate([[step], ahead[:-1]])
+        step = int(ahead[-1])
+        if axis.lag == LAGS["end"]:
+            yield stamps - behind, stamps, values
+        elif axis.lag == LAGS["start"]:
+            yield stamps, stamps + ahead, values
         else:
-            yield Chunk(rail, values[part], axis.start_ns[part] - zero_ns, axis.end_ns[part] - zero_ns)
+            yield stamps - behind // 2, stamps + ahead // 2, values
+
+
+def chunks(rail: str, blocks: Iterable[Block], axis: TimeAxis, zero_ns: int) -> Iterator[Chunk]:
+    """The readings in chunks, with their ticks in ns since ``zero_ns`` where the axis is not a grid."""
+    if not axis.typical_ns:
+        for _, values in blocks:
+            for first in range(0, len(values), BLOCK):
+                yield Chunk(rail, values[first : first + BLOCK])
+        return
+    stamped = ((stamps, values) for stamps, values in blocks if stamps is not None and len(stamps))
+    for start, end, values in placed(stamped, axis):
+        for first in range(0, len(values), BLOCK):
+            part = slice(first, first + BLOCK)
+            yield Chunk(rail, values[part], start[part] - zero_ns, end[part] - zero_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -61,7 +61,7 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
     if "start" not in given or "end" not in given:
         remedy = f"Its columns: {', '.join(layout.names)[:200]}; write start,end[,phase,inferences], in s of the trace"
         raise bad_file(path, "has no columns start and end", remedy, field="windows")
-    table = read(path, [given[name] for name in COLUMNS if name in given], layout)
+    table, _ = read(path, [given[name] for name in COLUMNS if name in given], layout)
     begin, end = (_times(table, given[name], timezone) for name in ("start", "end"))
     phases = [DEFAULT_PHASE] * len(table)
     if "phase" in given:
@@ -115,27 +115,35 @@ def idle_of(text: str | None) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def from_channel(high: Bools, stamps: Indices, active: str, inferences: int) -> Windows:
+def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inferences: int) -> Windows:
     """The stretches in which a digital channel is ``high`` or ``low``, each of so many inferences.
 
-    ``high`` and ``stamps`` (ns) have shape (n,). A stretch that begins before the recording or ends after it has no
-    known length and is left out. Raises ``UsageError``, and ``DataError`` for a channel without a whole stretch.
+    ``blocks`` hold stamps (ns) and whether it is high, shapes (n,). A stretch that begins before the recording or ends
+    after it has no known length and is left out. Raises ``UsageError``, and ``DataError`` for a channel without a
+    whole stretch.
     """
     check_inferences(inferences)
     if active not in ("high", "low"):
         raise refused("window_active", active, "Give high or low")
-    level = high if active == "high" else ~high
-    edges = np.flatnonzero(np.diff(level.astype(np.int8))) + 1
-    edges = edges[0 if len(edges) and level[edges[0]] else 1 :]  # rising and falling by turns
+    edges: list[tuple[int, bool]] = []
+    before: Bools | None = None
+    first = last = count = 0
+    for stamps, high in blocks:
+        level = high if active == "high" else ~high
+        at = np.flatnonzero(np.diff(level, prepend=level[:1] if before is None else before))
+        edges += zip(stamps[at].tolist(), level[at].tolist(), strict=True)
+        first, last, before = int(stamps[0]) if before is None else first, int(stamps[-1]), level[-1:]
+        count += len(stamps)
+    edges = edges[0 if edges and edges[0][1] else 1 :]  # rising and falling by turns
     spans = [
-        ImportedSpan(DEFAULT_PHASE, int(stamps[a]), int(stamps[b]), executions=inferences)
-        for a, b in zip(edges[::2], edges[1::2], strict=False)
+        ImportedSpan(DEFAULT_PHASE, on, off, executions=inferences)
+        for (on, _), (off, _) in zip(edges[::2], edges[1::2], strict=False)
     ]
     if not spans:
         what = f"the window channel is never {active} between two edges"
         remedy = "Name another channel, window_active=low, or windows=FILE.csv"
         raise DataError(what, field="window_channel", value=active, remedy=remedy)
-    return Windows(tuple(spans), tick_ns=float(stamps[-1] - stamps[0]) / (len(stamps) - 1))
+    return Windows(tuple(spans), tick_ns=float(last - first) / (count - 1))
 
 
 def _times(table: Columns, name: str, timezone: str | None) -> Indices:
