@@ -24,7 +24,7 @@ from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow
 from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.refusal import Refusal
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
 from rig.recording.files import Folder
 from rig.recording.reader import Run
@@ -156,7 +156,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
     }
 
 
-def _refusals(refusals: Iterable[Refusal]) -> list[dict[str, str]]:
+def _refusals(refusals: Iterable[Finding]) -> list[dict[str, str]]:
     """Refused figures; those with one reason and one remedy stand together."""
     alike: dict[tuple[str, str], list[str]] = {}
     for r in refusals:

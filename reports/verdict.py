@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rig.analysis.result.check import Check, Validity
+from rig.analysis.result.finding import Finding, Validity
 from rig.terminal import clean
 from rig.types import Rules
 
@@ -82,7 +82,7 @@ def _named(runs: Sequence[str], of: int) -> str:
     return f"all {of} runs: " if len(several) == of else f"{several[0]} to {several[-1]}, {len(several)} runs: "
 
 
-def _split(check: Check) -> tuple[str, Rule]:
+def _split(check: Finding) -> tuple[str, Rule]:
     match = _OF_RUN.fullmatch(check.rule)
     run, rule = (match["run"], match["rule"]) if match else ("", check.rule)
     outcome = PASS if check.ok else FAIL

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.complexity.workload import Complexity, complexity_of, energies_of
+from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.power.energy import average_figures, energy_figures
-from rig.analysis.power.figures import PowerFigures, power_figures
+from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, no_step_notes, sign_checks
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
 from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import Figures
-from rig.analysis.result.refusal import Refusal, for_import, without_number
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import (
     RailSeries,
@@ -28,7 +27,7 @@ from rig.analysis.result.series import (
 )
 from rig.analysis.result.terms import Terms, terms_of
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
-from rig.analysis.scores.predictions import Predictions, predictions_of
+from rig.analysis.scores.predictions import predictions_of
 from rig.analysis.scores.reference_methods import recorder_figures
 from rig.analysis.scores.spiking import spiking_figures
 from rig.analysis.service.change_detection import change_figures, stream_of
@@ -40,9 +39,8 @@ from rig.analysis.solving.solves import (
     answer_count,
     runtime_power,
     solves_of,
-    solving_checks,
     solving_figures,
-    solving_notes,
+    solving_findings,
 )
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
@@ -50,13 +48,14 @@ from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, activity_of, host_bend, off_line_checks, rate_checks
+from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
 from rig.analysis.timing.unspanned import with_unspanned
-from rig.analysis.verdict.benchmark import set_checks, unknown_benchmark_notes
+from rig.analysis.verdict.benchmark import set_findings
 from rig.analysis.verdict.contradictions import contradictions_of
+from rig.analysis.verdict.missing import as_imported, without_number, without_spans
 from rig.analysis.verdict.recording_notes import remarks_of
-from rig.analysis.verdict.sample_set import label_checks, repeated_sample_notes
-from rig.analysis.verdict.validity import judge
+from rig.analysis.verdict.sample_set import sample_findings
+from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE
@@ -84,13 +83,10 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     told = _recorded(run)
     run = told.run
     told, rails = _rails(told, at_once)
-    found = _figures(told, rails)
-    unknown = without_number(found.figures)
-    refusals = [*found.power.refusals, *found.unheard, *_missing(told, rails.rails), *unknown]
-    if run.start.imported is not None:
-        refusals = for_import(refusals, run.start.imported.options)
-    figures = Figures({key: q for key, q in found.figures.items() if key not in {r.scope for r in unknown}})
-    contradictions = contradictions_of(run, told.device)
+    computed, found = _figures(told, rails)
+    unknown = list(without_number(computed))
+    figures = Figures({key: q for key, q in computed.items() if key not in {r.scope for r in unknown}})
+    findings = (as_imported(f, run) for f in (*_findings(told, rails, figures, found), *unknown))
     timebases = {told.device.clock.name: told.device} | {r.timebase.clock.name: r.timebase for r in rails.rails}
     return Result(
         run_id=run.start.run_id,
@@ -99,11 +95,10 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         simulated=told.terms.simulated,
         start=run.start,
         quantities=figures,
-        refusals=tuple(refusals),
-        notes=tuple(dict.fromkeys(_notes(told, rails, found, figures, contradictions))),
+        findings=named(findings, told.terms.rules),
         clocks=_clocks(timebases),
         series=_series(told, rails, timebases),
-        validity=judge(told.terms, told.queries, figures, _checks(told, rails, found, figures, contradictions)),
+        ruling=ruling_of(told.terms.rules),
     )
 
 
@@ -113,7 +108,7 @@ class _Recorded:
 
     run: Run
     device: Timebase
-    clock_checks: tuple[Check, ...]
+    clock_checks: tuple[Finding, ...]
     terms: Terms
     activity: Activity
     queries: Queries
@@ -123,31 +118,16 @@ class _Recorded:
 
 @dataclass(frozen=True)
 class _Rails:
-    """Readings on the device's time, the model of each rail that has one, and what contradicts its readings.
-
-    ``against`` are failed checks that refuse the power of a rail, ``mended`` those that the recording itself resolves.
-    """
+    """Readings on the device's time, the model of each rail that has one, and the checks that refuse its power."""
 
     rails: list[AlignedRail]
     models: dict[str, RailModel]
-    against: dict[str, tuple[Check, ...]]
-    mended: tuple[Check, ...]
+    against: dict[str, tuple[Finding, ...]]
 
     @property
     def readings(self) -> list[Readings]:
         """Return the readings of each rail."""
         return [r.readings for r in self.rails]
-
-
-@dataclass(frozen=True)
-class _Found:
-    """All figures, and what is said beside them."""
-
-    figures: Figures
-    power: PowerFigures
-    unheard: tuple[Refusal, ...]
-    complexity: Complexity
-    predictions: Predictions
 
 
 def _recorded(run: Run) -> _Recorded:
@@ -174,14 +154,13 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
     turn = max((r.turn for r in rails), default=0.0)  # which of the clocks is off by as much is not known
     device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
     against = {r.readings.rail.name: r.contradictions for r in rails}
-    mended = tuple(check for r in rails for check in r.bridged)
     sound = [r for r in rails if not against[r.readings.rail.name]]
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
-    return replace(told, activity=activity, device=device), _Rails(rails, models, against, mended)
+    return replace(told, activity=activity, device=device), _Rails(rails, models, against)
 
 
-def _figures(told: _Recorded, rails: _Rails) -> _Found:
-    """All figures, concern by concern."""
+def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
+    """All figures, concern by concern, and what was found on the way."""
     run, activity = told.run, told.activity
     busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values())))
     times = time_figures(activity, told.device, busy)
@@ -197,9 +176,11 @@ def _figures(told: _Recorded, rails: _Rails) -> _Found:
         figures |= runtime_power(power.figures)
         runtime_w = figures.get(RUNTIME)
         figures |= solving_figures(told.solves, runtime_w, told.terms.gap_times_known, told.terms.solves_to_gap)
-    complexity, predictions = complexity_of(run), predictions_of(run)
-    figures |= complexity.figures | energies_of(run, complexity, figures) | predictions.figures
-    return _Found(figures | spiking_figures(run, figures), power, tuple(unheard), complexity, predictions)
+    complexity, (predicted, odd) = complexity_of(run), predictions_of(run)
+    figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
+    found = [*power.refusals, *unheard, *map(note, power.notes), *power.checks]
+    found += _told((*complexity.findings, *odd))
+    return figures | spiking_figures(run, figures), found
 
 
 def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
@@ -211,70 +192,37 @@ def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
     return service | deadline_figures(queries, told.terms.deadline_s) | change_figures(told.stream)
 
 
-def _notes(
-    told: _Recorded, rails: _Rails, found: _Found, figures: Figures, contradictions: Sequence[Check]
-) -> Iterator[str]:
+def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[Finding]) -> Iterator[Finding]:
+    """All that is found of a run, each list walked once; ``found`` is what its figures gave."""
     run, terms = told.run, told.terms
-    for c in (*contradictions, *found.complexity.checks, *found.predictions.checks):
-        yield f"{c.rule}: {c.found}"
-    yield from (f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok)
-    told_checks = (*told.clock_checks, *span_checks(run), *rate_checks(run))
-    yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in told_checks)
-    bend_s, shown_by = host_bend(run)
-    if shown_by:
-        yield (
-            f"The clocks {', '.join(shown_by)} leave a straight line alike, by {bend_s:.2g} s: the clock of the host "
-            "was corrected during the run. Times are uncertain by the tolerance of their clock, idle windows by this"
-        )
-    yield from found.power.notes
-    yield from (f"{c.rule}: {c.found}" for c in sign_checks(figures))
-    yield from no_step_notes(figures)
-    yield from (note for r in rails.rails for note in r.notes)
-    if not terms.metered:
-        yield "No meter recorded: times and accuracy only"
-    yield from solving_notes(told.solves, terms.gap_times_known, terms.solves_to_gap, terms.workload_notes)
-    yield from unknown_benchmark_notes(run)
-    yield from repeated_sample_notes(run)
-    yield from remarks_of(run)
-
-
-def _checks(
-    told: _Recorded, rails: _Rails, found: _Found, figures: Figures, contradictions: Sequence[Check]
-) -> tuple[Check, ...]:
-    run = told.run
-    return (
-        *contradictions,
-        *found.power.checks,
-        *sign_checks(figures),
-        *told.clock_checks,
-        *rails.mended,
-        *rate_checks(run),
-        *set_checks(run),
-        *label_checks(run),
-        *answer_checks(run),
-        *span_checks(run),
-        *seen_checks(run),
-        *found.complexity.checks,
-        *found.predictions.checks,
-        *solving_checks(told.solves, answer_count(run)),
-        *repeat_checks(run),
-        *preprocessing_checks(run, list(told.activity.phases), figures),
-    )
-
-
-def _missing(told: _Recorded, rails: list[AlignedRail]) -> list[Refusal]:
-    """Refusals of everything that needs a trace or a span, if the recording holds none."""
-    refusals, terms = [], told.terms
-    if terms.metered and not rails:
-        refusals.append(no_power(told.run))
+    if terms.rules is not None:
+        yield from checks_of(terms.rules, terms, told.queries, figures)
+    yield from _told(contradictions_of(run, told.device))
+    yield from found
+    yield from _told(sign_checks(figures))
+    yield from map(note, no_step_notes(figures))
+    yield from _told(told.clock_checks)
+    for rail in rails.rails:
+        yield from (*rail.bridged, *map(note, rail.notes))
+    yield from _told(rate_checks(run))
+    if terms.metered and not rails.rails:
+        yield no_power(run)
     if not told.activity.phases:
-        remedy = "Let the device return spans with its replies"
-        if terms.spans_on_pin:
-            remedy = "Wire the pin that marks the spans to a logic input of the meter, and declare it there (`pin`)"
-        elif not terms.complete:
-            remedy = "Measure again; the run ended too early"
-        refusals.append(Refusal("time and power", "no span was recorded", remedy))
-    return refusals
+        yield without_spans(terms)
+    yield from set_findings(run)
+    yield from sample_findings(run)
+    yield from answer_checks(run)
+    yield from _told((*span_checks(run), *seen_checks(run)))
+    gap = terms.gap_times_known, terms.solves_to_gap, terms.workload_notes
+    yield from solving_findings(told.solves, answer_count(run), *gap)
+    yield from repeat_checks(run)
+    yield from preprocessing_checks(run, list(told.activity.phases), figures)
+    yield from map(note, remarks_of(run))
+
+
+def _told(checks: Iterable[Finding]) -> Iterator[Finding]:
+    """Checks that stand among the notes too if they fail, because they cast doubt on figures under any rules."""
+    return (replace(check, told=True) for check in checks)
 
 
 def _clocks(timebases: Mapping[str, Timebase]) -> dict[str, ClockSummary]:

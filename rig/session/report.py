@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.result.finding import note
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
@@ -179,7 +180,7 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
     why |= dict.fromkeys(session.repeated, "its run was recorded again")
     said = "; ".join(f"{name}, {reason}" for name, reason in why.items())
     notes = [f"Recordings that are no part of the session: {len(why)} ({said})"] if why else []
-    return replace(whole, session_digest=session.digest, notes=(*notes, *whole.notes))
+    return replace(whole, session_digest=session.digest, findings=(*map(note, notes), *whole.findings))
 
 
 def _written(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from reports.console import print_result
+from rig.analysis.result.finding import note
 from rig.analysis.result.result import Result
 from tests.support.made_up import made_up
 
@@ -19,8 +20,8 @@ def printed(result: Result, verbose: bool = False) -> list[str]:
 
 
 def test_the_first_screen_is_short() -> None:
-    notes = tuple(f"something to know, number {k}" for k in range(20))
-    lines = printed(replace(made_up(), refusals=(), notes=notes))
+    notes = tuple(note(f"something to know, number {k}") for k in range(20))
+    lines = printed(replace(made_up(), findings=notes))
 
     assert len(lines) <= 15
     assert "17 more notes are in the report (or --verbose)" in lines
@@ -34,8 +35,8 @@ def test_the_first_screen_has_the_figures_with_their_intervals() -> None:
 
 
 def test_verbose_prints_every_note() -> None:
-    notes = tuple(f"something to know, number {k}" for k in range(20))
-    lines = printed(replace(made_up(), notes=notes), verbose=True)
+    notes = tuple(note(f"something to know, number {k}") for k in range(20))
+    lines = printed(replace(made_up(), findings=notes), verbose=True)
 
     assert sum(line.startswith("note: something to know") for line in lines) == 20
 

@@ -17,11 +17,12 @@ from reports.result_tables import key_figures
 from reports.sections import algorithm
 from rig.analysis.power.findings import BELOW_IDLE, NO_STEP
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import note
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import RUNTIME
 from rig.recording.records import Algorithm
-from tests.support.made_up import made_up, made_up_validity, q, without_pictures
+from tests.support.made_up import made_up, q, with_checks, without_pictures
 
 pytestmark = pytest.mark.pictures
 
@@ -56,7 +57,7 @@ class Unfolded(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return page_of(replace(made_up(), validity=made_up_validity()))
+    return page_of(with_checks(made_up()))
 
 
 def page_of(result: Result) -> str:
@@ -175,7 +176,7 @@ def test_gaps_stand_against_energy_where_power_was_measured() -> None:
     assert "energy of the solve, mJ" in picture(powered, "solver")
 
 
-@pytest.mark.parametrize("note", [BELOW_IDLE, NO_STEP])
-def test_dynamic_power_that_is_not_above_zero_is_explained_beside_the_figure(note: str) -> None:
-    shown = page_of(replace(made_up(), notes=(note,)))
-    assert shown.index("Key figures") < shown.index(f'<p class="warn">{note}') < shown.index("1. System")
+@pytest.mark.parametrize("said", [BELOW_IDLE, NO_STEP])
+def test_dynamic_power_that_is_not_above_zero_is_explained_beside_the_figure(said: str) -> None:
+    shown = page_of(replace(made_up(), findings=(note(said),)))
+    assert shown.index("Key figures") < shown.index(f'<p class="warn">{said}') < shown.index("1. System")

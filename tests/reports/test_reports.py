@@ -201,7 +201,7 @@ def test_long_traces_stay_small() -> None:
 def test_empty_result_still_renders(tmp_path: Any) -> None:
     whole = made_up()
     files = {str(p.relative_to(tmp_path)) for p in write(whole, tmp_path)}
-    bare = replace(without_pictures(whole), quantities=Figures(), clocks={}, notes=(), refusals=())
+    bare = replace(without_pictures(whole), quantities=Figures(), clocks={}, findings=())
     bare = replace(bare, start=start())
     written = write(bare, tmp_path)
     assert {p.name for p in written} == {"results.json", "report.md", "report.html"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,18 +11,18 @@ import pytest
 from reports.console import print_result
 from reports.render import render
 from reports.verdict import verdict_of
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
-from tests.support.made_up import HOSTILE, made_up, made_up_validity, without_pictures
+from tests.support.made_up import HOSTILE, made_up, with_checks, without_pictures
 
-LATE = Check("performance: p99 of latency", "0.2 s", "at most 0.1 s", False)
-IDLE = Check("power: shortest idle window", "1 s", "at least 2 s", False)
-KEPT = Check("performance: duration", "10.6 s", "at least 10 s", True)
-WHOLE = Check("runs for power", "1", "at least 1", True)
+LATE = Finding("performance: p99 of latency", "0.2 s", "at most 0.1 s", False)
+IDLE = Finding("power: shortest idle window", "1 s", "at least 2 s", False)
+KEPT = Finding("performance: duration", "10.6 s", "at least 10 s", True)
+WHOLE = Finding("runs for power", "1", "at least 1", True)
 
 
-def judged(*checks: Check, submittable: bool = False, **more: Any) -> Result:
-    return replace(without_pictures(made_up(**more)), validity=made_up_validity(*checks, submittable=submittable))
+def judged(*checks: Finding, submittable: bool = False, **more: Any) -> Result:
+    return with_checks(without_pictures(made_up(**more)), *checks, submittable=submittable)
 
 
 def on_console(result: Result) -> str:
@@ -57,7 +56,7 @@ def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str]
 
 
 def test_rules_of_a_session_stand_with_their_run() -> None:
-    verdict = verdict_of(made_up_validity(LATE, KEPT, IDLE, WHOLE))
+    verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE).validity)
     assert verdict is not None
     assert [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]
     assert [rule.rule for rule in verdict.passed] == ["the run", KEPT.rule, WHOLE.rule]
@@ -65,10 +64,10 @@ def test_rules_of_a_session_stand_with_their_run() -> None:
 
 def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() -> None:
     runs = ("accuracy", "power-1", "power-2", "power-3")
-    everywhere = [Check(f"{run}: device and meters", "simulator", "hardware", False) for run in runs]
-    in_some = [Check(f"{run}: idle", "1 s", "at least 2 s", False) for run in runs[1:]]
-    in_two = [Check(f"{run}: gap", found, "0", False) for run, found in zip(runs, "1221", strict=True)]
-    verdict = verdict_of(made_up_validity(*everywhere, *in_some, *in_two))
+    everywhere = [Finding(f"{run}: device and meters", "simulator", "hardware", False) for run in runs]
+    in_some = [Finding(f"{run}: idle", "1 s", "at least 2 s", False) for run in runs[1:]]
+    in_two = [Finding(f"{run}: gap", found, "0", False) for run, found in zip(runs, "1221", strict=True)]
+    verdict = verdict_of(judged(*everywhere, *in_some, *in_two).validity)
     assert verdict is not None
     assert verdict.failures == 11
     assert [(rule.rule, rule.found) for rule in verdict.failed] == [
@@ -80,7 +79,7 @@ def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() ->
 
 
 def test_a_rule_of_one_run_stands_as_it_is() -> None:
-    verdict = verdict_of(made_up_validity(Check("time of sample a: b repeated", "1", "0.9", True)))
+    verdict = verdict_of(judged(Finding("time of sample a: b repeated", "1", "0.9", True)).validity)
     assert verdict is not None
     assert [rule.rule for rule in verdict.passed] == ["the run", "time of sample a: b repeated"]
     assert verdict.failed == ()
@@ -119,7 +118,7 @@ def test_without_rules_there_is_no_verdict() -> None:
 
 
 def test_hostile_rules_inject_nothing() -> None:
-    result = judged(Check(HOSTILE, HOSTILE, HOSTILE, False), Check(HOSTILE, HOSTILE, HOSTILE, True))
+    result = judged(Finding(HOSTILE, HOSTILE, HOSTILE, False), Finding(HOSTILE, HOSTILE, HOSTILE, True))
     files = render(None, result)
     assert b"<script" not in files["report.html"]
     assert b"\x1b" not in files["report.html"] + files["report.md"]

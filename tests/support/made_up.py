@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.result.check import Check, Validity
 from rig.analysis.result.figure_key import TRIMMED, FigureKey, Figures
+from rig.analysis.result.finding import Finding, Ruling, note, refusal
 from rig.analysis.result.quantity import Component, Quantity
-from rig.analysis.result.refusal import Refusal
 from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import RailSeries, Series, Stream
 from rig.recording.events import Start
@@ -104,17 +103,17 @@ def made_up(
         simulated=simulated,
         start=made_up_start(name, "simulator" if simulated else "hardware"),
         quantities=made_up_quantities(name),
-        refusals=(
-            Refusal(
+        findings=(
+            refusal(
                 SLOWEST,
                 f"too few inferences {name}",
                 "Measure at least 662",
             ),
+            note(f"a note {name}"),
         ),
-        notes=(f"a note {name}",),
         clocks={"meter": ClockSummary("meter", f"brackets {name}", 8e-5, 1e-6, 2e-7, 40, considered)},
         series=made_up_series(name, readings, spans),
-        validity=None,
+        ruling=None,
     )
 
 
@@ -142,7 +141,8 @@ def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, to
     return Stream(at, said, names, probability, onset, tuple(names[k] for k in which), 5.0 + total_s + 0.3)
 
 
-def made_up_validity(*checks: Check, submittable: bool = False) -> Validity:
-    """A verdict by the rules of the bench, of one kept rule and those given."""
-    source = "none: for the bench, never for submission"
-    return Validity("quick", source, submittable, (Check("the run", "to the end", "to the end", True), *checks))
+def with_checks(result: Result, *checks: Finding, submittable: bool = False) -> Result:
+    """The result with a verdict by the rules of the bench, of one kept rule and those given."""
+    kept = Finding("the run", "to the end", "to the end", True)
+    ruling = Ruling("quick", "none: for the bench, never for submission", submittable)
+    return replace(result, findings=(*result.findings, kept, *checks), ruling=ruling)

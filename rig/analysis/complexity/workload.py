@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rig.analysis.complexity.static import exact, mean_static_figures
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding
 from rig.network.description import (
     Activity,
     Counts,
@@ -35,7 +35,7 @@ class Complexity:
     """The figures of a recording, and the checks that it fails."""
 
     figures: Figures
-    checks: tuple[Check, ...]
+    findings: tuple[Finding, ...]
     per_inference: Mapping[str, float] = field(default_factory=dict)
     """What the network did in a mean inference of the spans, by what was counted; empty where a span is uncounted."""
 
@@ -53,7 +53,7 @@ def complexity_of(run: Run) -> Complexity:
     if not networks:
         return Complexity(Figures(), ())
     if faults := [where + fault for where, network in networks.items() for fault in network_faults(network)]:
-        return Complexity(Figures(), (Check("the declared network is consistent", _said(faults), "", False),))
+        return Complexity(Figures(), (Finding("the declared network is consistent", _said(faults)),))
     figures, activity = mean_static_figures(list(networks.values())), _activity(run)
     counted, faults = [], []
     for (issue, sample_id), counters in activity.items():
@@ -63,7 +63,7 @@ def complexity_of(run: Run) -> Complexity:
         if network is not None and not wrong:
             counted.append(_Counted(issue, sample_id, network, counters))
     if faults:
-        return Complexity(figures, (Check(RULE, _said(faults), "0 contradictions", False),))
+        return Complexity(figures, (Finding(RULE, _said(faults), "0 contradictions"),))
     if not sum(one.executions for one in counted):
         return Complexity(figures, ())
     return Complexity(figures | _figures(counted), tuple(_rate_checks(run, counted)), _per_inference(run, counted))
@@ -191,7 +191,7 @@ def _figures(counted: list[_Counted]) -> Figures:
     return Figures(found)
 
 
-def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Check]:
+def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
     """A failed check if samples that state their length took another number of executions than the rate gives."""
     rows = zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True)
     lasting_s: Mapping[str, float] = {name: s for name, s in rows if s}
@@ -201,7 +201,7 @@ def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Check]:
     if off:
         first, execution_s = off[0]
         found = f"{len(off)} of {len(timed)}, such as {first.executions} in {lasting_s[first.sample_id]:g} s"
-        yield Check(RATE, found, f"{1.0 / execution_s:g} in a second", False)
+        yield Finding(RATE, found, f"{1.0 / execution_s:g} in a second", False)
 
 
 def _said(faults: list[str]) -> str:

@@ -27,10 +27,9 @@ from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unseen
 from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
+from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import Quantity, linear
-from rig.analysis.result.refusal import Refusal
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.breaks import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
@@ -49,9 +48,9 @@ class PowerFigures:
     """Figures of power, refusals of figures, and notes."""
 
     figures: Figures = field(default_factory=Figures)
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[Finding, ...] = ()
     """What of a recording contradicts itself; each check fails."""
 
 
@@ -60,7 +59,7 @@ def power_figures(
     models: Mapping[str, RailModel],
     activity: Activity,
     busy: Mapping[str, BusyTime],
-    contradictions: Mapping[str, tuple[Check, ...]] | None = None,
+    contradictions: Mapping[str, tuple[Finding, ...]] | None = None,
 ) -> PowerFigures:
     """Return the power of every rail, and then of their sum.
 
@@ -78,7 +77,7 @@ def power_figures(
     for one in found:
         figures |= one.figures
     sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases))
-    refusals = [refusal for one in found for refusal in one.refusals]
+    refusals = [why for one in found for why in one.refusals]
     notes = [note for one in found for note in one.notes]
     checks = tuple(check for one in found for check in one.checks)
     return PowerFigures(figures | sums, (*refusals, *missing), tuple(notes), checks)
@@ -94,15 +93,15 @@ def rail_figures(
     name = readings.rail.name
     notes = list(instrument_notes(readings))
     if model is None:
-        refusal = Refusal(f"rail {name}", *without_idle(readings, activity))
+        why = refusal(f"rail {name}", *without_idle(readings, activity))
         numbers = int(np.count_nonzero(readings.ok))
-        none = Check(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
-        return PowerFigures(Figures(), (refusal,), tuple(notes), () if numbers else (none,))
+        none = Finding(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
+        return PowerFigures(Figures(), (why,), tuple(notes), () if numbers else (none,))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
     notes += trace_notes(model, activity)
     figures = Figures()
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     for scope in scopes_of(activity, busy):
         found = _scope_figures(model, scope)
         figures |= found.figures
@@ -115,11 +114,11 @@ def rail_figures(
     return PowerFigures(figures, tuple(refusals), tuple(notes))
 
 
-def _contradicted(r: Readings, checks: tuple[Check, ...]) -> PowerFigures:
+def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
     """A refusal of the power of a rail whose recording contradicts itself."""
     reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
-    refusal = Refusal(f"power on rail {r.rail.name}", reason, REMEDY)
-    return PowerFigures(Figures(), (refusal,), tuple(instrument_notes(r)), checks)
+    why = refusal(f"power on rail {r.rail.name}", reason, REMEDY)
+    return PowerFigures(Figures(), (why,), tuple(instrument_notes(r)), checks)
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
@@ -181,13 +180,13 @@ def _stated(
     return PowerFigures(Figures(figures), notes=notes)
 
 
-def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tuple[Figures, list[Refusal]]:
+def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tuple[Figures, list[Finding]]:
     """Return sums over rails.
 
     If a rail lacks a figure, the total is refused.
     """
     out: dict[FigureKey, Quantity] = {}
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     for method in ("", TRIMMED, LITERAL):
         for phase in ("", *phases):
             for quantity in POWERS:
@@ -197,7 +196,7 @@ def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tup
                     terms = [(1.0, _labelled(q, rail) if len(rails) > 1 else q) for rail, q in known.items()]
                     out[key] = linear(terms, "W", terms[0][1].method)
                 elif known and not method:
-                    refusals.append(Refusal(key, "not every rail has this figure", "See the refusals by rail"))
+                    refusals.append(refusal(key, "not every rail has this figure", "See the refusals by rail"))
     return Figures(out), refusals
 
 

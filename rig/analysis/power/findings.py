@@ -12,10 +12,9 @@ from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin
 from rig.analysis.power.scope import Scope
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import Quantity
-from rig.analysis.result.refusal import Refusal
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import ALLOWANCE, CONTRAST
 from rig.analysis.timing.timeline import Activity
@@ -137,7 +136,7 @@ def no_step_notes(figures: Figures) -> Iterator[str]:
         yield BELOW_IDLE if dynamic.interval()[1] < 0.0 else NO_STEP
 
 
-def sign_checks(figures: Figures) -> Iterator[Check]:
+def sign_checks(figures: Figures) -> Iterator[Finding]:
     """Yield a failed check if power or energy of work is below zero beyond its interval.
 
     A device at work gives nothing back, so the current was read with the wrong sign.
@@ -151,7 +150,7 @@ def sign_checks(figures: Figures) -> Iterator[Check]:
         name, q = next(iter(below.items()))
         more = f", and {len(below) - 1} more" if len(below) > 1 else ""
         allowed = "0 or more; the sign of a current clamp or shunt is reversed: turn it round, and measure again"
-        yield Check("sign of power and energy at work", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False)
+        yield Finding("sign of power and energy at work", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False)
 
 
 # ---- refusals -----------------------------------------------------------------------------
@@ -171,7 +170,7 @@ def without_idle(r: Readings, activity: Activity) -> tuple[str, str]:
     return "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
 
 
-def beyond_range(model: RailModel, e: Estimate) -> Refusal | None:
+def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
     """Return a refusal if clipped readings are too many, or hide too much that noise does not explain."""
     r = model.readings
     clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
@@ -182,15 +181,15 @@ def beyond_range(model: RailModel, e: Estimate) -> Refusal | None:
     reason = f"{clipped:.1%} of the readings while busy are at the end of the meter's range"
     if lost > MAX_HIDDEN:
         reason += f"; noise does not explain them, and they may hide {lost:.1%} of dynamic power"
-    return Refusal(f"power on rail {model.rail.name}", reason, "Choose a higher range and measure again")
+    return refusal(f"power on rail {model.rail.name}", reason, "Choose a higher range and measure again")
 
 
-def too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
+def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:
     """Return the refusal of a scope whose windows hold too few whole readings."""
     share = covered_share(model.readings, scope.windows_s)
     if share < MIN_SHARE or short.window_s > short.needed_s:
         share = min(share, short.share)
-        return Refusal(
+        return refusal(
             f"power of {scope.words} on rail {model.rail.name}",
             f"the trace holds {share:.0%} of the spans: the meter started, stopped or lost readings during the work",
             "See in the log of the recording why readings are missing, and measure again",
@@ -198,7 +197,7 @@ def too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
     longer = short.needed_s / max(short.window_s, 1e-12)
     repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)
     others = f"with sequences {times} times as long (--amortise), or with a faster meter"
-    return Refusal(
+    return refusal(
         f"power of {scope.words} on rail {model.rail.name}",
         f"a window lasts {short.window_s:.3g} s, but it must last {short.needed_s:.3g} s; after trimming, "
         f"{short.share:.0%} of the windows hold a whole reading",
@@ -209,20 +208,20 @@ def too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
     )
 
 
-def readings_lost(model: RailModel, scope: Scope, lost: float) -> Refusal:
+def readings_lost(model: RailModel, scope: Scope, lost: float) -> Finding:
     """Return the refusal of a scope of whose readings the share ``lost`` is missing."""
-    return Refusal(
+    return refusal(
         f"power of {scope.words} on rail {model.rail.name}",
         f"{lost:.1%} of the readings of {scope.words} are missing, more than elsewhere",
         "See why the meter loses readings while the device works, and measure again",
     )
 
 
-def no_power(run: Run) -> Refusal:
+def no_power(run: Run) -> Finding:
     """Return why a run with a meter has no rail of power."""
     volts = [name for name, trace in run.traces.items() if trace.rail.conversion.unit == "V"]
     if not volts:
-        return Refusal("power", "no trace was recorded", "Check the meter and measure again")
+        return refusal("power", "no trace was recorded", "Check the meter and measure again")
     reason = f"only volts were recorded ({', '.join(volts)}), and volts alone are no power"
     remedy = "Measure the current of this supply too, and declare the volts as its voltage, or measure watts"
-    return Refusal("power", reason, remedy)
+    return refusal("power", reason, remedy)

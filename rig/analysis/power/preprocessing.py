@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import linear
-from rig.analysis.result.refusal import Refusal
 from rig.recording.reader import Run
 from rig.types import Preprocessing
 
@@ -21,7 +20,7 @@ ENERGY = FigureKey("preprocessing_energy_per_inference_j")
 ALLOWED = "phases, rails of a front end that listens, or none and why"
 
 
-def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Refusal, ...]]:
+def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding, ...]]:
     """Return power and energy per inference of a front end that listens outside of the spans, and refusals.
 
     Its power is that of its rails in the idle windows, because it listens there as it does at any time. Its energy is
@@ -33,7 +32,7 @@ def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Refusal
     known = {rail: powers.get(FigureKey("idle_power_w", rail=rail)) for rail in rails}
     if missing := [rail for rail, q in known.items() if q is None]:
         reason = f"the front end listens all the time, and no meter shows its rails by themselves: {', '.join(missing)}"
-        return Figures(), (Refusal(POWER, reason, "Measure these rails, or let the front end work in timed spans"),)
+        return Figures(), (refusal(POWER, reason, "Measure these rails, or let the front end work in timed spans"),)
     method = "idle power of the rails of the front end, which listens all the time"
     power = linear([(1.0, q) for q in known.values() if q is not None], "W", method)
     figures = Figures({POWER: power})
@@ -42,7 +41,7 @@ def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Refusal
     return figures, ()
 
 
-def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> tuple[Check, ...]:
+def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> tuple[Finding, ...]:
     """Return the check that pre-processing is measured by itself, if the rules ask for it."""
     rules, told = run.start.rules, _declared(run)
     if rules is None or not rules.preprocessing:
@@ -54,7 +53,7 @@ def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> t
     missing = "" if recorded and shown else ", not measured by itself"
     rule = "pre-processing, reported separately from inference"
     ok, source = stated and recorded and shown, rules.source_of("preprocessing")
-    return (Check(rule, ", ".join(found) + missing, ALLOWED, ok, source),)
+    return (Finding(rule, ", ".join(found) + missing, ALLOWED, ok, source),)
 
 
 def _declared(run: Run) -> Preprocessing:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rig.analysis.result.check import Validity
 from rig.analysis.result.figure_key import Figures
-from rig.analysis.result.refusal import Refusal
+from rig.analysis.result.finding import Finding, Ruling, Validity
 from rig.analysis.result.series import Series
 from rig.recording.events import Start
 from rig.terminal import clean
@@ -47,13 +46,31 @@ class Result:
     simulated: bool
     start: Start
     quantities: Figures
-    refusals: tuple[Refusal, ...]
-    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
     clocks: Mapping[str, ClockSummary]
     series: Series
-    validity: Validity | None
+    ruling: Ruling | None
+    """None for a result under no rules."""
     session_digest: str | None = None
     """SHA-256 of ``session.json``, for the result of a session."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what stands beside the figures in words, each sentence once."""
+        said = (f.text for f in self.findings if f.effect == "note" or (f.told and not f.ok))
+        return tuple(dict.fromkeys(said))
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        """Return the figures that the recording cannot support."""
+        return tuple(f for f in self.findings if f.effect == "refusal")
+
+    @property
+    def validity(self) -> Validity | None:
+        """Return the verdict, or None under no rules."""
+        if self.ruling is None:
+            return None
+        return Validity(*self.ruling, tuple(f for f in self.findings if f.effect == "check"))
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each figure, by its name in ``results.json``.
@@ -121,12 +138,14 @@ class Result:
             **{name: said for name, said in lab.items() if said},
             "validity": None if self.validity is None else _verdict(self.validity),
             "quantities": {str(key): q.to_json() for key, q in self.quantities.items()},
-            "refusals": [r.to_json() for r in self.refusals],
+            "refusals": [{"scope": str(r.scope), "reason": r.reason, "remedy": r.remedy} for r in self.refusals],
             "notes": list(self.notes),
             "clocks": {name: asdict(c) for name, c in self.clocks.items()},
         }
 
 
 def _verdict(validity: Validity) -> dict[str, Any]:
-    checks = [{k: v for k, v in asdict(check).items() if k != "source" or v} for check in validity.checks]
-    return {"verdict": validity.verdict, **asdict(validity), "checks": checks}
+    names = ("rule", "found", "allowed", "ok", "source")
+    checks = [{k: said for k in names if (said := getattr(c, k)) or k != "source"} for c in validity.checks]
+    ruling = {"rules": validity.rules, "source": validity.source, "submittable": validity.submittable}
+    return {"verdict": validity.verdict, **ruling, "checks": checks}

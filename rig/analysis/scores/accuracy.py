@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.proportion import mean_proportion, proportion
 from rig.recording.reader import Run
 
@@ -42,7 +42,7 @@ def right_of(run: Run) -> dict[str, bool]:
     return {sample: each[0] for (_, sample), each in _hits(run).items() if len(set(each)) == 1}
 
 
-def answer_checks(run: Run) -> Iterator[Check]:
+def answer_checks(run: Run) -> Iterator[Finding]:
     """Yield a failed check if answers are outside the labels of the workload, or if no sample was answered.
 
     Its labels are those of its samples and those in its ``classes``. No answer (null) is only wrong, unless there is
@@ -54,13 +54,13 @@ def answer_checks(run: Run) -> Iterator[Check]:
     known |= {name for name in declared if isinstance(name, str)} if isinstance(declared, list) else set()
     odd = [a for a in told if a is not None and not (isinstance(a, str) and a in known)]
     if told and all(a is None for a in told):
-        yield Check("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
+        yield Finding("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
     if odd:
         found = f"{len(odd)} of {len(told)}, such as {json.dumps(odd[0])[:60]}"
-        yield Check("answers that are no label of the workload", found, "0", False)
+        yield Finding("answers that are no label of the workload", found, "0", False)
 
 
-def span_checks(run: Run) -> Iterator[Check]:
+def span_checks(run: Run) -> Iterator[Finding]:
     """Yield a failed check if the phases that ran are not those declared, or if only some answers have spans.
 
     Without a span, an answer counts for accuracy and its time is in no figure. A run without any span has no times.
@@ -71,13 +71,13 @@ def span_checks(run: Run) -> Iterator[Check]:
         return
     declared, ran = run.start.device.phases, dict.fromkeys(row["phase"] for row in rows if row["phase"] is not None)
     if declared and set(ran) != set(declared) and run.stop is not None and run.stop.error is None:
-        yield Check("phases that ran", ", ".join(ran), ", ".join(declared), False)
+        yield Finding("phases that ran", ", ".join(ran), ", ".join(declared), False)
     answered = {row["issue"] for row in rows if row["output"] is not None}
     if untimed := answered - timed:
-        yield Check("answers without a span", f"{len(untimed)} of {len(answered)}", "0", False)
+        yield Finding("answers without a span", f"{len(untimed)} of {len(answered)}", "0", False)
 
 
-def seen_checks(run: Run) -> Iterator[Check]:
+def seen_checks(run: Run) -> Iterator[Finding]:
     """Yield a check if the network declares that it was trained on the data set of this run.
 
     A training names the set by its ``source`` and, for a folder, by the digest of its list. A set is unseen if it is
@@ -91,7 +91,7 @@ def seen_checks(run: Run) -> Iterator[Check]:
     left_out = told.get("split") == "train" and told.get("fold") == own.get("fold")
     apart = left_out and own.get("split") == "test" and not (folder and own.get("fold") is None)
     said = [f"{part.get('split')} {part['fold'] if part.get('fold') else ''}".strip() for part in (told, own)]
-    yield Check("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
+    yield Finding("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
 
 
 def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:

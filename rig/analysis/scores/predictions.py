@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Quantity
 from rig.recording.reader import Run
 from rig.types import Floats
@@ -24,16 +23,8 @@ PERCENTILES = (25.0, 50.0, 75.0)
 NOTHING = np.zeros(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """The figures of the predictions of a run, and the checks that it fails."""
-
-    figures: Figures
-    checks: tuple[Check, ...]
-
-
-def predictions_of(run: Run) -> Predictions:
-    """Return the scores of every prediction, if the workload declares what is to be predicted.
+def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
+    """Return the scores of every prediction, if the workload declares what is to be predicted, and failed checks.
 
     With ``forecast_from`` in its details, the rest of each series from that point on is, and the answer is an output
     with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample is, from the step on that is named
@@ -45,7 +36,7 @@ def predictions_of(run: Run) -> Predictions:
         return _forecasts(run, first)
     if isinstance(field, str) and isinstance(each_first, dict):
         return _regressions(run, field, each_first)
-    return Predictions(Figures(), ())
+    return Figures(), []
 
 
 def smape(wanted: Floats, forecast: Floats) -> float:
@@ -70,7 +61,7 @@ def r2(wanted: Floats, found: Floats) -> float | None:
     return score if np.isfinite(score) else None
 
 
-def _forecasts(run: Run, first: int) -> Predictions:
+def _forecasts(run: Run, first: int) -> tuple[Figures, list[Finding]]:
     def truth(sample_id: str) -> Floats:
         series = run.payload(sample_id)
         return NOTHING if series is None or series.ndim != 1 or series.dtype.names else _floats(series[first:])
@@ -84,10 +75,10 @@ def _forecasts(run: Run, first: int) -> Predictions:
         for p in PERCENTILES:
             key = FigureKey("smape_p{percentile}", percentile=p)
             found[key] = Quantity(float(np.percentile(each, p)), "1", n=len(each), method=method)
-    return Predictions(Figures(found), checks)
+    return Figures(found), checks
 
 
-def _regressions(run: Run, field: str, first: dict[str, Any]) -> Predictions:
+def _regressions(run: Run, field: str, first: dict[str, Any]) -> tuple[Figures, list[Finding]]:
     def truth(sample_id: str) -> Floats:
         payload, begin = run.payload(sample_id), first.get(sample_id)
         known = payload is not None and field in (payload.dtype.names or ()) and _counts(begin)
@@ -100,12 +91,12 @@ def _regressions(run: Run, field: str, first: dict[str, Any]) -> Predictions:
         mean = float(np.mean(list(scores.values())))
         found[FigureKey("r2")] = Quantity(mean, "1", n=len(scores), method=f"mean over sessions, {method}")
         found |= {FigureKey("r2", sample=name): Quantity(one, "1", n=1, method=method) for name, one in scores.items()}
-    return Predictions(Figures(found), checks)
+    return Figures(found), checks
 
 
 def _scored(
     run: Run, key: str, truth: Callable[[str], Floats], score: Callable[[Floats, Floats], float | None], rule: str
-) -> tuple[dict[str, float], tuple[Check, ...]]:
+) -> tuple[dict[str, float], list[Finding]]:
     """The score of each sample, and a failed check on answers that cannot be judged."""
     scores: dict[str, list[float]] = {}
     odd = []
@@ -116,7 +107,7 @@ def _scored(
             scores.setdefault(sample_id, []).append(value)
         else:
             odd.append(f"{len(found)} points of {sample_id}, of which {len(wanted)} are known")
-    checks = (Check(rule, f"{len(odd)}, such as {odd[0]}", "0", False),) if odd else ()
+    checks = [Finding(rule, f"{len(odd)}, such as {odd[0]}", "0")] if odd else []
     return {name: float(np.mean(values)) for name, values in scores.items()}, checks
 
 

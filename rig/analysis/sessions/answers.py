@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.order_statistics import binomial_quantile
 from rig.analysis.scores.accuracy import decided_issues
 from rig.analysis.service.queries import queries_of
@@ -26,7 +26,7 @@ CACHED = 0.9
 """A repeated sample shows a cache if it takes less than this share of its time among others (TEST04: 10 %)."""
 
 
-def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
+def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
     """Answers in the performance and power runs are those of the accuracy run (as LoadGen's TEST01).
 
     A device that skips the work where its time or its power is measured would answer otherwise.
@@ -47,7 +47,7 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
             limit = (
                 f"0, or {NOISY:.0%} and what chance adds, with accuracies within {ALIKE:.0%} or what chance explains"
             )
-            yield Check(rule, f"{differ} of {len(same)}", limit, differ == 0 or few)
+            yield Finding(rule, f"{differ} of {len(same)}", limit, differ == 0 or few)
 
 
 def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
@@ -78,7 +78,7 @@ def _decided(text: str) -> str:
     return json.dumps(said["label"]) if isinstance(said, dict) and "label" in said else text
 
 
-def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
+def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
     """A sample that comes again must not be answered sooner than at first (as LoadGen's TEST04).
 
     One sample repeated is compared with the same sample among others, and every sample of the performance runs with
@@ -98,8 +98,8 @@ def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
         yield _not_sooner(rule, float(np.median(ratios)))
 
 
-def _not_sooner(rule: str, ratio: float) -> Check:
-    return Check(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
+def _not_sooner(rule: str, ratio: float) -> Finding:
+    return Finding(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
 
 
 def _median_times(parts: Sequence[Part]) -> dict[str, float]:

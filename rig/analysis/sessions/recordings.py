@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.sessions.part import Part
 from rig.recording.layout import EVENTS
 from rig.recording.reader import Run
@@ -19,12 +19,12 @@ STAMPS_LEAST, VALUES_LEAST = 8, 64
 """Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
 
 
-def recording_checks(parts: Sequence[Part]) -> Iterator[Check]:
+def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
     """Yield a failed check if two runs hold one recording, and if other meters watched some of the power runs."""
     if shared := shared_recording((part.name, part.run) for part in parts):
         one, other, file = shared
         allowed = "none; every trial is a measurement of its own: measure again"
-        yield Check("runs that share a recording", f"{one} and {other} hold the same {file}", allowed, False)
+        yield Finding("runs that share a recording", f"{one} and {other} hold the same {file}", allowed, False)
 
     meters: dict[str, str] = {}
     for part in parts:
@@ -33,7 +33,7 @@ def recording_checks(parts: Sequence[Part]) -> Iterator[Check]:
             meters.setdefault(", ".join(sorted(named)), part.name)
     if len(meters) > 1:
         found = "; ".join(f"{names or 'none'} in {run}" for names, run in meters.items())
-        yield Check("meters of the power runs", found, "the same in each; measure again with one bench", False)
+        yield Finding("meters of the power runs", found, "the same in each; measure again with one bench", False)
 
 
 def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | None:

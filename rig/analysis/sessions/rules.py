@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rig.analysis.result.catalogue import CATALOGUE
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Component, Quantity, linear
-from rig.analysis.result.refusal import Refusal
 from rig.analysis.service.queries import queries_of
 from rig.analysis.sessions.answers import no_cache, same_answers
 from rig.analysis.sessions.part import Part
@@ -36,8 +35,8 @@ def configuration_of(part: Part) -> str:
 
 
 def session_checks(
-    parts: Sequence[Part], by: Mapping[str, list[Part]], rules: Rules, figures: Figures, refusals: Sequence[Refusal]
-) -> tuple[Check, ...]:
+    parts: Sequence[Part], by: Mapping[str, list[Part]], rules: Rules, figures: Figures, refusals: Sequence[Finding]
+) -> tuple[Finding, ...]:
     """Return the checks of every run, and those of the session.
 
     ``figures`` are those of the session. ``by`` holds the runs from which they are, by purpose.
@@ -58,27 +57,29 @@ def by_purpose(parts: Sequence[Part]) -> dict[str, list[Part]]:
     return {p: [part for part in parts if part.purpose == p] for p in PURPOSES}
 
 
-def _whole_session(parts: Sequence[Part]) -> Iterator[Check]:
+def _whole_session(parts: Sequence[Part]) -> Iterator[Finding]:
     """Whether every run is there that the runs themselves announce."""
     announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
     if announced or any(part.run.start.session for part in parts):
         wanted = max(announced, default=len(parts) + 1)
-        yield Check("runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted)
+        yield Finding(
+            "runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted
+        )
 
 
-def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
+def _of_runs(parts: Sequence[Part]) -> Iterator[Finding]:
     for part in parts:
         if part.purpose != "probe" and part.result.validity is not None:
             for check in part.result.validity.checks:
-                yield replace(check, rule=f"{part.name}: {check.rule}")
+                yield replace(check, rule=f"{part.name}: {check.rule}", told=False)
 
 
-def trial_checks(by: Mapping[str, list[Part]], rules: Rules) -> tuple[Check, ...]:
+def trial_checks(by: Mapping[str, list[Part]], rules: Rules) -> tuple[Finding, ...]:
     """Return the checks of trials: as many runs of each purpose as the rules ask for, and each near the mean of all."""
     return named(list(_enough(by, rules)), rules)
 
 
-def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Check]:
+def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
     """As many runs of each purpose as the rules ask for, and each near the mean of all."""
     wanted = {"performance": rules.trials or 1, "power": rules.trials or 1, "accuracy": int(ACCURACY in rules.reports)}
     if not (by["power"] or rules.submittable):
@@ -86,24 +87,24 @@ def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Check]:
     for purpose, least in wanted.items():
         if least:
             found, source = len(by[purpose]), rules.source_of(ACCURACY if purpose == "accuracy" else "trials")
-            yield Check(f"runs for {purpose}", str(found), f"at least {least}", found >= least, source)
+            yield Finding(f"runs for {purpose}", str(found), f"at least {least}", found >= least, source)
     if rules.trial_tolerance is not None:
         source = rules.source_of("trial_tolerance")
         yield from (replace(check, source=source) for check in _within(by, rules.trial_tolerance))
 
 
-def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Check]:
+def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Finding]:
     """A result is of one system in one configuration: its time and its power are of the same thing."""
     if not rules.session:
         return
     names, source = sorted({configuration_of(part) for part in parts}), rules.source_of("session")
     found = ", ".join(name or "not named" for name in names)
-    yield Check("configurations of the runs", found, "one", len(names) == 1, source)
+    yield Finding("configurations of the runs", found, "one", len(names) == 1, source)
     devices = len({json.dumps(part.run.start.as_recorded.get("device"), sort_keys=True) for part in parts})
-    yield Check("devices, as they were declared in the runs", str(devices), "1", devices == 1, source)
+    yield Finding("devices, as they were declared in the runs", str(devices), "1", devices == 1, source)
 
 
-def _outlined(run: Run, rules: Rules) -> Iterator[Check]:
+def _outlined(run: Run, rules: Rules) -> Iterator[Finding]:
     """The device declares what the outlines of the report are made of."""
     if not rules.outline:
         return
@@ -114,30 +115,30 @@ def _outlined(run: Run, rules: Rules) -> Iterator[Check]:
         "tuning of the algorithm": device.algorithm.tuned,
     }
     for what, said in outlines.items():
-        yield Check(f"outline of the {what}", "declared" if said else "not stated", "declared", bool(said), source)
+        yield Finding(f"outline of the {what}", "declared" if said else "not stated", "declared", bool(said), source)
 
 
-def _reported(figures: Figures, refusals: Sequence[Refusal], rules: Rules) -> Iterator[Check]:
+def _reported(figures: Figures, refusals: Sequence[Finding], rules: Rules) -> Iterator[Finding]:
     """Every figure that the rules name is stated."""
     stated = {key.quantity for key in figures if key.of_whole}
     refused = {r.scope.quantity for r in refusals if isinstance(r.scope, FigureKey)}
     for name in rules.reports:
         found = "stated" if name in stated else "refused" if name in refused else "absent"
         title = CATALOGUE[name].title.format(target="target's", threshold="threshold", percentile="percentile")
-        yield Check(f"{title} reported", found, "stated", found == "stated", rules.source_of(name))
+        yield Finding(f"{title} reported", found, "stated", found == "stated", rules.source_of(name))
 
 
-def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
+def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]:
     """Every trial is near the mean of all, for the figures that are reported."""
     for key, trials in trial_figures(by).items():
         values = [q.value for q in trials]
         mean = sum(values) / len(values)
         worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
         rule = f"{key} of each trial from the mean"
-        yield Check(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance)
+        yield Finding(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance)
 
 
-def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> Iterator[Check]:
+def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> Iterator[Finding]:
     """Power runs are as quick as performance runs, so that power and time are of one operating point.
 
     Each power run is compared with the mean time of the session. What the intervals of both explain is not counted.
@@ -150,7 +151,7 @@ def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> 
     beyond_s = {name: _beyond_s(_scattered(own), mean) for name, own in powered.items()}
     worst = max(beyond_s, key=beyond_s.__getitem__)
     share = beyond_s[worst] / mean.value if mean.value else 0.0
-    yield Check(
+    yield Finding(
         "execution time of the power runs, against the performance runs",
         f"{powered[worst][TIME].value:.6g} s in {worst}, {mean.value:.6g} s for speed: {share:.3%} beyond intervals",
         f"at most {rules.trial_tolerance:.0%}; measure power and time with the same settings of the device",

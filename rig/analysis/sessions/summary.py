@@ -14,8 +14,8 @@ from msgspec import UNSET
 
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.result.catalogue import entry_of
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import PEER, FigureKey, Figures
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.order_statistics import UNBOUND
 from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.result.result import Result
@@ -55,12 +55,12 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     tried = rate_probes(parts)
     figures = _figures(by) | peak_rate(tried)
     refusals = tuple(dict.fromkeys(r for part in parts for r in part.result.refusals))
-    validity, rules = lead.result.validity, lead.run.start.rules
-    if validity is not None and rules is not None:
+    ruling, rules, checks = lead.result.ruling, lead.run.start.rules, tuple[Finding, ...]()
+    if ruling is not None and rules is not None:
         checks = session_checks(parts, by, rules, figures, refusals)
-        validity = replace(validity, checks=checks, submittable=rules.submittable and is_known(rules))
+        ruling = ruling._replace(submittable=rules.submittable and is_known(rules))
     about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
-    own = (note for part in by["power"] or [lead] for note in part.result.notes)
+    own = (text for part in by["power"] or [lead] for text in part.result.notes)
     served = (by["performance"] or [lead])[0].result.series
     return replace(
         lead.result,
@@ -68,8 +68,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         complete=all(part.result.complete for part in parts),
         simulated=any(part.result.simulated for part in parts),
         quantities=figures,
-        refusals=refusals,
-        notes=tuple(dict.fromkeys([about, *_amortised_notes(by), *own])),
+        findings=(*map(note, (about, *_amortised_notes(by), *own)), *refusals, *checks),
         series=replace(
             lead.result.series,
             requested_s=served.requested_s,
@@ -78,7 +77,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
             trials=trial_figures(by),
             probes=tried,
         ),
-        validity=validity,
+        ruling=ruling,
     )
 
 
@@ -94,12 +93,11 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
     trials = [result.quantities for _, _, result in sessions]
     means = {key: _share([t[key] for t in trials], q) for key, q in over_trials(trials).items()}
     rules, by = first.start.rules, by_purpose([part for _, parts, _ in sessions for part in parts])
-    validity = first.validity
-    if validity is not None and rules is not None:
+    checks = [check for session in sessions for check in _checks_of(*session)]
+    if first.ruling is not None and rules is not None:
         over_all = trial_checks(by, rules)
-        own = [check for session in sessions for check in _checks_of(*session)]
-        left = [check for check in own if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
-        validity = replace(validity, checks=(*left, *over_all))
+        checks = [check for check in checks if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
+        checks += over_all
     about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
     return replace(
         first,
@@ -107,9 +105,11 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         complete=all(result.complete for _, _, result in sessions),
         simulated=any(result.simulated for _, _, result in sessions),
         quantities=Figures(means),
-        refusals=tuple(dict.fromkeys(r for _, _, result in sessions for r in result.refusals)),
-        notes=tuple(dict.fromkeys([about, *(note for _, _, result in sessions for note in result.notes)])),
-        validity=validity,
+        findings=(
+            *map(note, (about, *(text for _, _, result in sessions for text in result.notes))),
+            *dict.fromkeys(r for _, _, result in sessions for r in result.refusals),
+            *checks,
+        ),
         series=replace(
             first.series,
             execution_times_s=np.concatenate([result.series.execution_times_s for _, _, result in sessions]),
@@ -132,11 +132,11 @@ def _share(values: Sequence[Quantity], mean: Quantity) -> Quantity:
     return replace(mean, components=parts, limits=(low, high))
 
 
-def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[Check]:
+def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[Finding]:
     """The checks of one of several sessions, with its name before them; a run is named ``session.run``."""
     runs = tuple(f"{part.name}: " for part in parts)
     for check in () if result.validity is None else result.validity.checks:
-        yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}")
+        yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}", told=False)
 
 
 def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> 
     failed = [t for t in probes if not t.held and t.nodes > nodes]
     method = "largest tried of which a solution better than cost 0 was found"
     more = min(failed, key=lambda t: t.nodes, default=None)
-    note = f"{more.nodes} nodes failed: {more.found}" if more else "The search was ended before a size failed"
+    ended = f"{more.nodes} nodes failed: {more.found}" if more else "The search was ended before a size failed"
     figures = {FigureKey("largest_nodes"): Quantity(float(nodes), "1", (), 0.0, len(probes), method)}
     own = (FigureKey("cost_best"), FigureKey("overrun_max_s"), FigureKey("execution_time_s"))
     figures |= {key: part.result.quantities[key] for key in own if key in part.result.quantities}
@@ -166,9 +166,8 @@ def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> 
         part.result,
         run_id=name,
         quantities=Figures(figures),
-        notes=(about, note, *part.result.notes),
-        refusals=(),
-        validity=None,
+        findings=tuple(map(note, (about, ended, *part.result.notes))),
+        ruling=None,
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.recording.reader import Run
 
 
-def repeat_checks(run: Run) -> Iterator[Check]:
+def repeat_checks(run: Run) -> Iterator[Finding]:
     """Yield the checks of seeds and tuning, as far as the answers of the solver state them and the rules ask."""
     rules = run.start.rules
     if rules is None or not (rules.fresh_seeds or rules.one_tuning):
@@ -24,8 +24,8 @@ def repeat_checks(run: Run) -> Iterator[Check]:
             tunings.add(json.dumps(said.get("tuning"), sort_keys=True))
     if rules.fresh_seeds:
         again = sum(len(found) - len(set(found)) for found in seeds.values())
-        yield Check("solves with a seed that their problem had before", str(again), "0", not again,
+        yield Finding("solves with a seed that their problem had before", str(again), "0", not again,
                     rules.source_of("fresh_seeds"))  # fmt: skip
     if rules.one_tuning:
         found, source = str(len(tunings)), rules.source_of("one_tuning")
-        yield Check("tunings of the solver in a run", found, "at most 1", len(tunings) <= 1, source)
+        yield Finding("tunings of the solver in a run", found, "at most 1", len(tunings) <= 1, source)

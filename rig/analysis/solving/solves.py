@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.result.check import Check
 from rig.analysis.result.figure_key import LITERAL, FigureKey, Figures
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.result.series import Solve
@@ -244,48 +244,41 @@ def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, meth
     return Quantity(mean, unit, (Component("scatter", u, groups - 1),) if u else (), 0.0, n, method)
 
 
-def solving_notes(
-    solves: Sequence[Solve], timed: bool, to_gap: float | None, told: Sequence[str] = ()
-) -> Iterator[str]:
-    """Yield the reasons why there is no gap, or no time to a gap.
-
-    ``told`` is what the notes of the workload already say about it.
-    """
-    if not solves:
-        return
-    yield from told
-    if not any(s.targets for s in solves):
-        if told:
-            return
-        yield "No target is known for these problems, so no gap is stated (`rig targets` computes targets)"
-    elif not timed:
-        yield (
-            "The time to a gap is not stated. The schedule of this solver depends on its budget, so a solver that is "
-            "told to stop at the gap may need another time: measure with --option to_gap=GAP"
-        )
-    elif to_gap is not None:
-        yield f"The solver was told to stop at a gap of {to_gap:g}, so smaller gaps are not stated"
-
-
 def answer_count(run: Run) -> int:
     """Return how many answers a run has without those of warm-up, whether they are solutions or not."""
     answered = array_of(run.replies["completed_ns"].is_valid()) & ~array_of(run.replies["warmup"])
     return int(np.count_nonzero(answered))
 
 
-def solving_checks(solves: Sequence[Solve], answers: int) -> Iterator[Check]:
-    """Yield the checks that every one of the answers is a solution, that costs are true, and budgets were kept."""
+def solving_findings(
+    solves: Sequence[Solve], answers: int, timed: bool, to_gap: float | None = None, told: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """Yield checks that each of the answers is a solution, that costs are true and budgets kept, and what is not known.
+
+    That is why there is no gap, or no time to a gap; ``told`` is what the notes of the workload already say about it.
+    """
     if not solves:
         return
+    yield from map(note, told)
+    if not any(s.targets for s in solves):
+        if not told:
+            yield note("No target is known for these problems, so no gap is stated (`rig targets` computes targets)")
+    elif not timed:
+        yield note(
+            "The time to a gap is not stated. The schedule of this solver depends on its budget, so a solver that is "
+            "told to stop at the gap may need another time: measure with --option to_gap=GAP"
+        )
+    elif to_gap is not None:
+        yield note(f"The solver was told to stop at a gap of {to_gap:g}, so smaller gaps are not stated")
     n = len(solves)
     checked = sum(not math.isnan(s.cost) for s in solves)
-    yield Check("solutions that could be checked", str(checked), str(answers), checked == answers)
+    yield Finding("solutions that could be checked", str(checked), str(answers), checked == answers)
     lies = sum(not s.honest for s in solves)
-    yield Check("solves whose costs are not those of their solutions", str(lies), "0", lies == 0)
+    yield Finding("solves whose costs are not those of their solutions", str(lies), "0", lies == 0)
     if math.isfinite(solves[0].budget_s):
         late = sum(s.over_s > max(OVERRUN_S, OVERRUN_SHARE * s.budget_s) for s in solves)
         worst, found = max(solves, key=lambda s: s.over_s), f"{late} of {n}"
         if late and math.isfinite(worst.processor_s):
             had = f"the host gave that solver {worst.processor_s:.3g} of {worst.seconds:.3g} s"
             found += f", by {worst.over_s * 1e3:.3g} ms at most; {had}"
-        yield Check("solves past their budget by 1 ms and 1 %", found, "0", late == 0)
+        yield Finding("solves past their budget by 1 ms and 1 %", found, "0", late == 0)

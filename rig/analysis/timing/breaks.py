@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.lag_path import COARSE_SPANS, GROUPS, PER_SPAN, STANDS_OUT, far_places
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import AT_ONCE, Cells, Shown
@@ -51,19 +51,19 @@ class Bridged:
     """A trace with the times that the spans prove. Its time scale is uncertain by ``sigma_s`` and ``rate_sigma``."""
 
     trace: Trace
-    check: Check
+    check: Finding
     note: str
     sigma_s: float = 0.0
     rate_sigma: float = 0.0
 
 
-def after_end(r: Readings, end_s: float) -> tuple[Check, ...]:
+def after_end(r: Readings, end_s: float) -> tuple[Finding, ...]:
     """Return a failed check if readings were taken after the recording had ended, on the run's time."""
     late_s, allowed_s = float(r.end_s[-1]) - end_s, AFTER_END_S + AFTER_END_SHARE * (end_s - float(r.start_s[0]))
     if late_s <= allowed_s:
         return ()
     rule = f"readings of rail {r.rail.name} after the end of the recording"
-    return (Check(rule, f"{late_s:.3g} s", f"at most {allowed_s:.3g} s", False),)
+    return (Finding(rule, f"{late_s:.3g} s", f"at most {allowed_s:.3g} s", False),)
 
 
 def spare_s(r: Readings, end_s: float) -> float:
@@ -88,7 +88,7 @@ def strays(s: Shown, late_s: Floats | float = 0.0) -> Bools:
 
 def bridged(
     trace: Trace, s: Shown, recorded: Shown, wandered: Shown | None, reach_s: float, end_s: float
-) -> Bridged | Check | None:
+) -> Bridged | Finding | None:
     """Return the trace with the times that the spans prove, a failed check where they prove none, or None if it fits.
 
     ``s`` is by brackets, which may be off by ``reach_s``, ``recorded`` as it was aligned, and ``wandered`` along a path
@@ -101,7 +101,7 @@ def bridged(
     pace, paced = _pace(s, looked.usual)
     least = looked.none if wandered is None else float(unlike(wandered, np.zeros(1), looked.usual).sum())
     rule = f"stretches of spans that rail {s.readings.rail.name} shows at another time"
-    astray = Check(rule, f"{np.count_nonzero(looked.absent)} of {len(s.cells)} spans", "0", False)
+    astray = Finding(rule, f"{np.count_nonzero(looked.absent)} of {len(s.cells)} spans", "0", False)
     none = astray if np.mean(looked.absent) > MOST else None
     if min(total, paced + BREAK) >= looked.none or min(total, paced) >= least:
         return none if wandered is None or least > MOST * len(s.cells) else None
@@ -177,9 +177,9 @@ def delivered_once(trace: Trace, copies: int) -> Bridged:
     return Bridged(once, *delivered(trace.rail.name, copies))
 
 
-def delivered(name: str, copies: int) -> tuple[Check, str]:
+def delivered(name: str, copies: int) -> tuple[Finding, str]:
     """Return the failed check and the note for a rail whose readings were delivered several times."""
-    check = Check(f"deliveries of each reading of rail {name}", str(copies), "1", False)
+    check = Finding(f"deliveries of each reading of rail {name}", str(copies), "1", False)
     return check, (
         f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
         "recording. One of each is used, on the declared grid"
@@ -217,7 +217,7 @@ def _paced(trace: Trace, s: Shown, pace: float, end_s: float) -> Bridged | None:
     first, name = float(trace.start_tick[0]), trace.rail.name
     start, end = (first + pace * (t - first) for t in (trace.start_tick, trace.end_tick))
     rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / pace)
-    check = Check(f"true rate of rail {name} over the declared one", f"{1.0 / pace:.6f}", "1", False)
+    check = Finding(f"true rate of rail {name} over the declared one", f"{1.0 / pace:.6f}", "1", False)
     note = (
         f"Rail {name}: the spans fit the trace at {1.0 / pace:.6f} of the declared rate of readings, and at no other "
         f"rate within {FARTHEST:.0%}. The times of the readings are taken from this rate"
@@ -337,7 +337,7 @@ def _apart(trace: Trace, s: Shown, late_s: float) -> Bridged:
     ticks = -late_s / s.period_s * float(trace.start_tick[1] - trace.start_tick[0])
     moved = replace(trace, start_tick=trace.start_tick + ticks, end_tick=trace.end_tick + ticks)
     name, earlier = trace.rail.name, late_s < 0.0
-    check = Check(f"spans of rail {name} against its readings", f"{-late_s:+.3g} s", "within the brackets", False)
+    check = Finding(f"spans of rail {name} against its readings", f"{-late_s:+.3g} s", "within the brackets", False)
     lost = ", or readings before the first span are missing" if earlier else ""
     note = (
         f"Rail {name}: all spans stand {abs(late_s):.3g} s {'earlier' if earlier else 'later'} in the trace than was "
@@ -377,7 +377,7 @@ def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> B
         return None
     value, over = trace.value[keep], trace.overload[keep]
     joined = replace(trace, start_tick=start, end_tick=end, value=value, overload=over, uniform=False)
-    check = Check(f"readings missing from the grid of rail {trace.rail.name}", "; ".join(places), "none", False)
+    check = Finding(f"readings missing from the grid of rail {trace.rail.name}", "; ".join(places), "none", False)
     return Bridged(joined, check, (
         f"Rail {trace.rail.name}: from a break on, spans fit the trace only if readings are missing from its grid: "
         f"{'; '.join(places)}. Later readings are moved by as many; the spans next to a break do not count"

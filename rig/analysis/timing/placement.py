@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.filter_shape import undeclared_tau_s
 from rig.analysis.timing.lag_path import (
@@ -60,8 +60,8 @@ class AlignedRail:
     sigma_s: float
     host_sigma_s: float
     notes: tuple[str, ...] = ()
-    contradictions: tuple[Check, ...] = ()
-    bridged: tuple[Check, ...] = ()
+    contradictions: tuple[Finding, ...] = ()
+    bridged: tuple[Finding, ...] = ()
     path: Wander | None = None
     """How the readings were moved along the run to where the spans are, if they were."""
     turn: float = 0.0
@@ -69,7 +69,7 @@ class AlignedRail:
     single: Readings | None = None
     """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
 
-    def noted(self, check: Check, note: str) -> AlignedRail:
+    def noted(self, check: Finding, note: str) -> AlignedRail:
         """Return the same with one more contradiction that the recording itself resolves."""
         return replace(self, notes=(*self.notes, note), bridged=(*self.bridged, check))
 
@@ -215,7 +215,7 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
     checks = rail.bridged
     if steepest > rail.timebase.clock.tolerance + tolerance:
         rule = f"spans of rail {name} against the clocks, along the run"
-        checks = (*checks, Check(rule, shift, "a change within the tolerances of both clocks", False))
+        checks = (*checks, Finding(rule, shift, "a change within the tolerances of both clocks", False))
     note = (
         f"Rail {name}: along the run the spans lie {shift} later in the trace than the clocks say. The readings are "
         "moved to where the edges of the spans are"

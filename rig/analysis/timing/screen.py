@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.profile import CERTAINTY, CHANCE, LEAST, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.stretches import spread_out
@@ -272,8 +272,8 @@ class Screened:
 
     trace: Trace
     notes: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
-    late: tuple[Check, ...] = ()
+    checks: tuple[Finding, ...] = ()
+    late: tuple[Finding, ...] = ()
     late_ticks: float = 0.0
     bias: float = 0.0
 
@@ -300,7 +300,7 @@ def screened(
             continue
         words = {"rail": name, "of": of} | dict(found.words)
         what, seen, allowed = (text.format(**words) for text in rule.check) if found.fails else ("", "", "")
-        failed = (Check(what, seen, allowed, False),) if found.fails else ()
+        failed = (Finding(what, seen, allowed, False),) if found.fails else ()
         out = Screened(
             found.trace or out.trace,
             (*out.notes, *([f"Rail {name}: {rule.note.format(**words)}"] if rule.note else [])),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.breaks import LAST, Bridged, after_end, bridged, copies_of, delivered, delivered_once, strays
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
@@ -112,7 +112,7 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
 
 def _refused(found: AlignedRail, check: object) -> AlignedRail:
     """The rail, against which a failed check stands if nothing else does."""
-    return replace(found, contradictions=(check,)) if isinstance(check, Check) and not found.contradictions else found
+    return replace(found, contradictions=(check,)) if isinstance(check, Finding) and not found.contradictions else found
 
 
 def _strays(found: AlignedRail, meter: MeterClock) -> bool:
@@ -121,7 +121,7 @@ def _strays(found: AlignedRail, meter: MeterClock) -> bool:
     return s is not None and not found.readings.counter and int(np.count_nonzero(strays(s))) >= LAST
 
 
-def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | Check | None:
+def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | Finding | None:
     """The trace with the times that its spans prove, or a failed check, if they contradict those recorded."""
     windows_s, first = meter.activity.active_s(), meter.bracketed
     if found.readings.counter or len(windows_s) < LEAST_SPANS or not np.any(found.readings.ok):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase, off_line, quick_reads
 from rig.errors import DataError
@@ -151,7 +151,7 @@ def beyond_tolerance(found: Timebase) -> bool:
     return abs(found.rate - 1.0) > found.clock.tolerance + 5.0 * found.rate_sigma
 
 
-def rate_checks(run: Run) -> Iterator[Check]:
+def rate_checks(run: Run) -> Iterator[Finding]:
     """Yield a failed check for each clock whose rate, by the host, is beyond what was declared."""
     for name, clock in run.clocks().items():
         if brackets := run.brackets(name):
@@ -161,10 +161,10 @@ def rate_checks(run: Run) -> Iterator[Check]:
                     f"rate of the clock {name} by that of the host",
                     f"within {clock.tolerance:.2g} of its own",
                 )
-                yield Check(rule, f"off by {1.0 / found.rate - 1.0:+.3g}", allowed, False)
+                yield Finding(rule, f"off by {1.0 / found.rate - 1.0:+.3g}", allowed, False)
 
 
-def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Check, ...]]:
+def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Finding, ...]]:
     """Return the map of the device's clock, as uncertain as its brackets lie on no line, and the check that fails then.
 
     Such a clock may stop in sleep: then spans may have been timed at its declared rate or at that of its brackets. A
@@ -176,7 +176,7 @@ def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Check
         return timebase, ()
     doubt = 4.0 * float(np.ptp(rows[:, 1])) / float(np.ptp(rows[:, 0]))
     rule = f"readings of the clock {clock.name} off a straight line"
-    check = Check(rule, f"{np.max(np.abs(rows[beyond, 1])):.2g} s", "within their round trips", False)
+    check = Finding(rule, f"{np.max(np.abs(rows[beyond, 1])):.2g} s", "within their round trips", False)
     return replace(timebase, rate_sigma=math.hypot(timebase.rate_sigma, doubt / math.sqrt(3.0))), (check,)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.verdict.known_benchmarks import Values, limits_of
 from rig.recording.reader import Run
 from rig.recording.records import ScenarioRecord
@@ -17,17 +17,17 @@ _SHOWN = 6
 """The most values that a check names."""
 
 
-def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord, source: str) -> Iterator[Check]:
+def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord, source: str) -> Iterator[Finding]:
     """Yield one check for each parameter of the benchmark, and for each option of the scenario.
 
     What is allowed is what the rig holds of the benchmark, and of one that it does not know, what the workload
     declares. An option that the scenario does not have is not checked. ``source`` is that of the rule itself.
     """
     if benchmark is None:
-        yield Check("benchmark of the workload", "none declared", "declared by the workload", False, source)
+        yield Finding("benchmark of the workload", "none declared", "declared by the workload", False, source)
         return
     held = as_held(benchmark)
-    yield Check("benchmark of the workload", held.name, "declared by the workload", True, source)
+    yield Finding("benchmark of the workload", held.name, "declared by the workload", True, source)
     yield _within("scenario of the benchmark", (scenario.name,), held.scenarios, source)
     for name, parameter in held.parameters.items():
         yield _within(f"benchmark: {name}", parameter.found, parameter, source)
@@ -54,14 +54,19 @@ def _limited(declared: Parameter | None, allowed: Values) -> Parameter:
     return Parameter((), allowed) if declared is None else replace(declared, allowed=allowed)
 
 
-def set_checks(run: Run) -> Iterator[Check]:
+def set_findings(run: Run) -> Iterator[Finding]:
     """Yield a failed check where the samples of a run are not those that a known benchmark counts.
 
-    One is for the length of data that is an inference. The other is for the number of samples that is declared, where
-    a run plays the set itself and no stream of it.
+    A note tells of a benchmark that the rig does not know, under rules by which results are submitted. One check is for
+    the length of data that is an inference. The other is for the number of samples that is declared, where a run plays
+    the set itself and no stream of it.
     """
     benchmark, rules = run.start.workload.benchmark, run.start.rules
     limits = None if benchmark is None else limits_of(benchmark)
+    if benchmark is not None and limits is None and rules is not None and rules.submittable:
+        yield note(
+            f"Limits of the benchmark {benchmark.name!r} are as declared by the workload; the rig holds none of it"
+        )
     if benchmark is None or limits is None or limits.inference_s is None or rules is None or not rules.benchmark:
         return
     rows = run.samples.select(["id", "inferences", "duration_s"]).to_pylist()
@@ -69,23 +74,16 @@ def set_checks(run: Run) -> Iterator[Check]:
     odd = [row for row in rows if row["duration_s"] and not math.isclose(row["duration_s"], lengths[row["id"]])]
     if odd:
         found = f"{len(odd)} of {len(rows)}, such as {odd[0]['inferences']} in {odd[0]['duration_s']:g} s"
-        yield Check("samples with another length of an inference", found, f"0; {limits.inference_s:g} s each", False)
+        yield Finding("samples with another length of an inference", found, f"0; {limits.inference_s:g} s each", False)
     said = benchmark.parameters["samples"].found if "samples" in benchmark.parameters else ()
     held = sum(row["inferences"] for row in rows)
     if rules.whole_set and run.start.purpose not in ("compliance", "probe") and said and said != (held,):
-        yield Check("samples in the recording", str(held), f"{_listed(said, ', ')}, as it declares", False)
+        yield Finding("samples in the recording", str(held), f"{_listed(said, ', ')}, as it declares", False)
 
 
-def unknown_benchmark_notes(run: Run) -> Iterator[str]:
-    """Yield a sentence on a benchmark that the rig does not know, under rules by which results are submitted."""
-    benchmark, rules = run.start.workload.benchmark, run.start.rules
-    if benchmark is not None and rules is not None and rules.submittable and limits_of(benchmark) is None:
-        yield f"Limits of the benchmark {benchmark.name!r} are as declared by the workload; the rig holds none of it"
-
-
-def _within(rule: str, found: Sequence[Value], parameter: Parameter, source: str) -> Check:
+def _within(rule: str, found: Sequence[Value], parameter: Parameter, source: str) -> Finding:
     ok = bool(found) and all(value in parameter.allowed for value in found)
-    return Check(rule, _listed(found, ", "), _listed(parameter.allowed, " or "), ok, parameter.source or source)
+    return Finding(rule, _listed(found, ", "), _listed(parameter.allowed, " or "), ok, parameter.source or source)
 
 
 def _listed(values: Sequence[Value], between: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.columns import array_of
 from rig.recording.events import HostGap
@@ -25,40 +25,40 @@ ONE_TICK = 0.5
 """The share of spans of one tick or less above which the clock does not resolve the spans."""
 
 
-def contradictions_of(run: Run, device: Timebase) -> tuple[Check, ...]:
+def contradictions_of(run: Run, device: Timebase) -> tuple[Finding, ...]:
     """Return a failed check for each contradiction; ``device`` is the clock of the spans."""
     return (*_left_out(run), *_stopped(run), *_miscounted(run), *_misplaced(run, device))
 
 
-def _left_out(run: Run) -> Iterator[Check]:
+def _left_out(run: Run) -> Iterator[Finding]:
     if run.left_out:
         more = f" and {len(run.left_out) - 1} more" if len(run.left_out) > 1 else ""
-        yield Check("values that cannot be used", f"{run.left_out[0]}{more}", "none", False)
+        yield Finding("values that cannot be used", f"{run.left_out[0]}{more}", "none", False)
 
 
-def _stopped(run: Run) -> Iterator[Check]:
+def _stopped(run: Run) -> Iterator[Finding]:
     gaps_s = [(gap.off_ns - gap.on_ns) * 1e-9 for gap in run.of_type(HostGap)]
     if gaps_s:
         found = f"{len(gaps_s)}, the longest {max(gaps_s):.3g} s"
-        yield Check("gaps in the host's heartbeat", found, "none", False)
+        yield Finding("gaps in the host's heartbeat", found, "none", False)
 
 
-def _miscounted(run: Run) -> Iterator[Check]:
+def _miscounted(run: Run) -> Iterator[Finding]:
     """Files or chunks that are cut, doubled or missing: a run that ended as planned has written them to their end."""
     if run.stop is None or run.error is not None:
         return
     if run.truncated:
-        yield Check("files that were written to their end", f"all but {', '.join(run.truncated)}", "all", False)
+        yield Finding("files that were written to their end", f"all but {', '.join(run.truncated)}", "all", False)
     if run.truncated or run.left_out:
         return
     for name, trace in run.traces.items():
         table = run.arrivals(name)
         arrived = int(table[-1, 0]) if len(table) else len(trace.value)
         if arrived != len(trace.value):
-            yield Check(f"readings of rail {name} on disk", str(len(trace.value)), f"{arrived} that arrived", False)
+            yield Finding(f"readings of rail {name} on disk", str(len(trace.value)), f"{arrived} that arrived", False)
 
 
-def _misplaced(run: Run, device: Timebase) -> Iterator[Check]:
+def _misplaced(run: Run, device: Timebase) -> Iterator[Finding]:
     if run.start.imported is not None or run.start.device.spans_on_pin:
         return
     table = run.replies
@@ -74,12 +74,12 @@ def _misplaced(run: Run, device: Timebase) -> Iterator[Check]:
     yield from _count("spans that end after their answer arrived", off_s > answered_s + allowed_s, off_s - answered_s)
     short = ticks[:, 1] - ticks[:, 0] <= 1
     if np.mean(short) > ONE_TICK:
-        yield Check("spans of one tick or less", f"{short.sum()} of {len(short)}", "at most half of them", False)
+        yield Finding("spans of one tick or less", f"{short.sum()} of {len(short)}", "at most half of them", False)
     if (run.start.device.max_pending or 1) == 1 and run.start.device.max_batch == 1:
         yield from _overlapping(array_of(table["issue"]), on_s, off_s, 2.0 * device.step_s)
 
 
-def _overlapping(issue: NDArray[np.int64], on_s: Floats, off_s: Floats, step_s: float) -> Iterator[Check]:
+def _overlapping(issue: NDArray[np.int64], on_s: Floats, off_s: Floats, step_s: float) -> Iterator[Finding]:
     """Spans of different samples on a device that holds one sample at a time."""
     order = np.argsort(issue, kind="stable")
     first = np.flatnonzero(np.diff(issue[order], prepend=-1))
@@ -90,6 +90,6 @@ def _overlapping(issue: NDArray[np.int64], on_s: Floats, off_s: Floats, step_s: 
     yield from _count("spans that overlap on a device that holds one sample", into_s > step_s + ROUNDING_S, into_s)
 
 
-def _count(rule: str, bad: Bools, by_s: Floats) -> Iterator[Check]:
+def _count(rule: str, bad: Bools, by_s: Floats) -> Iterator[Finding]:
     if bad.any():
-        yield Check(rule, f"{bad.sum()} of {len(bad)}, by up to {by_s[bad].max():.3g} s", "none", False)
+        yield Finding(rule, f"{bad.sum()} of {len(bad)}, by up to {by_s[bad].max():.3g} s", "none", False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rig.analysis.timing.timeline import host_bend
 from rig.recording.events import Note
 from rig.recording.reader import Run
 from rig.recording.traces import Trace
@@ -16,7 +17,21 @@ BLOCK = 1 << 16
 
 def remarks_of(run: Run) -> list[str]:
     """Return every note on a recording."""
-    return [*_origin(run), *_end(run), *_phases(run), *_traces(run), *_warmup(run)]
+    return [*_meters(run), *_host(run), *_origin(run), *_end(run), *_phases(run), *_traces(run), *_warmup(run)]
+
+
+def _meters(run: Run) -> Iterator[str]:
+    if not run.start.meters:
+        yield "No meter recorded: times and accuracy only"
+
+
+def _host(run: Run) -> Iterator[str]:
+    bend_s, shown_by = host_bend(run)
+    if shown_by:
+        yield (
+            f"The clocks {', '.join(shown_by)} leave a straight line alike, by {bend_s:.2g} s: the clock of the host "
+            "was corrected during the run. Times are uncertain by the tolerance of their clock, idle windows by this"
+        )
 
 
 def _origin(run: Run) -> Iterator[str]:

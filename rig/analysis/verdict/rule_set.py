@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.errors import RigError
 from rig.plugins import load, names
 from rig.types import Rules
@@ -18,7 +18,7 @@ def is_known(rules: Rules) -> bool:
     return rules.name in names("rules")
 
 
-def differing_rules(rules: Rules, scenario: str) -> Iterator[Check]:
+def differing_rules(rules: Rules, scenario: str) -> Iterator[Finding]:
     """Yield a failed check if recorded rules are not those of the rig's own set of their name and scenario."""
     if not is_known(rules):
         return
@@ -26,11 +26,11 @@ def differing_rules(rules: Rules, scenario: str) -> Iterator[Check]:
     try:
         own: Rules = load("rules", rules.name)(rules.scenario)
     except RigError as error:
-        yield Check(rule, error.message, allowed, False)
+        yield Finding(rule, error.message, allowed, False)
         return
     if rules.scenario != scenario:
-        yield Check(rule, f"for {rules.scenario}, and the scenario is {scenario}", allowed, False)
+        yield Finding(rule, f"for {rules.scenario}, and the scenario is {scenario}", allowed, False)
     for field in fields(Rules):
         found, wanted = getattr(rules, field.name), getattr(own, field.name)
         if found != wanted and field.name not in _TEXTS:
-            yield Check(rule, f"{field.name} is {found}, not {wanted}", allowed, False)
+            yield Finding(rule, f"{field.name} is {found}, not {wanted}", allowed, False)

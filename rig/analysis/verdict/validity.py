@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rig.analysis.result.check import Check, Validity
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.finding import Finding, Ruling
 from rig.analysis.result.order_statistics import nearest_rank
 from rig.analysis.result.terms import Terms
 from rig.analysis.service.early_stopping import allowed, needed
@@ -21,48 +21,49 @@ from rig.types import Rules
 HUNDRED = 0.99
 
 
-def judge(terms: Terms, q: Queries, figures: Figures, more: tuple[Check, ...] = ()) -> Validity | None:
-    """Return the verdict on a run, or None if it names no rules; its purpose decides which rules apply.
-
-    ``more`` are checks that apply to every run of the kind, such as those of solves.
-    """
-    rules = terms.rules
+def ruling_of(rules: Rules | None) -> Ruling | None:
+    """Return by which rules a run is judged, or None if it names none."""
     if rules is None:
         return None
+    return Ruling(rules.name, rules.source, rules.submittable and is_known(rules) and not rules.session)
+
+
+def checks_of(rules: Rules, terms: Terms, q: Queries, figures: Figures) -> list[Finding]:
+    """Return the checks of a run by its rules; its purpose decides which of them apply."""
     checks = [*differing_rules(rules, terms.scenario.name), *_whole(terms, q, rules), *_of_benchmark(terms, q, rules)]
     if terms.purpose not in ("accuracy", "compliance"):
         checks += [*_long_enough(terms, q, rules), *_on_time(terms, q, rules, figures)]
-    submittable = rules.submittable and is_known(rules) and not rules.session
-    return Validity(rules.name, rules.source, submittable, named((*checks, *more), rules))
+    return checks
 
 
-def named(checks: Iterable[Check], rules: Rules) -> tuple[Check, ...]:
-    """Return checks with the source that the rules give for all others, where a check has none of its own."""
-    return tuple(replace(check, source=check.source or rules.source_of()) for check in checks)
+def named(findings: Iterable[Finding], rules: Rules | None) -> tuple[Finding, ...]:
+    """Return findings, of which checks have the source that the rules give for all others, where they have none."""
+    source = "" if rules is None else rules.source_of()
+    return tuple(replace(f, source=f.source or source) if f.effect == "check" else f for f in findings)
 
 
-def _whole(terms: Terms, q: Queries, rules: Rules) -> Iterator[Check]:
-    yield Check("the run", "to the end" if terms.complete else "broken off", "to the end", terms.complete)
+def _whole(terms: Terms, q: Queries, rules: Rules) -> Iterator[Finding]:
+    yield Finding("the run", "to the end" if terms.complete else "broken off", "to the end", terms.complete)
     lost = int(np.count_nonzero(~q.completed & ~q.dropped))
-    yield Check("samples without an answer", str(lost), "0", lost == 0)
+    yield Finding("samples without an answer", str(lost), "0", lost == 0)
     if rules.hardware_only:
         modes = list(terms.modes)
         source = rules.source_of("hardware_only")
-        yield Check("device and meters", ", ".join(modes), "hardware", modes == ["hardware"], source)
+        yield Finding("device and meters", ", ".join(modes), "hardware", modes == ["hardware"], source)
     if terms.purpose == "accuracy" or (rules.whole_set and terms.purpose != "compliance"):
         completed = len(np.unique(q.sample[q.completed]))
         found, wanted, source = str(completed), str(terms.set_size), rules.source_of("whole_set")
-        yield Check("samples of the set answered", found, wanted, completed >= terms.set_size, source)
+        yield Finding("samples of the set answered", found, wanted, completed >= terms.set_size, source)
 
 
-def _of_benchmark(terms: Terms, q: Queries, rules: Rules) -> Iterator[Check]:
+def _of_benchmark(terms: Terms, q: Queries, rules: Rules) -> Iterator[Finding]:
     if rules.session and terms.purpose == "all":
-        yield Check("mode", "together", "a session of runs", False, rules.source_of("session"))
+        yield Finding("mode", "together", "a session of runs", False, rules.source_of("session"))
     if rules.benchmark and terms.purpose != "probe":  # a search must be able to hold with any workload
         yield from benchmark_checks(terms.benchmark, terms.scenario, rules.source_of("benchmark"))
     if (most := rules.at_a_time) is not None:
         found, source = most_at_a_time(q), rules.source_of("at_a_time")
-        yield Check("samples at a time", str(found), f"at most {most}", found <= most, source)
+        yield Finding("samples at a time", str(found), f"at most {most}", found <= most, source)
 
 
 def most_at_a_time(q: Queries) -> int:
@@ -73,28 +74,28 @@ def most_at_a_time(q: Queries) -> int:
     return int(np.cumsum(steps[np.lexsort((steps, at_s))]).max(initial=0))
 
 
-def _long_enough(terms: Terms, q: Queries, rules: Rules) -> Iterator[Check]:
+def _long_enough(terms: Terms, q: Queries, rules: Rules) -> Iterator[Finding]:
     if (most := rules.warmup) is not None:
         source = rules.source_of("warmup")
-        yield Check(
+        yield Finding(
             "warm-up samples", str(terms.warmup_samples), f"at most {most}", terms.warmup_samples <= most, source
         )
     n, least = len(q), rules.min_queries or 1
-    yield Check("queries", str(n), f"at least {least}", n >= least, rules.source_of("min_queries"))
+    yield Finding("queries", str(n), f"at least {least}", n >= least, rules.source_of("min_queries"))
     on_s, off_s = q.window_s()
     # the last random arrival comes before the end of the schedule, which ran for as long as required
     required_s = rules.min_duration_s
     if required_s:
         lasted_s, source = round(off_s - on_s, 9), rules.source_of("min_duration_s")
-        yield Check("duration", f"{lasted_s:.6g} s", f"at least {required_s:g} s", lasted_s >= required_s, source)
+        yield Finding("duration", f"{lasted_s:.6g} s", f"at least {required_s:g} s", lasted_s >= required_s, source)
     if terms.metered:
         shortest_s, wanted_s = terms.shortest_idle_s, rules.idle_s
         # a window is stamped before and after the sleep, so it is never shorter than that
         found, wanted = f"{shortest_s:.6g} s", f"at least {wanted_s:g} s"
-        yield Check("shortest idle window", found, wanted, shortest_s >= wanted_s, rules.source_of("idle_s"))
+        yield Finding("shortest idle window", found, wanted, shortest_s >= wanted_s, rules.source_of("idle_s"))
 
 
-def _on_time(terms: Terms, q: Queries, rules: Rules, figures: Figures) -> Iterator[Check]:
+def _on_time(terms: Terms, q: Queries, rules: Rules, figures: Figures) -> Iterator[Finding]:
     if not np.any(q.completed):
         return
     p, bound_s, deadline_s = rules.percentile, terms.latency_bound_s, terms.deadline_s
@@ -103,29 +104,29 @@ def _on_time(terms: Terms, q: Queries, rules: Rules, figures: Figures) -> Iterat
         over = int(np.count_nonzero(times > bound_s)) + int(np.count_nonzero(~q.completed))
         value = nearest_rank(np.sort(times), p)
         source = rules.source_of("percentile")
-        yield Check(f"p{100 * p:g} of latency", f"{value:.6g} s", f"at most {bound_s:g} s", value <= bound_s, source)
+        yield Finding(f"p{100 * p:g} of latency", f"{value:.6g} s", f"at most {bound_s:g} s", value <= bound_s, source)
         if rules.early_stopping:
             least = needed(over, p)
             rule = f"queries, with {over} over the bound, to trust p{100 * p:g} (early stopping)"
             source = rules.source_of("early_stopping")
-            yield Check(rule, str(len(q)), f"at least {least}", len(q) >= least, source)
+            yield Finding(rule, str(len(q)), f"at least {least}", len(q) >= least, source)
     elif p is not None and rules.early_stopping:
         enough, source = allowed(len(times), p) >= 1, rules.source_of("early_stopping")
         rule = f"queries for p{100 * p:g} (early stopping)"
-        yield Check(rule, str(len(times)), f"at least {needed(1, p)}", enough, source)
+        yield Finding(rule, str(len(times)), f"at least {needed(1, p)}", enough, source)
     share = rules.in_time_share
     if share is not None and deadline_s is not None:
         met = in_time_share(q, deadline_s).value
         rule = f"frames answered within {deadline_s:g} s"
-        yield Check(rule, f"{met:.2%}", f"at least {share:.0%}", met >= share, rules.source_of("in_time_share"))
+        yield Finding(rule, f"{met:.2%}", f"at least {share:.0%}", met >= share, rules.source_of("in_time_share"))
     stride_s = terms.scenario.options.get("stride_s")
     if rules.deadline_strides is not None and deadline_s is not None and stride_s:
         most_s, source = rules.deadline_strides * stride_s, rules.source_of("deadline_strides")
-        yield Check("deadline of a frame", f"{deadline_s:g} s", f"at most {most_s:g} s", deadline_s <= most_s, source)
+        yield Finding("deadline of a frame", f"{deadline_s:g} s", f"at most {most_s:g} s", deadline_s <= most_s, source)
     yield from _schedule_kept(q, rules, bound_s if bound_s is not None else deadline_s, figures)
 
 
-def _schedule_kept(q: Queries, rules: Rules, limit_s: float | None, figures: Figures) -> Iterator[Check]:
+def _schedule_kept(q: Queries, rules: Rules, limit_s: float | None, figures: Figures) -> Iterator[Finding]:
     """Checks of the host's schedule: a host too slow to make the load must not pass for a quick device."""
     if not q.scheduled or np.all(q.dropped):
         return
@@ -133,10 +134,12 @@ def _schedule_kept(q: Queries, rules: Rules, limit_s: float | None, figures: Fig
         delay_s = nearest_rank(np.sort(scheduling_delays_s(q)), HUNDRED)
         most_s = rules.late_share * limit_s
         source = rules.source_of("late_share")
-        yield Check("p99 of the host's slip", f"{delay_s:.3g} s", f"at most {most_s:.3g} s", delay_s <= most_s, source)
+        yield Finding(
+            "p99 of the host's slip", f"{delay_s:.3g} s", f"at most {most_s:.3g} s", delay_s <= most_s, source
+        )
     distance = figures.get(FigureKey("arrival_gap_distance"))
     if rules.gap_distance is not None and distance is not None:
         most = rules.gap_distance
         rule = "Kolmogorov distance of gaps kept to gaps scheduled"
         source = rules.source_of("gap_distance")
-        yield Check(rule, f"{distance.value:.3g}", f"at most {most:g}", distance.value <= most, source)
+        yield Finding(rule, f"{distance.value:.3g}", f"at most {most:g}", distance.value <= most, source)

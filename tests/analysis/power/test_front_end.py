@@ -13,7 +13,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import open_plant
 from fixtures.worlds.random_draw import blank
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
@@ -52,7 +52,7 @@ def measured(
     return evaluate(open_run(folder / "run"))
 
 
-def check_of(result: Result) -> Check | None:
+def check_of(result: Result) -> Finding | None:
     assert result.validity is not None
     return next((c for c in result.validity.checks if "pre-processing" in c.rule), None)
 

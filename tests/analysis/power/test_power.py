@@ -17,7 +17,7 @@ from rig.analysis.power.estimators import Estimate, TooShort, core, touched, who
 from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.refusal import Refusal
+from rig.analysis.result.finding import refusal
 from rig.analysis.timing.execution_time import busy_times, time_figures
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.profile import step_of
@@ -255,7 +255,7 @@ def test_without_a_reading_in_idle_the_rail_is_refused_with_what_to_change() -> 
     readings = readings_of(plant_of(spans), spans)
     refused = fig.rail_figures(readings, None, activity_of(spans), {}).refusals
     assert refused == (
-        Refusal(
+        refusal(
             "rail core", "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
         ),
     )

@@ -11,7 +11,7 @@ import pytest
 
 import rig
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.refusal import Refusal
+from rig.analysis.result.finding import refusal
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def test_watts_inside_the_spans_of_one_timeline_are_the_active_power(session: ri
 
 
 def test_a_notebook_shows_the_figures_and_what_was_refused_and_runs_nothing_of_a_name(session: rig.Evaluated) -> None:
-    refusal = Refusal(FigureKey("active_power_w"), "<b>no</b> trace", "Measure again")
-    shown = replace(session.result, run_id="<script>x</script>", refusals=(refusal,))._repr_html_()
+    why = refusal(FigureKey("active_power_w"), "<b>no</b> trace", "Measure again")
+    shown = replace(session.result, run_id="<script>x</script>", findings=(why,))._repr_html_()
 
     assert "<script>" not in shown and "&lt;script&gt;" in shown
     assert "&lt;b&gt;no&lt;/b&gt; trace" in shown

@@ -17,7 +17,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
-from rig.analysis.solving.solves import solving_checks, solving_figures, solving_notes
+from rig.analysis.solving.solves import solving_figures, solving_findings
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure
@@ -90,16 +90,20 @@ def test_a_solve_that_ended_early_has_not_overrun_by_less_than_nothing() -> None
 def test_the_worst_overrun_of_a_loop_is_judged_and_not_its_mean() -> None:
     looped = Solve("p", 1e-3, 1e-3, -40.0, -40.0, 0, True, np.zeros(0), np.zeros(0), {}, 0.0279)
     assert solving_figures([looped], None, False)["overrun_max_s"].value == 0.0279
-    (late,) = [check for check in solving_checks([looped], 1) if "past their budget" in check.rule]
+    (late,) = [check for check in solving_findings([looped], 1, False) if "past their budget" in check.rule]
     assert not late.ok
 
 
 def test_why_no_time_to_a_gap_is_told_is_told() -> None:
     known, unknown = [solve("p")], [Solve("p", 1.0, 1.0, -4.0, -4.0, 0, True, np.zeros(0), np.zeros(0), {})]
-    assert "depends on its budget" in " ".join(solving_notes(known, False, None))
-    assert "No target is known" in " ".join(solving_notes(unknown, True, None))
-    assert "a gap of 0.05" in " ".join(solving_notes(known, True, 0.05))
-    assert not list(solving_notes(known, True, None))
+
+    def notes(solves: list[Solve], timed: bool, to_gap: float | None) -> str:
+        return " ".join(f.text for f in solving_findings(solves, 1, timed, to_gap) if f.effect == "note")
+
+    assert "depends on its budget" in notes(known, False, None)
+    assert "No target is known" in notes(unknown, True, None)
+    assert "a gap of 0.05" in notes(known, True, 0.05)
+    assert not notes(known, True, None)
 
 
 def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> None:

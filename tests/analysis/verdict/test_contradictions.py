@@ -19,7 +19,7 @@ import pytest
 from benchmarks.faults.forge import hash_again
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.verdict.contradictions import contradictions_of
 from rig.recording.events import ChunkArrived, HostGap
@@ -34,7 +34,7 @@ MS = 1_000_000
 
 def failed(
     path: Path, spans: Sequence[tuple[int, int]], more: Callable[[Recorder], object] = lambda r: None
-) -> list[Check]:
+) -> list[Finding]:
     """The failed checks of a run of spans in ms; sample k is issued at 10 k and answered at 10 k + 8 ms."""
     rules: Any = {"name": "r", "scenario": "s", "source": "x", "submittable": False}
     with Recorder(path) as recorder:

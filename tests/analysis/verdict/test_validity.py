@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rig.analysis.result.check import Validity
+from rig.analysis.result.finding import Validity
 from rig.analysis.result.terms import terms_of
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
-from rig.analysis.verdict.validity import judge
+from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import DeviceError, UnknownNameError, UsageError
 from rig.plugins import load
 from rig.recording.reader import Run
@@ -61,7 +61,11 @@ def judged(tmp_path: Path) -> Judge:
 
 def verdict_of(run: Run) -> Validity | None:
     q, terms = queries_of(run), terms_of(run)
-    return judge(terms, q, service_figures(q, terms.percentile))
+    ruling = ruling_of(terms.rules)
+    if ruling is None or terms.rules is None:
+        return None
+    checks = checks_of(terms.rules, terms, q, service_figures(q, terms.percentile))
+    return Validity(*ruling, named(checks, terms.rules))
 
 
 def broken(verdict: Validity) -> list[tuple[str, str, str]]:

@@ -1,0 +1,86 @@
+"""A finding is what a reader of a result must know: a note, a refusal of figures, or a rule with what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from rig.analysis.result.figure_key import FigureKey
+
+Effect = Literal["check", "note", "refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, what is allowed, what follows for the result, and what to change.
+
+    A check has a ``rule`` and passes if it is ``ok``; ``source`` is the sentence from which the rule comes, or "" if
+    the rules of the run name none. With ``told``, it stands among the notes too if it fails, whatever the rules are. A
+    refusal stands for the figures of ``scope``, which is one figure or, in words, several; ``found`` says why there is
+    none. Of a note, ``found`` is the sentence.
+    """
+
+    rule: str
+    found: str
+    allowed: str = ""
+    ok: bool = False
+    source: str = ""
+    effect: Effect = "check"
+    scope: FigureKey | str = ""
+    remedy: str = ""
+    told: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Return why figures are refused."""
+        return self.found
+
+    @property
+    def text(self) -> str:
+        """Return the finding as a note says it."""
+        return ": ".join(filter(None, (self.rule, self.found))) + (f", allowed: {self.allowed}" if self.allowed else "")
+
+    def beside(self) -> Finding:
+        """Return the check so that it stands among the notes too if it fails."""
+        return replace(self, told=True)
+
+
+def note(text: str) -> Finding:
+    """Return a sentence that stands beside the figures."""
+    return Finding("", text, effect="note")
+
+
+def refusal(scope: FigureKey | str, reason: str, remedy: str) -> Finding:
+    """Return the refusal of figures that the recording cannot support: what, why, and what to change."""
+    return Finding("", reason, effect="refusal", scope=scope, remedy=remedy)
+
+
+class Ruling(NamedTuple):
+    """The rules by which a result is judged, and whether it can be submitted if it is valid.
+
+    One run of a session cannot be submitted.
+    """
+
+    rules: str
+    source: str
+    submittable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """The verdict on one run, or on a session, by its ruling and its checks."""
+
+    rules: str
+    source: str
+    submittable: bool
+    checks: tuple[Finding, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Return whether every check passes."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """Return VALID or INVALID."""
+        return "VALID" if self.valid else "INVALID"

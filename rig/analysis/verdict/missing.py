@@ -1,0 +1,48 @@
+"""Refusals of what a whole recording cannot support: without a trace, without a span, or without a finite number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from rig.analysis.result.figure_key import Figures
+from rig.analysis.result.finding import Finding, refusal
+from rig.analysis.result.terms import Terms
+from rig.recording.reader import Run
+
+
+def without_spans(terms: Terms) -> Finding:
+    """Return the refusal of everything that needs a span."""
+    remedy = "Let the device return spans with its replies"
+    if terms.spans_on_pin:
+        remedy = "Wire the pin that marks the spans to a logic input of the meter, and declare it there (`pin`)"
+    elif not terms.complete:
+        remedy = "Measure again; the run ended too early"
+    return refusal("time and power", "no span was recorded", remedy)
+
+
+def without_number(figures: Figures) -> Iterator[Finding]:
+    """Yield a refusal for each figure whose value or interval is not a finite number."""
+    remedy = "Look at the readings and the spans for what is too large, too short or missing, and measure again"
+    for key, q in figures.items():
+        if not all(map(math.isfinite, (q.value, q.bias, *q.interval(), *(c.u for c in q.components)))):
+            yield refusal(key, "the recording gives no finite number for it", remedy)
+
+
+def as_imported(finding: Finding, run: Run) -> Finding:
+    """Return a finding whose remedy, where it names options of ``rig measure``, is one for the importer of the run."""
+    if run.start.imported is None or "--" not in finding.remedy or finding.effect != "refusal":
+        return finding
+    remedy = "Record longer windows, or with a faster meter"
+    if "idle_s" in finding.remedy:
+        remedy = _idle_remedy(run.start.imported.options)
+    return replace(finding, remedy=remedy)
+
+
+def _idle_remedy(options: Mapping[str, object]) -> str:
+    if "idle" in options:
+        return "State when the device was idle, in seconds of the trace, and import again (--option idle=START:END,...)"
+    if "idle_guard_s" in options:
+        return "Lower the time around the run that counts as work, and import again (--option idle_guard_s=SECONDS)"
+    return "The trace must also hold readings while the device was idle"
