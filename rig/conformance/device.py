@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from rig.analysis.scores.accuracy import answer_in
+from rig.analysis.scores.answers import answer_in
 from rig.conformance.meter import check_meter
 from rig.conformance.reply import inside, lengths, reply_rules
 from rig.conformance.rule_failures import (

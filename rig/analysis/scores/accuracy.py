@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.proportion import mean_proportion, proportion
+from rig.analysis.scores.answers import answer_in, answers_of
 from rig.recording.reader import Run
-
-Answer = tuple[str, str, object]
-"""The sample, its label, and what was answered."""
 
 
 def accuracy_figures(run: Run) -> Figures:
@@ -102,30 +100,10 @@ def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:
     return hits
 
 
-def _answers(run: Run) -> Iterator[Answer]:
-    """Every answer to a sample with a label, without warm-up and without issues of an earlier phase by itself."""
+def _answers(run: Run) -> Iterator[tuple[str, str, object]]:
+    """The sample, its label and what was answered, for every answer to a sample with a label."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
-    decided = decided_issues(run)
-    for row in run.replies.select(["issue", "sample_id", "output", "warmup"]).to_pylist():
-        label = labels.get(row["sample_id"])
-        if label is not None and row["output"] is not None and not row["warmup"] and row["issue"] in decided:
-            yield row["sample_id"], label, answer_in(json.loads(row["output"]))
-
-
-def decided_issues(run: Run) -> set[int]:
-    """Return the issues whose output is an answer: all but those of an earlier phase by itself.
-
-    Phases were issued by themselves if the scenario says so, or if the last one ran in an issue without the others.
-    """
-    phases = run.start.device.phases
-    ran: dict[int, set[str | None]] = {}
-    for row in run.replies.select(["issue", "phase"]).to_pylist():
-        ran.setdefault(row["issue"], set()).add(row["phase"])
-    last = set(phases[-1:])
-    apart = len(phases) > 1 and (run.start.scenario.per_phase or last in ran.values())
-    return {issue for issue, found in ran.items() if not apart or found & {*last, None}}
-
-
-def answer_in(output: object) -> object:
-    """Return the answer in an output: the value of ``label`` if the output is an object with it, else the output."""
-    return output["label"] if isinstance(output, dict) and "label" in output else output
+    for answer in answers_of(run):
+        label = labels.get(answer.sample_id)
+        if label is not None and answer.decided:
+            yield answer.sample_id, label, answer_in(answer.output)

@@ -6,7 +6,6 @@ the mean of its scores.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
@@ -15,6 +14,7 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Quantity
+from rig.analysis.scores.answers import answers_of
 from rig.recording.reader import Run
 from rig.types import Floats
 
@@ -112,11 +112,10 @@ def _scored(
 
 
 def _answers(run: Run, key: str) -> Iterator[tuple[str, Floats]]:
-    for row in run.replies.select(["sample_id", "output", "warmup"]).to_pylist():
-        output: Any = json.loads(row["output"]) if row["output"] is not None and not row["warmup"] else None
-        points = output.get(key) if isinstance(output, dict) else None
+    for answer in answers_of(run):
+        points = answer.output.get(key) if isinstance(answer.output, dict) else None
         if isinstance(points, list):
-            yield row["sample_id"], _floats(points)
+            yield answer.sample_id, _floats(points)
 
 
 def _floats(values: Any) -> Floats:

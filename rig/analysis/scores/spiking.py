@@ -7,7 +7,6 @@ Neuromorphic Vision", model-level and hardware-level evaluation).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
+from rig.analysis.scores.answers import answers_of
 from rig.recording.reader import Run
 from rig.types import Floats
 
@@ -59,9 +59,8 @@ def spiking_figures(run: Run, known: Figures) -> Figures:
 def _answers(run: Run) -> Iterator[tuple[float, Mapping[str, Any]]]:
     """Biological seconds and output of each answer that states its synaptic operations, without warm-up."""
     durations = dict(zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True))
-    for row in run.replies.select(["sample_id", "output", "warmup"]).to_pylist():
-        output: Any = json.loads(row["output"]) if row["output"] is not None and not row["warmup"] else None
-        seconds = durations.get(row["sample_id"]) or 0.0
+    for answer in answers_of(run):
+        output, seconds = answer.output, durations.get(answer.sample_id) or 0.0
         if seconds > 0 and isinstance(output, dict) and all(_is_number(output.get(name)) for name in _COUNTS):
             yield seconds, output
 

@@ -13,6 +13,7 @@ from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Stream
+from rig.analysis.scores.answers import answer_in
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import mean_latency
 from rig.recording.columns import array_of
@@ -41,7 +42,7 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
     table = np.array([[_probabilities(a).get(c, 0.0) for c in classes] for a in answers]).reshape(-1, len(classes))
     end_s = float(max(q.due_s[order[-1]], q.window_s()[1]))
     return Stream(
-        q.completed_s[came], tuple(str(_label(a)) for a in answers), classes, table, onset[starts], scene, end_s
+        q.completed_s[came], tuple(str(answer_in(a)) for a in answers), classes, table, onset[starts], scene, end_s
     )
 
 
@@ -101,13 +102,9 @@ def time_right(stream: Stream) -> float:
     return float(np.sum(length[right]) / np.sum(length))
 
 
-def _label(answer: Any) -> Any:
-    return answer.get("label") if isinstance(answer, Mapping) else answer
-
-
 def _probabilities(answer: Any) -> dict[str, float]:
     """The probability that an answer gives to each class; an answer without ``probability`` gives 1 to its label."""
     if isinstance(answer, Mapping) and isinstance(answer.get("probability"), Mapping):
         return {str(k): float(v) for k, v in answer["probability"].items() if isinstance(v, (int, float))}
-    label = _label(answer)
+    label = answer_in(answer)
     return {label: 1.0} if isinstance(label, str) else {}

@@ -11,7 +11,7 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.order_statistics import binomial_quantile
-from rig.analysis.scores.accuracy import decided_issues
+from rig.analysis.scores.answers import answer_in, decided_issues
 from rig.analysis.service.queries import queries_of
 from rig.analysis.sessions.part import Part
 from rig.recording.reader import Run
@@ -63,19 +63,13 @@ def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
 def _answers(run: Run) -> dict[str, set[str]]:
     q = queries_of(run)
     ids = run.samples["id"].to_pylist()
-    labels = [_decided(text) for text in q.outputs]
+    labels = [json.dumps(answer_in(json.loads(text))) for text in q.outputs]
     out: dict[str, set[str]] = {}
     use = np.isin(q.issue, list(decided_issues(run))) & q.completed & (q.sample >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
     for sample, output in pairs.tolist():
         out.setdefault(ids[sample], set()).add(labels[output] if output >= 0 else "no answer")
     return out
-
-
-def _decided(text: str) -> str:
-    """The decision in an output: its label where it has one, else all of it."""
-    said = json.loads(text)
-    return json.dumps(said["label"]) if isinstance(said, dict) and "label" in said else text
 
 
 def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from rig.analysis.result.finding import Finding
+from rig.analysis.scores.answers import answers_of
 from rig.recording.reader import Run
 
 
@@ -16,11 +17,10 @@ def repeat_checks(run: Run) -> Iterator[Finding]:
         return
     seeds: dict[str, list[str]] = {}
     tunings = set()
-    for row in run.replies.select(["sample_id", "output", "warmup"]).to_pylist():
-        said = json.loads(row["output"] or "null")
-        if isinstance(said, dict) and not row["warmup"]:
+    for answer in answers_of(run):
+        if isinstance(said := answer.output, dict):
             if "seed" in said:
-                seeds.setdefault(row["sample_id"], []).append(str(said["seed"]))
+                seeds.setdefault(answer.sample_id, []).append(str(said["seed"]))
             tunings.add(json.dumps(said.get("tuning"), sort_keys=True))
     if rules.fresh_seeds:
         again = sum(len(found) - len(set(found)) for found in seeds.values())
