@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.power.energy import average_figures, energy_figures
@@ -19,13 +20,7 @@ from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import ClockSummary, Result
-from rig.analysis.result.series import (
-    RailSeries,
-    Series,
-    Solve,  # fmt: skip
-    Stream,
-)
-from rig.analysis.result.terms import Terms, terms_of
+from rig.analysis.result.series import RailSeries, Series, Solve, Stream
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
 from rig.analysis.scores.predictions import predictions_of
 from rig.analysis.scores.reference_methods import recorder_figures
@@ -37,6 +32,7 @@ from rig.analysis.solving.repeats import repeat_checks
 from rig.analysis.solving.solves import (
     RUNTIME,
     answer_count,
+    gap_times_known,
     runtime_power,
     solves_of,
     solving_figures,
@@ -52,11 +48,12 @@ from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks,
 from rig.analysis.timing.unspanned import with_unspanned
 from rig.analysis.verdict.benchmark import set_findings
 from rig.analysis.verdict.contradictions import contradictions_of
-from rig.analysis.verdict.missing import as_imported, without_number, without_spans
+from rig.analysis.verdict.missing import as_imported, ended_well, without_number, without_spans
 from rig.analysis.verdict.recording_notes import remarks_of
 from rig.analysis.verdict.sample_set import sample_findings
 from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
+from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE
 
@@ -91,14 +88,14 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     return Result(
         run_id=run.start.run_id,
         run_digest=run.digest,
-        complete=told.terms.complete,
-        simulated=told.terms.simulated,
+        complete=ended_well(run),
+        simulated=run.start.simulated,
         start=run.start,
         quantities=figures,
-        findings=named(findings, told.terms.rules),
+        findings=named(findings, run.start.rules),
         clocks=_clocks(timebases),
         series=_series(told, rails, timebases),
-        ruling=ruling_of(told.terms.rules),
+        ruling=ruling_of(run.start.rules),
     )
 
 
@@ -109,9 +106,9 @@ class _Recorded:
     run: Run
     device: Timebase
     clock_checks: tuple[Finding, ...]
-    terms: Terms
     activity: Activity
     queries: Queries
+    deadline_s: float | None
     stream: Stream | None
     solves: list[Solve]
 
@@ -138,9 +135,9 @@ def _recorded(run: Run) -> _Recorded:
         run=run,
         device=device,
         clock_checks=clock_checks,
-        terms=terms_of(run),
         activity=activity_of(run, device),
         queries=queries,
+        deadline_s=run.start.scenario.deadline_s,
         stream=stream_of(run, queries),
         solves=solves_of(run, device),
     )
@@ -149,7 +146,7 @@ def _recorded(run: Run) -> _Recorded:
 def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
     """Readings on the device's time, then the model of each rail; the activity holds what work they show beside it."""
     run = told.run
-    rails = aligned_rails(run, told.activity, told.device, told.terms.end_s, at_once)
+    rails = aligned_rails(run, told.activity, told.device, _end_s(run), at_once)
     activity, rails = with_unspanned(told.activity, rails)
     turn = max((r.turn for r in rails), default=0.0)  # which of the clocks is off by as much is not known
     device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
@@ -170,12 +167,12 @@ def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
     figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
     heard, unheard = front_end_figures(run, power.figures)
     figures |= heard | recorder_figures(run)
-    if told.terms.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
+    if run.start.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
         figures |= _service_figures(told, rails)
     if told.solves:
         figures |= runtime_power(power.figures)
         runtime_w = figures.get(RUNTIME)
-        figures |= solving_figures(told.solves, runtime_w, told.terms.gap_times_known, told.terms.solves_to_gap)
+        figures |= solving_figures(told.solves, runtime_w, gap_times_known(run), run.start.scenario.to_gap)
     complexity, (predicted, odd) = complexity_of(run), predictions_of(run)
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
     found = [*power.refusals, *unheard, *map(note, power.notes), *power.checks]
@@ -186,17 +183,18 @@ def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
 def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
     """Figures of the service, with the average power of all rails if each has a model."""
     activity, queries, models = told.activity, told.queries, list(rails.models.values())
-    service = service_figures(queries, told.terms.percentile)
+    rules = told.run.start.rules
+    service = service_figures(queries, None if rules is None else rules.percentile)
     if len(models) == len(rails.rails) and not activity.per_phase:
         service |= average_figures(models, activity, queries.window_s(), queries.completed_count)
-    return service | deadline_figures(queries, told.terms.deadline_s) | change_figures(told.stream)
+    return service | deadline_figures(queries, told.deadline_s) | change_figures(told.stream)
 
 
 def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[Finding]) -> Iterator[Finding]:
     """All that is found of a run, each list walked once; ``found`` is what its figures gave."""
-    run, terms = told.run, told.terms
-    if terms.rules is not None:
-        yield from checks_of(terms.rules, terms, told.queries, figures)
+    run, start = told.run, told.run.start
+    if start.rules is not None:
+        yield from checks_of(start.rules, run, told.queries, figures)
     yield from _told(contradictions_of(run, told.device))
     yield from found
     yield from _told(sign_checks(figures))
@@ -205,15 +203,15 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
     for rail in rails.rails:
         yield from (*rail.bridged, *map(note, rail.notes))
     yield from _told(rate_checks(run))
-    if terms.metered and not rails.rails:
+    if start.meters and not rails.rails:
         yield no_power(run)
     if not told.activity.phases:
-        yield without_spans(terms)
+        yield without_spans(run)
     yield from set_findings(run)
     yield from sample_findings(run)
     yield from answer_checks(run)
     yield from _told((*span_checks(run), *seen_checks(run)))
-    gap = terms.gap_times_known, terms.solves_to_gap, terms.workload_notes
+    gap = gap_times_known(run), start.scenario.to_gap, start.workload.notes
     yield from solving_findings(told.solves, answer_count(run), *gap)
     yield from repeat_checks(run)
     yield from preprocessing_checks(run, list(told.activity.phases), figures)
@@ -250,6 +248,15 @@ def _series(told: _Recorded, rails: _Rails, timebases: Mapping[str, Timebase]) -
         solves=tuple(told.solves),
         clock_reads={name: rows for name, rows in reads.items() if len(rows)},
     )
+
+
+def _end_s(run: Run) -> float:
+    """Clock readings, idle windows, arrivals and answers all count; a run without any has no known end."""
+    stamps = [row[2] for e in run.of_type(Brackets) for row in e.rows]
+    stamps += [e.off_ns for e in run.of_type(IdleWindow)] + [e.arrived_ns for e in run.of_type(ChunkArrived)]
+    answered = pc.max(run.replies["completed_ns"]).as_py()
+    last_ns = max([*stamps, *([answered] if answered is not None else [])], default=None)
+    return math.inf if last_ns is None else (last_ns - run.start.t0_ns) * 1e-9
 
 
 def check_memory() -> None:

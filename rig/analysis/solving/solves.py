@@ -244,6 +244,11 @@ def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, meth
     return Quantity(mean, unit, (Component("scatter", u, groups - 1),) if u else (), 0.0, n, method)
 
 
+def gap_times_known(run: Run) -> bool:
+    """Return whether the record of progress shows when a solver reached a gap."""
+    return run.start.scenario.to_gap is not None or run.start.device.schedule_depends_on_budget is False
+
+
 def answer_count(run: Run) -> int:
     """Return how many answers a run has without those of warm-up, whether they are solutions or not."""
     answered = array_of(run.replies["completed_ns"].is_valid()) & ~array_of(run.replies["warmup"])

@@ -8,16 +8,20 @@ from dataclasses import replace
 
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, refusal
-from rig.analysis.result.terms import Terms
 from rig.recording.reader import Run
 
 
-def without_spans(terms: Terms) -> Finding:
+def ended_well(run: Run) -> bool:
+    """Return whether a run was played to its end."""
+    return run.stop is not None and run.error is None
+
+
+def without_spans(run: Run) -> Finding:
     """Return the refusal of everything that needs a span."""
     remedy = "Let the device return spans with its replies"
-    if terms.spans_on_pin:
+    if run.start.device.spans_on_pin:
         remedy = "Wire the pin that marks the spans to a logic input of the meter, and declare it there (`pin`)"
-    elif not terms.complete:
+    elif not ended_well(run):
         remedy = "Measure again; the run ended too early"
     return refusal("time and power", "no span was recorded", remedy)
 

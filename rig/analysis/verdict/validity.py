@@ -10,12 +10,15 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, Ruling
 from rig.analysis.result.order_statistics import nearest_rank
-from rig.analysis.result.terms import Terms
 from rig.analysis.service.early_stopping import allowed, needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
 from rig.analysis.verdict.benchmark import benchmark_checks
+from rig.analysis.verdict.missing import ended_well
 from rig.analysis.verdict.rule_set import differing_rules, is_known
+from rig.recording.events import Start
+from rig.recording.reader import Run
+from rig.recording.records import ScenarioRecord
 from rig.types import Rules
 
 HUNDRED = 0.99
@@ -28,11 +31,12 @@ def ruling_of(rules: Rules | None) -> Ruling | None:
     return Ruling(rules.name, rules.source, rules.submittable and is_known(rules) and not rules.session)
 
 
-def checks_of(rules: Rules, terms: Terms, q: Queries, figures: Figures) -> list[Finding]:
+def checks_of(rules: Rules, run: Run, q: Queries, figures: Figures) -> list[Finding]:
     """Return the checks of a run by its rules; its purpose decides which of them apply."""
-    checks = [*differing_rules(rules, terms.scenario.name), *_whole(terms, q, rules), *_of_benchmark(terms, q, rules)]
-    if terms.purpose not in ("accuracy", "compliance"):
-        checks += [*_long_enough(terms, q, rules), *_on_time(terms, q, rules, figures)]
+    start = run.start
+    checks = [*differing_rules(rules, start.scenario.name), *_whole(run, q, rules), *_of_benchmark(start, q, rules)]
+    if start.purpose not in ("accuracy", "compliance"):
+        checks += [*_long_enough(run, q, rules), *_on_time(start.scenario, q, rules, figures)]
     return checks
 
 
@@ -42,25 +46,26 @@ def named(findings: Iterable[Finding], rules: Rules | None) -> tuple[Finding, ..
     return tuple(replace(f, source=f.source or source) if f.effect == "check" else f for f in findings)
 
 
-def _whole(terms: Terms, q: Queries, rules: Rules) -> Iterator[Finding]:
-    yield Finding("the run", "to the end" if terms.complete else "broken off", "to the end", terms.complete)
+def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
+    start, whole = run.start, ended_well(run)
+    yield Finding("the run", "to the end" if whole else "broken off", "to the end", whole)
     lost = int(np.count_nonzero(~q.completed & ~q.dropped))
     yield Finding("samples without an answer", str(lost), "0", lost == 0)
     if rules.hardware_only:
-        modes = list(terms.modes)
+        modes = sorted(map(str, start.modes))
         source = rules.source_of("hardware_only")
         yield Finding("device and meters", ", ".join(modes), "hardware", modes == ["hardware"], source)
-    if terms.purpose == "accuracy" or (rules.whole_set and terms.purpose != "compliance"):
+    if start.purpose == "accuracy" or (rules.whole_set and start.purpose != "compliance"):
         completed = len(np.unique(q.sample[q.completed]))
-        found, wanted, source = str(completed), str(terms.set_size), rules.source_of("whole_set")
-        yield Finding("samples of the set answered", found, wanted, completed >= terms.set_size, source)
+        found, wanted, source = str(completed), str(start.workload.samples), rules.source_of("whole_set")
+        yield Finding("samples of the set answered", found, wanted, completed >= start.workload.samples, source)
 
 
-def _of_benchmark(terms: Terms, q: Queries, rules: Rules) -> Iterator[Finding]:
-    if rules.session and terms.purpose == "all":
+def _of_benchmark(start: Start, q: Queries, rules: Rules) -> Iterator[Finding]:
+    if rules.session and start.purpose == "all":
         yield Finding("mode", "together", "a session of runs", False, rules.source_of("session"))
-    if rules.benchmark and terms.purpose != "probe":  # a search must be able to hold with any workload
-        yield from benchmark_checks(terms.benchmark, terms.scenario, rules.source_of("benchmark"))
+    if rules.benchmark and start.purpose != "probe":  # a search must be able to hold with any workload
+        yield from benchmark_checks(start.workload.benchmark, start.scenario, rules.source_of("benchmark"))
     if (most := rules.at_a_time) is not None:
         found, source = most_at_a_time(q), rules.source_of("at_a_time")
         yield Finding("samples at a time", str(found), f"at most {most}", found <= most, source)
@@ -74,12 +79,10 @@ def most_at_a_time(q: Queries) -> int:
     return int(np.cumsum(steps[np.lexsort((steps, at_s))]).max(initial=0))
 
 
-def _long_enough(terms: Terms, q: Queries, rules: Rules) -> Iterator[Finding]:
+def _long_enough(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
     if (most := rules.warmup) is not None:
-        source = rules.source_of("warmup")
-        yield Finding(
-            "warm-up samples", str(terms.warmup_samples), f"at most {most}", terms.warmup_samples <= most, source
-        )
+        warm = len(run.replies.filter(run.replies["warmup"])["issue"].unique())
+        yield Finding("warm-up samples", str(warm), f"at most {most}", warm <= most, rules.source_of("warmup"))
     n, least = len(q), rules.min_queries or 1
     yield Finding("queries", str(n), f"at least {least}", n >= least, rules.source_of("min_queries"))
     on_s, off_s = q.window_s()
@@ -88,17 +91,18 @@ def _long_enough(terms: Terms, q: Queries, rules: Rules) -> Iterator[Finding]:
     if required_s:
         lasted_s, source = round(off_s - on_s, 9), rules.source_of("min_duration_s")
         yield Finding("duration", f"{lasted_s:.6g} s", f"at least {required_s:g} s", lasted_s >= required_s, source)
-    if terms.metered:
-        shortest_s, wanted_s = terms.shortest_idle_s, rules.idle_s
+    if run.start.meters:
+        idle_ns, wanted_s = run.idle_windows_ns(), rules.idle_s
+        shortest_s = float(np.min(idle_ns[:, 1] - idle_ns[:, 0])) / 1e9 if len(idle_ns) else 0.0
         # a window is stamped before and after the sleep, so it is never shorter than that
         found, wanted = f"{shortest_s:.6g} s", f"at least {wanted_s:g} s"
         yield Finding("shortest idle window", found, wanted, shortest_s >= wanted_s, rules.source_of("idle_s"))
 
 
-def _on_time(terms: Terms, q: Queries, rules: Rules, figures: Figures) -> Iterator[Finding]:
+def _on_time(scenario: ScenarioRecord, q: Queries, rules: Rules, figures: Figures) -> Iterator[Finding]:
     if not np.any(q.completed):
         return
-    p, bound_s, deadline_s = rules.percentile, terms.latency_bound_s, terms.deadline_s
+    p, bound_s, deadline_s = rules.percentile, scenario.latency_bound_s, scenario.deadline_s
     times = q.latency_s()
     if p is not None and bound_s is not None:
         over = int(np.count_nonzero(times > bound_s)) + int(np.count_nonzero(~q.completed))
@@ -119,7 +123,7 @@ def _on_time(terms: Terms, q: Queries, rules: Rules, figures: Figures) -> Iterat
         met = in_time_share(q, deadline_s).value
         rule = f"frames answered within {deadline_s:g} s"
         yield Finding(rule, f"{met:.2%}", f"at least {share:.0%}", met >= share, rules.source_of("in_time_share"))
-    stride_s = terms.scenario.options.get("stride_s")
+    stride_s = scenario.options.get("stride_s")
     if rules.deadline_strides is not None and deadline_s is not None and stride_s:
         most_s, source = rules.deadline_strides * stride_s, rules.source_of("deadline_strides")
         yield Finding("deadline of a frame", f"{deadline_s:g} s", f"at most {most_s:g} s", deadline_s <= most_s, source)

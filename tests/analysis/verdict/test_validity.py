@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from rig.analysis.result.finding import Validity
-from rig.analysis.result.terms import terms_of
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
@@ -60,12 +59,12 @@ def judged(tmp_path: Path) -> Judge:
 
 
 def verdict_of(run: Run) -> Validity | None:
-    q, terms = queries_of(run), terms_of(run)
-    ruling = ruling_of(terms.rules)
-    if ruling is None or terms.rules is None:
+    q, rules = queries_of(run), run.start.rules
+    ruling = ruling_of(rules)
+    if ruling is None or rules is None:
         return None
-    checks = checks_of(terms.rules, terms, q, service_figures(q, terms.percentile))
-    return Validity(*ruling, named(checks, terms.rules))
+    checks = checks_of(rules, run, q, service_figures(q, rules.percentile))
+    return Validity(*ruling, named(checks, rules))
 
 
 def broken(verdict: Validity) -> list[tuple[str, str, str]]:
