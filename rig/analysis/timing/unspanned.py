@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.check import Check
+from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.timeline import Activity
@@ -59,7 +59,7 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     return replace(activity, unspanned_s=found_s), noted
 
 
-def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Check]:
+def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
     """A failed check if readings rise for as long as spans last, but in spans no more than elsewhere."""
     r = rail.readings
     levels = _levels(rail, spans_s, r.ok)
@@ -74,7 +74,7 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Check]:
     if lasts < PART or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
         return []
     found = f"{more_w:.3g} of {levels.high_w - levels.low_w:.3g} W"
-    return [Check(f"rise of rail {r.rail.name} in spans, of that which its readings show", found, "most of it", False)]
+    return [Finding(f"rise of rail {r.rail.name} in spans, of that which its readings show", found, "most of it")]
 
 
 def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float:
