@@ -122,12 +122,17 @@ def reported(path: Path, how: float) -> None:
 
     Raises ``AssertionError`` for a control character on the terminal, and for a file outside ``derived/``.
     """
+    before = {*path.parent.rglob("*")}
     if how < PAGE_SHARE:
-        before = {*path.parent.rglob("*")}
         report(path)
-        outside = [f for f in {*path.parent.rglob("*")} - before if DERIVED not in f.parts]
-        assert not outside, f"written outside: {outside}"
-        return
+    else:
+        computed(path, how)
+    outside = [f for f in {*path.parent.rglob("*")} - before if DERIVED not in f.parts or how >= PAGE_SHARE]
+    assert not outside, f"written outside: {outside}"
+
+
+def computed(path: Path, how: float) -> None:
+    """Read and evaluate; ``how`` below a share also prints."""
     session = open_session(path) if is_session(path) else None
     parts = []
     for folder, purpose in session.runs if session is not None else ((path, ""),):

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
+DEEPEST = 12
+"""So many fields inside each other are changed at most."""
 MARK = "\ue000here\ue000"
 """Stands where one of ``RAW`` is to stand once the document is text."""
 
@@ -41,7 +43,9 @@ def hostile(draw: random.Random) -> Any:
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each field of a document, and each of at most three elements of a list."""
+    """Yield the path of each field of a document down to ``DEEPEST``, and each of at most three elements of a list."""
+    if len(at) == DEEPEST:  # below is only what an earlier change put there
+        return
     pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         pairs = list(value.items())

@@ -84,7 +84,7 @@ def parsers(golden: Path) -> Iterator[Parser]:
     for name in TABLES:
         if (file := run / f"{name}.arrows").is_file():
             yield Parser(f"table {name}", (file.read_bytes(),), partial(_table, name))
-    yield Parser("network of Xylo", (SHIPPED.read_bytes(),), load_network, share=0.2)
+    yield Parser("network of Xylo", (SHIPPED.read_bytes(),), load_network, share=0.05)
     calibrated = "".join(
         f"{key}{k}: {1 + k}.5e-3\n" for key in ("R", "GS", "GI", "O", "S", "I", "UG") for k in range(5)
     )

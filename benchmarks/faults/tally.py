@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import os
+import re
 import sys
 import time
 import traceback
@@ -17,11 +19,11 @@ from drivers.meters.lpm01a.stream import StreamError
 from drivers.meters.serial_text.lines import LineError
 from rig.errors import RigError
 
-SLOW_S = 20.0
-"""A case that takes more processor time is a defect."""
+SLOW_S, HEAVY_BYTES = 10.0, 300 << 20
+"""A case that takes more processor time, or so much more memory at its most, is a defect."""
 LONG = 500_000
 """A message of more characters is a defect."""
-STRETCH = 200
+STRETCH = 500
 """So many cases are handed to a process at once."""
 SHOWN = 20
 """So many defects of a part are kept with what was said."""
@@ -41,6 +43,7 @@ class Outcome(StrEnum):
     OUTSIDE = "WRITTEN OUTSIDE"
     UNNOTICED = "UNNOTICED"
     SLOW = "SLOW"
+    HEAVY = "TOO MUCH MEMORY"
     ENDLESS = "MESSAGE WITHOUT END"
     DIED = "PROCESS DIED"
     NOT_TRIED = "NOT TRIED"
@@ -80,7 +83,7 @@ class Tally:
 
 def tried(read: Callable[[], object]) -> tuple[Outcome, str]:
     """Read something hostile; return whether it was read or refused by type, or which defect this shows."""
-    began_s, outcome, said = time.process_time(), Outcome.WHOLE, ""
+    began_s, before, outcome, said = time.process_time(), most_bytes(reset=True), Outcome.WHOLE, ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -90,8 +93,21 @@ def tried(read: Callable[[], object]) -> tuple[Outcome, str]:
         outcome = Outcome.ENDLESS if len(said) > LONG else Outcome.REFUSED
     except Exception:
         outcome, said = Outcome.TRACEBACK, traceback.format_exc()
-    took_s = time.process_time() - began_s
-    return (Outcome.SLOW, f"{took_s:.0f} s, then {outcome}") if took_s > SLOW_S else (outcome, said)
+    took_s, more = time.process_time() - began_s, most_bytes() - before
+    if took_s > SLOW_S:
+        return Outcome.SLOW, f"{took_s:.0f} s, then {outcome}"
+    return (Outcome.HEAVY, f"{more >> 20} MB, then {outcome}") if more > HEAVY_BYTES else (outcome, said)
+
+
+def most_bytes(reset: bool = False) -> int:
+    """Return the most memory that this process held since the last ``reset``; 0 where the system does not tell."""
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        return 0
+    if reset:
+        with open("/proc/self/clear_refs", "wb") as peak:  # noqa: PTH123 (unbuffered and quick: once for each case)
+            peak.write(b"5")
+    with open("/proc/self/status", "rb") as told:  # noqa: PTH123
+        return int((re.search(rb"VmHWM:\s+(\d+)", told.read()) or [b"", b"0"])[1]) << 10
 
 
 def spread(part: str, cases: int, workers: int, work: Callable[[range], Tally]) -> Tally:
