@@ -20,7 +20,8 @@ WHOLE = (1, 2)
 """The checks that a folder is whole and as its hashes say; the rig's own readers are not let loose on others."""
 NOT_COMPARED = "pages not compared"
 EQUALS = "submission.json and results.csv are equal; the rest differs, by versions or by hand"
-DIFFER = "submission.json or results.csv differs too, by another version of the code or by hand"
+DIFFER = "submission.json or results.csv differs too, by less than the intervals of the figures as computed now"
+UNEXPLAINED = "no version explains"
 
 
 def with_pages(one: Audit, folder: Path) -> Audit:
@@ -48,6 +49,8 @@ def _compared(one: Audit, folder: Path) -> Audit:
         faults, said = (*found.documents, *found.pages), "pages differ" if found.pages else EQUAL
         return _with(one, said, "failed" if faults else "passed", shown(faults, SHOWN) or "all is equal")
     others = clean(f"{NOT_COMPARED}: made with {', '.join(found.others)}")
+    if found.unexplained:
+        return _with(one, others, "failed", f"{others}; {UNEXPLAINED}: {shown(found.unexplained, SHOWN)}")
     if not found.documents:
         return _with(one, others, "warned", f"{others}; {EQUALS}: {shown(found.pages, SHOWN)}")
     return _with(one, others, "warned", f"{others}; {DIFFER}: {shown(found.documents, SHOWN)}")
