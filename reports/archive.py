@@ -15,10 +15,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from reports.audit.files import FILES_MOST, RATIO_MOST, SMALL, clean, inside, refuse
+from reports.audit.files import FILES_MOST, clean, inside, refuse
 from rig.errors import StoreError
 
 BYTES_MOST = 64 << 30
+SMALL, RATIO_MOST = 64 << 20, 200
+"""Whatever unpacks to more than both, in bytes and for each byte, is a bomb; recordings shrink by far less."""
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
 DAMAGED = "Fetch it again, and compare its size and its hash with those at its source"
 FINDER = "__MACOSX/"

@@ -13,8 +13,6 @@ from rig.recording.decoding import strict
 from rig.recording.files import Folder, Opened
 
 TEXT_BYTES, FILES_MOST = 16 << 20, 100_000
-SMALL, RATIO_MOST = 64 << 20, 200
-"""Whatever unpacks to more than both, in bytes and for each byte, is a bomb; recordings shrink by far less."""
 REMEDY = "No recording of the rig is like this; ask for the original"
 DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
 

@@ -30,6 +30,9 @@ in its place, and at least so much beside them."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better by so many deviations of noise and this part of the power, and by the last at most: where
 spans draw less than idle does, gaps that draw more are no other place of theirs."""
+PIECES = 5
+"""A trace that was moved shows so in the first and in the last of so many pieces alike. Readings that were lost one by
+one, or came twice, move each span by more than the one before it."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -90,10 +93,12 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     if abs(shift) < open_by + BESIDE_S or not better:
         return 0.0
     apart = {"claimed": _without(every, every + shift), "beside": _without(every + shift, every)}
-    found = sums(run, trace, apart)
-    claimed, beside = ((found[of].mean_w - rest[best]) / (inside[best] - rest[best]) for of in apart)
+    pieces = np.array_split(apart["claimed"], PIECES)
+    step_w, found = inside[best] - rest[best], sums(run, trace, apart | {"first": pieces[0], "last": pieces[-1]})
+    claimed, beside, *ends = ((one.mean_w - rest[best]) / step_w for one in found.values())
     empty = NOTHING / (1.0 + length_s(apart["claimed"]) / length_s(every))
-    return shift if abs(claimed) < empty and beside > ALL else 0.0
+    moved = abs(claimed) < empty and beside > ALL and not abs(ends[0] - ends[1]) > NOTHING
+    return shift if moved else 0.0
 
 
 def _without(window: Floats, other: Floats) -> Floats:

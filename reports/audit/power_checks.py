@@ -170,11 +170,9 @@ def instrument(e: Evidence) -> Verdict:
         for meter in run.start["meters"]:
             calibrated = _day((meter.get("calibration") or {}).get("date"))
             made, without = _day(run.start.get("created_utc")), without + (calibrated is None)
-            if calibrated is None:
-                continue
-            if made is None:
+            if calibrated and not made:
                 faults.append(f"{name}: it is not recorded when the run was made")
-            elif not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
+            elif calibrated and made and not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
                 faults.append(f"{name}: {clean(meter.get('name'))} was calibrated {age} days before the run")
     if not faults and without:
         raise NotApplicable(f"{without} times no date of a calibration certificate is recorded")
@@ -207,13 +205,10 @@ def rails(e: Evidence) -> Verdict:
         if len({tuple(sorted(traces(r))) for part in parts for r in part.runs if r.purpose == "power"}) > 1
     ]
     held += unlike(e, "power runs have {} sets of meters", _meters)
-    for part in e.subject.parts:
-        own = [(name, key, f) for name, found in part.plain.items() for key in DRAWN if (f := found.get(key))]
-        held += [
-            f"{part.name}/{name}: {key} is {f.value:.4g}; the sign of a current clamp or shunt is reversed"
-            for name, key, f in own
-            if f.value + f.bound < 0
-        ]
+    plain = [(f"{part.name}/{name}", found) for part in e.subject.parts for name, found in part.plain.items()]
+    for where, key, f in ((where, key, found[key]) for where, found in plain for key in DRAWN if key in found):
+        if f.value + f.bound < 0:
+            held.append(f"{where}: {key} is {f.value:.4g}; the sign of a current clamp or shunt is reversed")
     return agreed(e, each(e, faults_of) + held, "power_w")
 
 

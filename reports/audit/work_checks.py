@@ -53,19 +53,28 @@ def workload(e: Evidence) -> Verdict:
 
     searched = any(part.searched for part in e.subject.parts)
     faults = each(e, faults_of) + ([] if searched else unlike(e, "runs of {} data sets", data_of))
+    doubted(faults, each(e, partial(_inferences, known=False)))
     count = sum(table(run, "samples").num_rows for _, run in e.subject.runs)
     return faults, f"{count} samples", "one data set, as declared"
 
 
-def _inferences(run: Run) -> Iterator[str]:
-    """Samples that hold other inferences than their lengths, or what is to be answered of them, tell."""
+def _inferences(run: Run, known: bool = True) -> Iterator[str]:
+    """Samples that hold other inferences than their lengths, or what is to be answered of them, tell.
+
+    If it is not ``known`` how long an inference is, lengths that differ are only in doubt: there may be one a word.
+    """
     if run.start.get("imported"):
         return
     held, lasts = by_sample(run, "inferences"), by_sample(run, "duration_s")
     each = {round(lasts[own] / (n or 1), 9) for own, n in held.items() if lasts[own]}
     each_s = run.options.get("window_s", INFERENCE_S.get(str(run.start["workload"].get("task"))))
-    if len(each) > 1 or (each and each_s and abs(min(each) - each_s) > 1e-6 * each_s):
-        yield f"an inference takes {', '.join(map(str, sorted(each)[:3]))} s of a sample, and not {each_s or 'one'} s"
+    takes = f"an inference takes {', '.join(map(str, sorted(each)[:3]))} s of a sample, and "
+    if not known:
+        if not each_s and len(each) > 1 and max(n or 1 for n in held.values()) > 1:
+            yield f"{takes}nothing tells how many one holds"
+        return
+    if each_s and any(abs(own_s - each_s) > 1e-6 * each_s for own_s in each):
+        yield f"{takes}not {each_s} s"
     many = sum((n or 1) != 1 for n in held.values()) if is_solving(run) else 0
     rows = {own: truth_of(run, own, run.details["regress"], 0) for own in held} if "regress" in run.details else {}
     if many := many + sum(len(wanted) not in (0, held[own] or 1) for own, wanted in rows.items()):
@@ -156,22 +165,18 @@ def _simulated(words: re.Pattern[str], run: Run) -> Iterator[str]:
 
 def trials(e: Evidence) -> Verdict:
     faults, tried = broken(e, *TRIED), sum(r.rule.startswith(tuple(TRIED)) for r in e.rules)
-    claims = [
-        (f"{one['name']}: {key}", key, claim, parts)
-        for one, parts in e.subject.configurations
-        for key, claim in one["claims"].items()
-    ]
-    for where, key, claim, parts in claims:
-        mean = sum(claim["trials"]) / len(claim["trials"])
+    rows = [(one["name"], parts, own) for one, parts in e.subject.configurations for own in one["claims"].items()]
+    for name, parts, (key, claim) in rows:
+        where, mean = f"{name}: {key}", sum(claim["trials"]) / len(claim["trials"])
         if not abs(claim["value"] - mean) <= 1e-9 * abs(mean):
             faults.append(f"{where} is {claim['value']:.6g}, and the mean of its trials is {mean:.6g}")
         most = asked(parts, "trial_tolerance") if key in TRIED else None
         if most is not None and (far := max(abs(one - mean) for one in claim["trials"])) > most * abs(mean):
             faults.append(f"{where}: a session lies {far:.3g} from the mean {mean:.6g} of the row")
-    if not tried and not claims:
+    if not tried and not rows:
         raise NotApplicable("neither trials nor claims")
     doubted(faults, [r.said for r in e.rules if r.rule == SPEED and r.found != EXPLAINED])
-    found = f"{tried} rules about the trials of a session; {len(claims)} claims are the means of their sessions"
+    found = f"{tried} rules about the trials of a session; {len(rows)} claims are the means of their sessions"
     return faults, found, "time and power of each trial within the tolerance of the rules; a claim is the mean"
 
 

@@ -12,6 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fixtures.worlds.lab_kinds import KINDS as LAB_KINDS
+from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.more_lab_kinds import KINDS as MORE_LAB_KINDS
 from reports.audit.audit import Audit, audit
 from reports.audit.benchmarks import DECLARED, held_of
 from reports.audit_page import document, html, text
@@ -425,6 +428,43 @@ def test_a_recording_with_two_rates_of_one_clock_is_none(session: Path, tmp_path
 def test_two_tolerances_of_one_clock(session: Path, tmp_path: Path) -> None:
     two = start(lambda run, line: line["device"]["clock"].update(tolerance=0.4))
     assert "mock describes its clock 'device' otherwise" in faults(of(session, tmp_path, two))["20"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("drops_now_and_then", 18), ("drops_now_and_then", 35), ("every_reading_twice", 14)]
+)
+def test_readings_that_were_lost_or_came_twice_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
+    lab = plain_lab(seed, kind)
+    (LAB_KINDS | MORE_LAB_KINDS)[kind](lab)
+    write(lab, tmp_path / "run")
+    assert not [c.found for c in audit(tmp_path / "run").failed if "shows the spans" in c.found]
+
+
+def uneven(inferences: list[int], task: str = "words") -> Edit:
+    """Samples of 1 s to 2.1 s of a task that does not say how long an inference is."""
+
+    def edit(name: str, lines: Lines, tables: Tables) -> None:
+        lines[0]["workload"]["task"] = task
+        lasts = with_column(tables["samples.arrows"], "duration_s", [1.0 + 0.1 * k for k in range(12)])
+        tables["samples.arrows"] = with_column(lasts, "inferences", inferences)
+
+    return edit
+
+
+def test_samples_of_any_length_may_hold_one_inference_each(session: Path, tmp_path: Path) -> None:
+    assert "8" not in faults(of(session, tmp_path, uneven([1] * 12)))
+
+
+def test_inferences_of_no_length_are_in_doubt(session: Path, tmp_path: Path) -> None:
+    found = of(session, tmp_path, uneven([1, 2] * 6))
+    assert 8 not in {c.number for c in found.failed}
+    assert "nothing tells how many one holds" in faults(found)["8"]
+
+
+def test_inferences_that_were_written_into_a_recording_fail(tmp_path: Path) -> None:
+    """The recording says one to four inferences of scenes of one second, written by hand: not the rig wrote that."""
+    failed = {c.number: c.found for c in audit(golden("multi-inference", tmp_path)).failed}
+    assert "an inference takes 0.25, 0.333333333, 0.5 s of a sample, and not 1.0 s" in failed[8]
 
 
 def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -> None:
