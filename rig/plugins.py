@@ -129,10 +129,6 @@ def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
     return [name for name in names if ".py:" in name] + programs
 
 
-CONTINUED = "it may have come from others together with its directory"
-"""Why the code of a sweep or a session that goes on is not trusted."""
-
-
 def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:
     """Return what others may have written of ``code``, which ``code_in`` finds in the file ``source``, and why.
 

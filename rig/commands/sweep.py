@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from rig.errors import Ended, RigError, SetupError, UsageError, refused
-from rig.plugins import CONTINUED, check_trusted, code_of_others, load, names
+from rig.plugins import check_trusted, code_of_others, load, names
+from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
 from rig.sweep.grid import GridSpec
@@ -89,8 +90,10 @@ def run(args: argparse.Namespace) -> int:
         grids: Sequence[Frozen] = renew_rows(folder, means, args.fresh, _say)
         return _show(args, folder, grids)
     grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, _say)
-    for entry in (entry.grid for entry in grids if entry.grid.asked != spec):
-        check_trusted(dict.fromkeys(entry.code(), CONTINUED), folder / FILE, args.trust)
+    typed = [] if spec is None else spec.code()
+    for entry in grids:
+        code = [name for name in entry.grid.code() if name not in typed]
+        check_continued(code, folder / FILE, entry.grid_sha256.encode(), args.trust)
     try:
         work_off(folder, grids, means)
     except (RigError, KeyboardInterrupt) as error:

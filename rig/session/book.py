@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
-from rig.plugins import CONTINUED, check_trusted, code_in
+from rig.plugins import code_in
 from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
@@ -24,6 +24,7 @@ from rig.recording.files import Folder, made
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.log import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
+from rig.session.asked import check_continued, code_of_continued, note
 from rig.session.locks import holder_of, locked
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
@@ -116,6 +117,8 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
         Folder.at(book.folder).write(REQUEST, content, sync=True)
     except OSError as error:
         raise not_stored(book.folder / REQUEST, unwritten(error)) from error
+    if _code_of(request):
+        note(book.folder / REQUEST, content)
     book.bind(seal=False)
 
 
@@ -141,11 +144,11 @@ def _held(folder: Path) -> Iterator[None]:
 
 def go_on(folder: Path) -> str:
     """The command that goes on with a session that was broken off."""
-    try:
-        code = _code_of(_stored(folder))
-    except StoreError:
-        code = []
-    return f"rig measure --resume {folder}{' --trust' if code else ''}"
+    foreign: dict[str, str] = {}
+    with suppress(StoreError):
+        found, content = _stored(folder)
+        foreign = code_of_continued(_code_of(found), folder / REQUEST, content)
+    return f"rig measure --resume {folder}{' --trust' if foreign else ''}"
 
 
 def request_in(folder: Path, trust: bool) -> Request:
@@ -160,8 +163,8 @@ def request_in(folder: Path, trust: bool) -> Request:
     if not (folder / REQUEST).is_file():
         what, remedy = f"{folder} has nothing left to record", f"Report it: rig report {folder}"
         raise UsageError(what, field="resume", value=str(folder), remedy=remedy)
-    found = _stored(folder)
-    check_trusted(dict.fromkeys(_code_of(found), CONTINUED), folder / REQUEST, trust)
+    found, content = _stored(folder)
+    check_continued(_code_of(found), folder / REQUEST, content, trust)
     return replace(found, out=folder)
 
 
@@ -169,14 +172,15 @@ def _code_of(found: Request) -> list[str]:
     return code_in((found.device, *found.meters, found.scenario, found.workload, found.rules), found.options)
 
 
-def _stored(folder: Path) -> Request:
+def _stored(folder: Path) -> tuple[Request, bytes]:
+    """What a session was asked for, and the content of the file that says so."""
     try:
         content = read_bounded(folder / REQUEST)
         found: Request = msgspec.json.decode(content, type=Request, dec_hook=lambda kind, value: kind(value))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         what, remedy = f"{folder / REQUEST} cannot be read: {error}", "Measure again into a new directory"
         raise StoreError(what, field="resume", value=str(folder), remedy=remedy) from error
-    return found
+    return found, content
 
 
 def _reopened(folder: Path) -> Book:

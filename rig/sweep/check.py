@@ -13,11 +13,12 @@ from rig.bench.bench_file import meter_slot
 from rig.errors import RigError, UsageError, refused
 from rig.factories import Factory, options_of, split_options, values_of
 from rig.plugins import load
+from rig.session.asked import note
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
 from rig.session.setup import plant_factory_of, set_up_bench, which_of
 from rig.sweep.grid import AUTO, NONE, Cell, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
-from rig.sweep.store import Frozen, check_empty, freeze, frozen, is_sweep
+from rig.sweep.store import FILE, Frozen, check_empty, freeze, frozen, is_sweep
 from rig.types import Workload
 
 Takers = dict[str, Factory]
@@ -36,7 +37,10 @@ def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) 
         raise refused("grid", str(folder), "Add its cells with --extend, or name another --out", what)
     if not grids:
         check_empty(folder)
-    return freeze(folder, checked(spec, wait, say), sys.argv)
+    grids = freeze(folder, checked(spec, wait, say), sys.argv)
+    if grids[-1].grid.code():
+        note(folder / FILE, grids[-1].grid_sha256.encode())
+    return grids
 
 
 def checked(spec: GridSpec, wait: bool = True, say: Say | None = None) -> Grid:

@@ -23,14 +23,12 @@ import msgspec
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.errors import IntegrityError, RigError
-from rig.recording.atomic_write import not_stored, unwritten
 from rig.recording.bounded import read_bounded
 from rig.recording.reader import Run
-from rig.session.locks import own_dir
+from rig.session.asked import cache_dir
 from rig.sweep.grid import Cell, digest
 from rig.sweep.store import keep, place_of, seal_of, torn
 
-CACHE = "NEURORIG_CACHE_DIR"
 ESTIMATORS = ("analysis", "bench", "recording")
 """``rig.analysis`` and the packages that it may import; see the layers in pyproject.toml."""
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -64,24 +62,10 @@ def one_thread() -> bool:
     return all(os.environ.get(name) == value for name, value in THREADS.items())
 
 
-def rows_dir() -> Path:
-    """The user's directory of rows: ``rows`` in ``NEURORIG_CACHE_DIR``, else in ``neurorig`` in the user's cache.
-
-    Raises ``StoreError`` where it cannot be made, ``SetupError`` where others can write it.
-    """
-    named = os.environ.get(CACHE)
-    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    folder = (Path(named) if named else user / "neurorig") / "rows"
-    try:
-        return own_dir(folder.expanduser(), CACHE)
-    except (OSError, RuntimeError) as error:  # without a home it is a RuntimeError
-        raise not_stored(folder, unwritten(error), f"Name a directory of your own in {CACHE}") from error
-
-
 def row_path(path: Path, cell: Cell) -> Path:
     """Where the row of the recording ``path`` is kept. Raises ``OSError`` for a recording without a seal."""
     seal = read_bounded(seal_of(path))
-    return rows_dir() / f"{digest([cell.key, seal.hex(), figures_by()])}.json"
+    return cache_dir("rows") / f"{digest([cell.key, seal.hex(), figures_by()])}.json"
 
 
 def kept_row(folder: Path, cell: Cell) -> Row | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import py_compile
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from drivers.links.remote_start import checked_host
 from rig.bench.bench_file import request_of
 from rig.commands.main import main
-from rig.errors import DataError, Interrupted, SetupError, UsageError
+from rig.errors import DataError, IntegrityError, Interrupted, SetupError, UsageError
 from rig.plugins import code_in
 from rig.session.locks import locked, runtime_dir
 from rig.sweep.dask import check_address
@@ -61,9 +62,66 @@ def test_a_sweep_named_on_the_command_line_is_the_users_own(here: Path) -> None:
     words = ["--device", "evil.py:open_device", "--simulate", "--option", "samples=2", "--option", "idle_s=0.1"]
     assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) == 0
     assert (here / "ran").exists()
-    assert main(["sweep", "sweep", "--jobs", "0"]) == UsageError.exit_code
-    assert main(["sweep", "sweep", "--jobs", "0", "--trust"]) == 0
     assert json.loads((here / "sweep" / FILE).read_text())
+
+
+MINE = ("--device", "evil.py:open_device", "--simulate", "--option", "samples=2", "--option", "idle_s=0.1")
+
+
+@pytest.fixture
+def mine(here: Path) -> Path:
+    """A sweep of the user's own that names code by its path."""
+    assert main(["sweep", *MINE, "--out", "sweep", "--jobs", "0"]) == 0
+    (here / "ran").unlink()
+    return here / "sweep"
+
+
+def test_ones_own_sweep_goes_on_without_trust(mine: Path) -> None:
+    assert main(["sweep", str(mine), "--jobs", "0"]) == 0
+
+
+def test_a_sweep_that_was_changed_moved_or_copied_is_not_ones_own(
+    mine: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(mine, here / "copy"))
+    assert main(["sweep", str(copy), "--jobs", "0"]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert f"{copy / FILE} names the code evil.py:open_device" in said
+    assert "no one asked for this here" in said
+    document = json.loads((mine / FILE).read_text())
+    shutil.copytree(mine, here / "kept")
+    shutil.rmtree(mine)
+    sweep_of(mine, GridSpec(("evil.py:open_device",), simulate=True, options={"samples": "3"}))
+    assert json.loads((mine / FILE).read_text()) != document
+    assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
+
+
+@posix
+def test_ones_own_sweep_runs_no_code_that_everyone_may_write(
+    mine: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "evil.py").chmod(0o666)
+    assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
+    assert "evil.py may be written by everyone" in capsys.readouterr().err
+
+
+def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
+    """It asks for what is typed, and measures with an option that names a program."""
+    spec = GridSpec(("mock",), simulate=True, options={"samples": "2"})
+    folder = here / "sweep"
+    folder.mkdir()
+    options = spec.options | {"interpreter": "/tmp/evil"}
+    freeze(folder, Grid(spec, options, spec.vary, {"mock": {}}, {"mock": Facts(False, ())}), ())
+    words = ["--device", "mock", "--simulate", "--option", "samples=2"]
+    assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) in (UsageError.exit_code, IntegrityError.exit_code)
+
+
+def test_without_a_cache_of_ones_own_trust_is_asked_for(
+    mine: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "file").touch()
+    monkeypatch.setenv("NEURORIG_CACHE_DIR", str(here / "file"))
+    assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
 
 
 @posix

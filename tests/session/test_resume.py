@@ -174,6 +174,28 @@ def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: 
     assert request_in(session, trust=True).device == "/tmp/evil.py:open_device"
 
 
+def test_ones_own_session_goes_on_with_its_code_and_without_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("from fixtures.bench.mock_device import open_device\n")
+
+    def killed(path: Path, *args: Any, **more: Any) -> Path:
+        if path.name == "performance":
+            raise Killed
+        return record(path, *args, **more)
+
+    monkeypatch.setattr("rig.session.measure.record", killed)
+    with pytest.raises(Killed):
+        measure(Request(device="mine.py:open_device", meters=("mock",), options=OPTIONS, out=Path("run")), quiet=True)
+    assert go_on(Path("run")) == "rig measure --resume run"
+    assert request_in(Path("run"), trust=False).device == "mine.py:open_device"
+    shutil.copytree("run", "copy")
+    assert go_on(Path("copy")) == "rig measure --resume copy --trust"
+    with pytest.raises(UsageError, match="no one asked for this here"):
+        request_in(Path("copy"), trust=False)
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000])
 def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> None:
     (session / REQUEST).write_text(content)

@@ -1,0 +1,58 @@
+"""What this user asked for on this computer: a session or sweep that goes on and says just that is the user's own.
+
+A note is an empty file in the user's cache, named by the digest of the place and of what is said there. No one else can
+write it, and whoever changes, moves or copies what is said has no note of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rig.errors import RigError
+from rig.plugins import check_trusted, code_of_others
+from rig.recording.atomic_write import not_stored, unwritten
+from rig.session.locks import own_dir
+
+CACHE = "NEURORIG_CACHE_DIR"
+FOREIGN = "no one asked for this here, so it may have come from others together with its directory"
+
+
+def cache_dir(name: str) -> Path:
+    """Return a directory of the user's own: ``name`` in ``NEURORIG_CACHE_DIR``, else in ``neurorig`` in the cache.
+
+    Raises ``StoreError`` where it cannot be made, ``SetupError`` where others can write it.
+    """
+    named = os.environ.get(CACHE)
+    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    folder = (Path(named) if named else user / "neurorig") / name
+    try:
+        return own_dir(folder.expanduser(), CACHE)
+    except (OSError, RuntimeError) as error:  # without a home it is a RuntimeError
+        raise not_stored(folder, unwritten(error), f"Name a directory of your own in {CACHE}") from error
+
+
+def note(file: Path, said: bytes) -> None:
+    """Note that this user asked for what ``file`` says; without a cache of the user's own, ``--trust`` is asked for."""
+    with suppress(RigError, OSError):
+        _place(file, said).touch()
+
+
+def code_of_continued(code: Sequence[str], file: Path, said: bytes) -> dict[str, str]:
+    """Return what of the code that ``file`` names others may have written or named, and why."""
+    with suppress(RigError, OSError):
+        if _place(file, said).is_file():
+            return code_of_others(code, file, Path())
+    return dict.fromkeys(code, FOREIGN)
+
+
+def check_continued(code: Sequence[str], file: Path, said: bytes, trust: bool) -> None:
+    """Refuse code of others that ``file`` names, unless ``trust`` is set. Raises ``UsageError``."""
+    check_trusted(code_of_continued(code, file, said), file, trust)
+
+
+def _place(file: Path, said: bytes) -> Path:
+    return cache_dir("asked") / hashlib.sha256(os.fsencode(file.resolve()) + b"\0" + said).hexdigest()
