@@ -24,15 +24,15 @@ PAD = 2.0
 """By so many readings a span is widened on either side, so that its edges lie inside."""
 BESIDE_S, SEEN_S = 5e-3, 0.1
 """Spans lie elsewhere in a trace if by more than the first beyond what is open; they are sought up to the second."""
-NOTHING, ALL = 0.4, 0.75
+NOTHING, ALL = 0.4, 0.72
 """Of the power of a span, at most so much is drawn where only the stamps have it, half of it where no part of a span is
-in its place, and at least so much beside them."""
+in its place, and at least so much more beside them: of a meter that lags both draw some."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better by so many deviations of noise and this part of the power, and by the last at most: where
 spans draw less than idle does, gaps that draw more are no other place of theirs."""
-PIECES = 5
-"""A trace that was moved shows so in the first and in the last of so many pieces alike. Readings that were lost one by
-one, or came twice, move each span by more than the one before it."""
+PIECES, UNLIKE = 5, 0.4
+"""A trace that was moved shows so in the first and the last of so many pieces, up to this part of the power. Readings
+that were lost one by one, or came twice, move each span by more than the one before it."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -97,8 +97,9 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     step_w, found = inside[best] - rest[best], sums(run, trace, apart | {"first": pieces[0], "last": pieces[-1]})
     claimed, beside, *ends = ((one.mean_w - rest[best]) / step_w for one in found.values())
     empty = NOTHING / (1.0 + length_s(apart["claimed"]) / length_s(every))
-    moved = abs(claimed) < empty and beside > ALL and not abs(ends[0] - ends[1]) > NOTHING
-    return shift if moved else 0.0
+    moved = abs(claimed) < empty and beside - claimed > ALL and not abs(ends[0] - ends[1]) > UNLIKE
+    short_s = float(idle[:, 1].max(initial=-np.inf)) - facts.last_s  # a block of readings was lost before the spans
+    return shift if moved and short_s < abs(shift) / 2 else 0.0
 
 
 def _without(window: Floats, other: Floats) -> Floats:

@@ -14,6 +14,7 @@ import pytest
 
 from fixtures.worlds.lab_kinds import KINDS as LAB_KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_LAB_KINDS
 from reports.audit.audit import Audit, audit
 from reports.audit.benchmarks import DECLARED, held_of
@@ -431,11 +432,18 @@ def test_two_tolerances_of_one_clock(session: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed"), [("drops_now_and_then", 18), ("drops_now_and_then", 35), ("every_reading_twice", 14)]
+    ("kind", "seed"),
+    [
+        ("drops_now_and_then", 18),
+        ("drops_now_and_then", 35),
+        ("every_reading_twice", 14),
+        ("lost_block", 5),
+        ("pulses_timed_by_a_smart_plug", 2),
+    ],
 )
-def test_readings_that_were_lost_or_came_twice_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
+def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
     lab = plain_lab(seed, kind)
-    (LAB_KINDS | MORE_LAB_KINDS)[kind](lab)
+    (LAB_KINDS | MORE_LAB_KINDS | MANUAL_KINDS)[kind](lab)
     write(lab, tmp_path / "run")
     assert not [c.found for c in audit(tmp_path / "run").failed if "shows the spans" in c.found]
 
