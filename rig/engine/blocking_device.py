@@ -14,7 +14,8 @@ from rig.errors import DeviceError, UsageError
 from rig.network.description import Activity
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span
 
-Run = Callable[[Sample], Any]
+Run = Callable[[Any], Any]
+"""Of a sample; or of the samples of a batch, and then it returns a sequence."""
 Load = Callable[[Sequence[Sample]], None]
 Count = Callable[[Sample], Activity]
 
@@ -24,12 +25,15 @@ class BlockingDevice:
 
     The function takes a sample and returns its output, or a ``Reply`` with spans of its own. An output alone gets the
     call as its span in host nanoseconds. If the device declares several phases, it gets none: only the function knows
-    when each began.
+    when each began. A function of ``batches`` takes the samples of an issue, and returns as many outputs or replies.
     """
 
-    def __init__(self, run: Run, info: DeviceInfo, load: Load | None, count: Count | None = None) -> None:
-        self._run, self._info, self._load, self._count = run, info, load, count
-        self._todo: queue.SimpleQueue[tuple[Sample, int] | None] = queue.SimpleQueue()
+    def __init__(
+        self, run: Run, info: DeviceInfo, load: Load | None, count: Count | None = None, batches: bool = False
+    ) -> None:
+        self._run = run if batches else lambda batch: (run(batch[0]),)
+        self._info, self._load, self._count, self._batches = info, load, count, batches
+        self._todo: queue.SimpleQueue[tuple[Sequence[Sample], int] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._error: Exception | None = None
         self._worker: threading.Thread | None = None
@@ -63,8 +67,8 @@ class BlockingDevice:
             # a daemon, so that a vendor call that never returns cannot keep the process alive
             self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
             self._worker.start()
-        for sample in samples:
-            self._todo.put((sample, times))
+        for batch in (tuple(samples),) if self._batches else ((sample,) for sample in samples):
+            self._todo.put((batch, times))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait up to ``timeout_s`` for the first reply, and return it with all others that are ready.
@@ -93,32 +97,41 @@ class BlockingDevice:
 
     def _work(self) -> None:
         while (job := self._todo.get()) is not None:
-            sample, times = job
+            batch, times = job
             try:
-                self._done.put(self._reply(sample, times))
+                for reply in self._replies(batch, times):
+                    self._done.put(reply)
             except Exception as error:
                 self._done.put(error)
             except BaseException as error:  # sys.exit() in the function must end the run, not the worker
-                self._done.put(_ended(sample, error))
+                self._done.put(_ended(batch[0], error))
 
-    def _reply(self, sample: Sample, times: int) -> Reply:
-        spans: list[Span] = []
+    def _replies(self, batch: Sequence[Sample], times: int) -> Sequence[Reply]:
+        spans: list[tuple[Span, ...]] = [()] * len(batch)
         on_ns = time.monotonic_ns()
         for _ in range(times):
-            output = self._run(sample)
-            if isinstance(output, Reply):
-                spans.extend(output.spans)
+            outputs = self._run(batch)
+            if isinstance(outputs[0], Reply):
+                spans = [so_far + output.spans for so_far, output in zip(spans, outputs, strict=False)]
         off_ns = time.monotonic_ns()
+        if len(outputs) != len(batch):
+            what = f"the function gave {len(outputs)} outputs for {len(batch)} samples"
+            remedy = "Return an output or a Reply for each sample, in their order"
+            raise DeviceError(what, field="outputs", value=len(outputs), remedy=remedy)
+        phases = self._info.phases
+        call = (Span(phases[0], on_ns, off_ns, times),) if len(phases) == 1 else ()
+        own = isinstance(outputs[0], Reply)
+        return [self._reply(*each) for each in zip(batch, outputs, spans if own else [call] * len(batch), strict=True)]
+
+    def _reply(self, sample: Sample, output: Any, spans: tuple[Span, ...]) -> Reply:
         activity = None if self._count is None else self._count(sample)
         if not isinstance(output, Reply):
-            phases = self._info.phases
-            call = (Span(phases[0], on_ns, off_ns, times),) if len(phases) == 1 else ()
-            return Reply(sample.id, output, call, activity=activity)
+            return Reply(sample.id, output, spans, activity=activity)
         if output.sample_id != sample.id:
             what = f"the function replied to {output.sample_id!r} when given {sample.id!r}"
             remedy = "Return a Reply with the sample's own id"
             raise DeviceError(what, field="sample_id", value=output.sample_id, remedy=remedy)
-        return replace(output, spans=tuple(spans), activity=activity or output.activity)
+        return replace(output, spans=spans, activity=activity or output.activity)
 
 
 def _ended(sample: Sample, error: BaseException) -> DeviceError:
@@ -128,12 +141,19 @@ def _ended(sample: Sample, error: BaseException) -> DeviceError:
 
 
 def blocking(
-    run: Run, info: DeviceInfo | None = None, load: Load | None = None, count: Count | None = None
+    run: Run,
+    info: DeviceInfo | None = None,
+    load: Load | None = None,
+    count: Count | None = None,
+    *,
+    batches: bool = False,
 ) -> BlockingDevice:
     """Make a device of one function.
 
     ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
     timed. ``count`` is called after ``run``, outside the span, and returns what the network did in the same sample.
+    With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and returns an
+    output for each; the call is then the span of each.
 
     Example::
 
@@ -143,4 +163,4 @@ def blocking(
             return rig.blocking(lambda sample: {"label": "park"}, rig.DeviceInfo("parks", mode="hardware"))
     """
     name = getattr(run, "__name__", "function")
-    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count)
+    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count, batches)

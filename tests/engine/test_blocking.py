@@ -257,3 +257,23 @@ device.close()
     ended = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True, check=False)
 
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_function_of_batches_is_given_all_samples_of_an_issue_and_its_call_is_the_span_of_each() -> None:
+    given: list[list[str]] = []
+
+    def together(samples: list[Sample]) -> list[str | None]:
+        given.append([s.id for s in samples])
+        return [s.label for s in samples]
+
+    device = blocking(together, DeviceInfo("batched", "hardware", max_batch=3), batches=True)
+    replies = ask(device, "a", "b", "c")
+    assert given == [["a", "b", "c"]]
+    assert [(reply.sample_id, reply.output) for reply in replies] == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert len({reply.spans for reply in replies}) == 1
+
+
+def test_a_function_of_batches_that_answers_too_few_samples_is_an_error() -> None:
+    device = blocking(lambda samples: ["one"], DeviceInfo("short", "hardware", max_batch=2), batches=True)
+    with pytest.raises(DeviceError, match="gave 1 outputs for 2 samples"):
+        ask(device, "a", "b")
