@@ -1,0 +1,97 @@
+"""Reads a file in NIR, the exchange format of several frameworks, into nodes and edges that nobody has checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rig.errors import DataError
+from rig.plugins import imported
+
+Nodes = Mapping[str, Any]
+Edges = Sequence[tuple[str, str]]
+
+
+def read_nodes(path: Path, most_bytes: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the nodes of a NIR file by name, and its edges, each once and in order; nested graphs are resolved.
+
+    Raises ``DataError`` for a file that is missing, larger than ``most_bytes`` or no graph, and ``MissingExtraError``
+    without the package nir.
+    """
+    nir = imported("nir", "a network in NIR", "nir", field="network", value=path.name)
+    if not path.is_file():
+        what, remedy = f"there is no file {path}", "Give the path of a graph that was written by nir"
+        raise DataError(what, field="network", value=path.name, remedy=remedy)
+    if path.stat().st_size > most_bytes:
+        what, remedy = f"{path.name} is larger than {most_bytes >> 20} MiB", "A network of this device is far smaller"
+        raise DataError(what, field="network", value=path.name, remedy=remedy)
+    try:
+        read = _unchecked(nir, path)
+    except Exception as error:  # a damaged file gives an error of HDF5, numpy or nir itself
+        what = f"cannot read {path.name} as a NIR graph: {type(error).__name__}: {error}"
+        raise DataError(what, field="network", value=path.name, remedy="Export it again with nir 1.0.8") from error
+    return flat(read.nodes, read.edges)
+
+
+def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return nodes and edges without nested graphs: a node of the graph ``rnn`` is called ``rnn.lif``.
+
+    An edge that leads to a nested graph goes on at its input, and one that leads from it begins at its output. Raises
+    ``DataError`` for a name that is there twice, and for a nested graph with several inputs or outputs.
+    """
+    found = {name: node for name, node in nodes.items() if type(node).__name__ != "NIRGraph"}
+    links = [(str(a), str(b)) for a, b in edges]
+    for graph in [name for name in nodes if name not in found]:
+        inner, inside = flat(nodes[graph].nodes, nodes[graph].edges)
+        own = {name: name if name.startswith(f"{graph}.") else f"{graph}.{name}" for name in inner}
+        for name in sorted((found.keys() | nodes.keys()) & set(own.values())):
+            raise refused(name, f"is in the graph and in its nested graph {graph!r}", "Give one another name")
+        found |= {own[name]: node for name, node in inner.items()}
+        links += [(own.get(a, f"{graph}.{a}"), own.get(b, f"{graph}.{b}")) for a, b in inside]
+        for kind in ("Input", "Output"):
+            names = [own[name] for name, node in inner.items() if type(node).__name__ == kind]
+            if len(names) != 1:
+                remedy = f"Its edges do not say which one they mean: give it one {kind}, or move its nodes out of it"
+                raise refused(graph, f"is a nested graph with {len(names)} nodes of the kind {kind}", remedy)
+            (through,) = names
+            into = [a for a, b in links if b == through or (kind, b) == ("Input", graph)]
+            out = [b for a, b in links if a == through or (kind, a) == ("Output", graph)]
+            links = [(a, b) for a, b in links if (kind, b) != ("Input", graph) and (kind, a) != ("Output", graph)]
+            links = [ln for ln in links if through not in ln] + [(a, b) for a in into for b in out]
+            del found[through]
+    return found, sorted(set(links))
+
+
+def digest_of(nodes: Nodes, edges: Edges) -> str:
+    """Return the SHA-256 over the sorted nodes with their arrays, and the edges; the bytes of the file may differ."""
+    found = hashlib.sha256()
+    for name, node in sorted(nodes.items()):
+        found.update(f"{name}\0{type(node).__name__}\0".encode())
+        for what, values in sorted(vars(node).items()):
+            if isinstance(values, np.ndarray | np.generic | float | int):
+                array = np.ascontiguousarray(values)
+                found.update(f"{what}\0{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
+    found.update(repr(list(edges)).encode())
+    return found.hexdigest()
+
+
+def refused(name: str, what: str, remedy: str) -> DataError:
+    """Return the error for a node that cannot be used."""
+    return DataError(f"node {name!r} {what}", field="network", value=name, remedy=remedy)
+
+
+def _unchecked(nir: Any, path: Path) -> Any:
+    """Read a graph whose types nobody checks: ``nir.read`` can leave this out for the outer graph alone."""
+    h5py = imported("h5py", "a network in NIR", "nir", field="network", value=path.name)
+
+    def unchecked(tree: dict[str, Any]) -> dict[str, Any]:
+        if tree.get("type") == "NIRGraph":
+            return tree | {"type_check": False, "nodes": {name: unchecked(n) for name, n in tree["nodes"].items()}}
+        return tree
+
+    with h5py.File(path, "r") as file:
+        return nir.dict2NIRNode(unchecked(nir.serialization.hdf2dict(file["node"])))
