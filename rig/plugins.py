@@ -123,10 +123,10 @@ PROGRAMS = ("interpreter", "path", "arguments")
 
 
 def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
-    """Return the names of code by its path (``path.py:function``), and the options that name a program."""
-    given = (text.partition("=") for text in options)
+    """Return the names of code by its path (``path.py:function``), also in options, and the options of programs."""
+    given = [text.partition("=") for text in options]
     programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
-    return [name for name in names if ".py:" in name] + programs
+    return [name for name in (*names, *(value for _, _, value in given)) if ".py:" in name] + programs
 
 
 def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:

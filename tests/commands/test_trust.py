@@ -58,6 +58,10 @@ def test_an_option_that_names_a_program_counts_as_code(here: Path, option: str) 
     assert main(["sweep", str(sweep_of(here / "sweep", GridSpec(("mock",), vary={key: (value,)})))]) == 3
 
 
+def test_an_option_that_names_a_function_in_a_file_counts_as_code() -> None:
+    assert code_in(("mock",), ("network=evil.py:module", "label=a:b")) == ["evil.py:module"]
+
+
 def test_a_sweep_named_on_the_command_line_is_the_users_own(here: Path) -> None:
     words = ["--device", "evil.py:open_device", "--simulate", "--option", "samples=2", "--option", "idle_s=0.1"]
     assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) == 0
