@@ -29,10 +29,17 @@ class BlockingDevice:
     """
 
     def __init__(
-        self, run: Run, info: DeviceInfo, load: Load | None, count: Count | None = None, batches: bool = False
+        self,
+        run: Run,
+        info: DeviceInfo,
+        load: Load | None,
+        count: Count | None = None,
+        batches: bool = False,
+        end: Callable[[], None] | None = None,
     ) -> None:
         self._run = run if batches else lambda batch: (run(batch[0]),)
         self._info, self._load, self._count, self._batches = info, load, count, batches
+        self._end = end
         self._todo: queue.SimpleQueue[tuple[Sequence[Sample], int] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._error: Exception | None = None
@@ -94,6 +101,9 @@ class BlockingDevice:
     def close(self) -> None:
         """End the worker after its present call; a worker that hangs is abandoned."""
         self._todo.put(None)
+        if self._end is not None:
+            end, self._end = self._end, None
+            end()
 
     def _work(self) -> None:
         while (job := self._todo.get()) is not None:
@@ -147,13 +157,14 @@ def blocking(
     count: Count | None = None,
     *,
     batches: bool = False,
+    end: Callable[[], None] | None = None,
 ) -> BlockingDevice:
     """Make a device of one function.
 
     ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
     timed. ``count`` is called after ``run``, outside the span, and returns what the network did in the same sample.
     With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and returns an
-    output for each; the call is then the span of each.
+    output for each; the call is then the span of each. ``end`` is called once when the device is closed.
 
     Example::
 
@@ -163,4 +174,4 @@ def blocking(
             return rig.blocking(lambda sample: {"label": "park"}, rig.DeviceInfo("parks", mode="hardware"))
     """
     name = getattr(run, "__name__", "function")
-    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count, batches)
+    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count, batches, end)

@@ -1,0 +1,220 @@
+"""A network in torch on this computer, on its CPU or on a CUDA GPU: what a chip is compared with.
+
+A span reaches from inputs in the host's memory to outputs there. All samples of the workload are made fit, executed
+once and counted when the device is opened, so that nothing but the network runs while it is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from drivers.devices.torch.models import Model, no_memory, read_model
+from drivers.devices.torch.processor import Execute, Processor, open_processor
+from drivers.torch_counting import TorchCounter
+from rig.bench.options import one_of, parts_of, within
+from rig.engine.blocking_device import blocking
+from rig.errors import DataError, RigError, SetupError, refused, said
+from rig.network.description import Activity, NetworkInfo
+from rig.plugins import imported
+from rig.types import Device, DeviceInfo, Reply, Sample, Span, Workload
+
+NAME = "torch"
+TYPES = ("float32", "float64", "float16", "bfloat16")
+T = TypeVar("T")
+
+
+def open_device(
+    workload: Workload | None = None,
+    *,
+    network: str = "",
+    processor: str = "cpu",
+    batch: int = 1,
+    classes: str = "",
+    dt_s: float | None = None,
+    reset: str | None = None,
+    dtype: str = "float32",
+    count: bool = True,
+    warmup: int = 3,
+    threads: int = 0,
+    clock_mhz: int = 0,
+    start_s: float = 300.0,
+) -> Device:
+    """Open a network: ``FILE.nir``, or ``FILE.py:function``, which returns a module and a tensor as a sample gives it.
+
+    The module gives out one number for each class, shape (batch, classes), and the largest one is the answer.
+    ``classes`` names them, with commas between; by default they are counted from 0. Of a NIR graph, ``dt_s`` is the
+    time step, ``reset`` is "subtract" or "zero", and ``dtype`` is what it computes in; events have the shape (steps,
+    inputs), and audio becomes events as for a Xylo. The outputs of a graph are summed over the steps.
+
+    ``processor`` is "cpu", "cuda" or "cuda:N". ``batch`` is how many samples run together. ``threads`` of the CPU are
+    those of torch by default. ``clock_mhz`` locks the clock of a GPU, which takes root. With ``count``, each sample of
+    the workload runs once more beforehand to count its operations. ``warmup`` is how often the network runs then.
+    To open may take ``start_s``.
+
+    Raises ``MissingExtraError`` without torch, ``SetupError`` without the processor or the memory, ``DataError`` for a
+    network or a sample that cannot be used, and for an output that is no label.
+    """
+    within(1, 1_000_000, batch=batch)
+    within(0, 1_000_000, warmup=warmup, threads=threads, clock_mhz=clock_mhz)
+    one_of(TYPES, dtype=dtype)
+    torch = imported("torch", "the device torch", "torch", field="device", value=NAME)
+    place = open_processor(torch, processor, threads, clock_mhz)
+    try:
+        model = _enough(torch, lambda: read_model(torch, network, dt_s, reset))
+        of_graph = model.execution_s is not None or network.lower().endswith(".nir")
+        runner = _enough(torch, lambda: _Runner.of(torch, model, place, dtype if of_graph else None, classes))
+        samples = () if workload is None else workload.samples
+        _check_labels(samples, runner.classes)
+        _enough(torch, lambda: runner.prepare(samples, batch))
+        _enough(torch, lambda: runner.warm_up(samples[:batch], warmup))
+        found = _enough(torch, lambda: runner.counted(samples)) if count else None
+    except BaseException:
+        place.close()
+        raise
+    activity = {} if found is None else found[1]
+    info = DeviceInfo(
+        name=NAME,
+        mode="hardware",
+        description=f"a network in torch {torch.__version__} on {place.place} of this computer",
+        max_batch=batch,
+        onboard_meter=place.meter,
+        versions={"torch": torch.__version__},
+        artifacts={"network": model.digest_sha256},
+        details={**place.details, "place": place.place, "dtype": str(runner.dtype), "classes": list(runner.classes)},
+        algorithm=model.algorithm,
+        network=None if found is None else found[0],
+    )
+    run = partial(_answers, runner, activity)
+    return blocking(run, info, partial(runner.prepare, batch=batch), batches=True, end=place.close)
+
+
+def _answers(runner: _Runner, activity: Mapping[str, Activity], samples: Sequence[Sample]) -> list[Reply]:
+    rows, span, kernels_s = runner.run(samples)
+    beside = {} if kernels_s is None else {"kernels_s": kernels_s}
+    return [
+        Reply(sample.id, runner.output(row) | beside, (span,), activity=activity.get(sample.id))
+        for sample, row in zip(samples, rows, strict=True)
+    ]
+
+
+class _Runner:
+    """A module at its place, and the inputs of samples, each of shape (1, ...)."""
+
+    def __init__(self, torch: Any, model: Model, execute: Execute, dtype: Any) -> None:
+        self._torch, self._model, self._execute, self.dtype = torch, model, execute, dtype
+        self._inputs: dict[str, tuple[Any, Any]] = {}
+        self.classes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, torch: Any, model: Model, place: Processor, dtype: str | None, classes: str) -> _Runner:
+        """Move the module to its place, and let the first execution show its classes."""
+        kind = model.example.dtype if dtype is None else getattr(torch, dtype)
+        model.module.to(place.place) if dtype is None else model.module.to(place.place, kind)
+        runner = cls(torch, model, place.execute, kind)
+        rows = runner._executed(model.example[None].to(kind))[0]
+        runner.classes = tuple(parts_of(classes)) or tuple(str(k) for k in range(rows.shape[1]))
+        if len(runner.classes) != rows.shape[1] or len(set(runner.classes)) != rows.shape[1]:
+            raise refused("classes", classes, f"Name {rows.shape[1]} classes, one for each output")
+        return runner
+
+    def prepare(self, samples: Sequence[Sample], batch: int = 1) -> None:
+        """Make the inputs of samples that have none. Raises ``DataError`` for one that the network cannot take."""
+        for sample in samples:
+            if sample.id not in self._inputs or self._inputs[sample.id][0] is not sample.payload:
+                self._inputs[sample.id] = (sample.payload, self._input(sample))
+        if batch > 1 and len({tuple(self._inputs[sample.id][1].shape) for sample in samples}) > 1:
+            what = "the samples differ in shape, and cannot run as batches"
+            raise DataError(what, field="batch", value=batch, remedy="Use --option batch=1")
+
+    def run(self, samples: Sequence[Sample]) -> tuple[Any, Span, float | None]:
+        """Execute a batch; return its outputs of shape (samples, classes), its span, and the time of its kernels."""
+        inputs = [self._inputs[sample.id][1] for sample in samples]
+        return self._executed(inputs[0] if len(inputs) == 1 else self._torch.cat(inputs))
+
+    def warm_up(self, samples: Sequence[Sample], times: int) -> None:
+        """Execute what will be measured, and look at its answers. Raises ``DataError`` for one that is no label."""
+        example = self._model.example[None].to(self.dtype)
+        for _ in range(times):
+            rows = self.run(samples)[0] if samples else self._executed(example)[0]
+            for row in rows:
+                self.output(row)
+
+    def output(self, row: Any) -> dict[str, Any]:
+        """Return the answer of one sample. Raises ``DataError`` for an output that is no label."""
+        scores = row.double().tolist()
+        if not np.isfinite(scores).all():
+            what = f"the network gives out {scores[:3]} and so on, which is no label"
+            raise DataError(what, field="output", value=str(scores[:3]), remedy="Correct its weights or its input")
+        return {"label": self.classes[int(np.argmax(scores))], "scores": scores}
+
+    def counted(self, samples: Iterable[Sample]) -> tuple[NetworkInfo, dict[str, Activity]]:
+        """Return what the network is and what each sample makes it do, by a pass of its own that is not timed."""
+        model, counter = self._model, None
+        try:
+            counter = TorchCounter(model.module, model.states, neurons=model.neurons)
+            given = [(sample.id, self._inputs[sample.id][1]) for sample in samples]
+            found = {}
+            for name, values in given or [("", model.example[None].to(self.dtype))]:
+                self._executed(values)
+                found[name] = counter.activity()[0]
+            return counter.network(model.execution_s, f"as torch keeps it, {self.dtype}"), found
+        except DataError as error:
+            error.remedy = f"{error.remedy}; or leave the counts out: --option count=false"
+            raise
+        finally:
+            if counter is not None:
+                counter.close()
+
+    def _input(self, sample: Sample) -> Any:
+        values, example = self._model.encode(sample), self._model.example
+        in_time = self._model.execution_s is not None
+        shape, wanted = tuple(values.shape), tuple(example.shape)
+        fits = shape[1:] == wanted[1:] and len(shape) == len(wanted) if in_time else shape == wanted
+        if not fits or 0 in shape or values.dtype.kind not in "biuf":
+            asked = f"(steps, {', '.join(map(str, wanted[1:]))})" if in_time else wanted
+            what = f"sample {sample.id} is {values.dtype} of shape {shape}; the network takes numbers of shape {asked}"
+            raise DataError(what, field="payload", value=sample.id, remedy="Choose the workload of this network")
+        return self._torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)[None]
+
+    def _executed(self, inputs: Any) -> tuple[Any, Span, float | None]:
+        try:
+            with self._torch.inference_mode():
+                timed = self._execute(self._model.module, inputs)
+        except (self._torch.OutOfMemoryError, RigError):
+            raise
+        except Exception as error:
+            if no_memory(error):
+                raise
+            what = f"the network fails on an input of shape {tuple(inputs.shape)}: {said(error)}"
+            raise DataError(what, field="network", value=str(tuple(inputs.shape)), remedy="Correct it") from error
+        rows = timed.output
+        if not isinstance(rows, self._torch.Tensor) or rows.ndim != 2 or len(rows) != len(inputs) or rows.is_complex():
+            is_tensor = isinstance(rows, self._torch.Tensor)
+            got = f"a tensor of shape {tuple(rows.shape)}" if is_tensor else f"a {type(rows).__name__}"
+            what = f"the network returns {got} for {len(inputs)} samples, which is no label for each"
+            remedy = f"Return one number for each class: shape ({len(inputs)}, classes)"
+            raise DataError(what, field="output", value=got, remedy=remedy)
+        return rows, Span("inference", timed.on_ns, timed.off_ns), timed.kernels_s
+
+
+def _enough(torch: Any, make: Callable[[], T]) -> T:
+    """Return what ``make`` makes. Raises ``SetupError`` where it finds no memory."""
+    try:
+        return make()
+    except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        if not isinstance(error, torch.OutOfMemoryError) and not no_memory(error):
+            raise
+        remedy = "Use a smaller network or --option batch, or free some memory"
+        raise SetupError(f"there is not enough memory: {said(error)}", field="memory", remedy=remedy) from error
+
+
+def _check_labels(samples: Sequence[Sample], classes: Sequence[str]) -> None:
+    """Raise ``UsageError`` where the network can answer no sample rightly, since none of the labels is a class."""
+    labels = {sample.label for sample in samples if sample.label is not None}
+    if labels and not labels & set(classes):
+        what = f"no label of the workload is a class of the network: {', '.join(sorted(labels)[:5])}"
+        raise refused("classes", ",".join(classes), "Name the classes in the order of the outputs", what)

@@ -1,0 +1,150 @@
+"""A network in torch: it gives the spikes that other simulators give, batches, counts, and says what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.torch.device import open_device
+from rig.conformance.device import check_device
+from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
+from rig.types import Device, Reply, Sample, SampleSet
+
+HERE = """
+import torch
+class Wrong(torch.nn.Module):
+    def __init__(self, out): super().__init__(); self.out = out
+    def forward(self, x): return self.out(x)
+def small():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)), torch.zeros(4)
+def alone(): return small()[0]
+def fails(): raise ValueError("no weights")
+def pair(): return Wrong(lambda x: (x, x)), torch.zeros(4)
+def flat(): return Wrong(lambda x: x.sum()), torch.zeros(4)
+def nan(): return Wrong(lambda x: x / 0.0), torch.zeros(4)
+def breaks(): return Wrong(lambda x: x @ x), torch.zeros(4)
+def huge(): return torch.nn.Linear(1 << 24, 1 << 24), torch.zeros(1 << 24)
+def large(): return Wrong(lambda x: torch.ones(1 << 46)), torch.zeros(4)
+def uncounted(): return torch.nn.Sequential(torch.nn.Bilinear(4, 4, 3)), torch.zeros(4)
+def attends():
+    class Attends(torch.nn.Module):
+        def __init__(self): super().__init__(); self.a = torch.nn.Bilinear(4, 4, 3)
+        def forward(self, x): return self.a(x, x)
+    return Attends(), torch.zeros(4)
+"""
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Callable[[str], str]:
+    file = tmp_path / "networks.py"
+    file.write_text(HERE)
+    return lambda name: f"{file}:{name}"
+
+
+def samples(n: int = 4, shape: tuple[int, ...] = (4,), seed: int = 0) -> list[Sample]:
+    rng = np.random.default_rng(seed)
+    return [Sample(f"s{k}", rng.normal(size=shape), label=str(k % 3)) for k in range(n)]
+
+
+def workload(of: Sequence[Sample]) -> SampleSet:
+    return SampleSet("made", "made", "1", "0" * 64, of)
+
+
+def answers(device: Device, of: Sequence[Sample]) -> list[Reply]:
+    size, found = device.info().max_batch, list[Reply]()
+    for k in range(0, len(of), size):
+        device.stage(of[k : k + size])
+        device.submit(of[k : k + size], None)
+        while len(found) < min(k + size, len(of)):
+            found += device.poll(10.0)
+    device.close()
+    return found
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
+def test_without_torch_the_extra_is_named() -> None:
+    with pytest.raises(MissingExtraError, match=r"neurorig\[torch\]"):
+        open_device(network="a.nir")
+
+
+@pytest.mark.torch
+def test_it_keeps_the_rules_of_a_device(network: Callable[[str], str]) -> None:
+    check_device(open_device(network=network("small")), samples())
+    check_device(open_device(workload(samples()), network=network("small"), batch=3), samples())
+
+
+@pytest.mark.torch
+def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alone(
+    network: Callable[[str], str],
+) -> None:
+    import torch
+
+    of, module = samples(7), None
+    alone = answers(open_device(workload(of), network=network("small"), classes="0,1,2"), of)
+    batched = answers(open_device(workload(of), network=network("small"), classes="0,1,2", batch=3), of)
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    with torch.inference_mode():
+        wanted = [module(torch.tensor(s.payload, dtype=torch.float32)[None]) for s in of]
+    assert [reply.output["label"] for reply in alone] == [str(int(row.argmax())) for row in wanted]
+    assert [reply.output["label"] for reply in batched] == [reply.output["label"] for reply in alone]
+    assert batched[0].spans == batched[2].spans != batched[3].spans
+    assert len({reply.spans for reply in alone}) == 7
+
+
+@pytest.mark.torch
+def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(network: Callable[[str], str]) -> None:
+    of = samples(5)
+    of[0] = Sample("s0", np.array([0.0, 0.0, 1.5, 0.0]), label="0")
+    device = open_device(workload(of), network=network("small"))
+    declared = device.info().network
+    assert declared is not None and declared.dense == 4 * 8 + 8 * 3 and declared.parameters == 4 * 8 + 8 + 8 * 3 + 3
+    first = answers(device, of)[0].activity
+    assert first is not None and first["0"]["macs"].tolist() == [8]
+    plain = open_device(workload(of), network=network("small"), count=False)
+    assert plain.info().network is None and answers(plain, of)[0].activity is None
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "options", "kind", "text"),
+    [
+        ("", {}, UsageError, "no network was named"),
+        ("net.onnx", {}, UsageError, "neither FILE.nir nor FILE.py:function"),
+        ("absent.nir", {}, DataError, "there is no file absent.nir"),
+        ("alone", {}, DataError, "returns Sequential. Return a torch.nn.Module, and a tensor"),
+        ("fails", {}, DataError, "failed: ValueError: no weights"),
+        ("pair", {}, DataError, "returns a tuple for 1 samples, which is no label"),
+        ("flat", {}, DataError, r"returns a tensor of shape \(\) for 1 samples"),
+        ("nan", {"count": False}, DataError, "which is no label"),
+        ("breaks", {}, DataError, r"fails on an input of shape \(1, 4\)"),
+        ("huge", {}, SetupError, "not enough memory"),
+        ("large", {}, SetupError, "not enough memory"),
+        ("attends", {}, DataError, "operations are not counted.*count=false"),
+        ("small", {"classes": "a,b"}, UsageError, "Name 3 classes"),
+        ("small", {"classes": "a,b,c"}, UsageError, "no label of the workload is a class"),
+        ("small", {"dt_s": 0.1}, UsageError, "an option of a NIR graph"),
+        ("small", {"processor": "cuda"}, SetupError, "finds no GPU 0 for CUDA"),
+        ("small", {"dtype": "int8"}, UsageError, "float32"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_recorded(
+    name: str, options: dict[str, Any], kind: type[RigError], text: str, network: Callable[[str], str]
+) -> None:
+    file = network(name) if name.isidentifier() else name
+    with pytest.raises(kind, match=text):
+        open_device(workload(samples()), network=file, **options)
+
+
+@pytest.mark.torch
+def test_samples_of_another_shape_are_refused_by_their_name(network: Callable[[str], str]) -> None:
+    with pytest.raises(DataError, match=r"sample s0 is float64 of shape \(5,\); the network takes .* \(4,\)"):
+        open_device(workload(samples(shape=(5,))), network=network("small"))
+    with pytest.raises(DataError, match="sample s0 is <U1"):
+        open_device(workload([Sample("s0", np.array(["a", "b", "c", "d"]))]), network=network("small"))
