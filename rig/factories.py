@@ -135,7 +135,7 @@ def _unmet(factory: Factory, name: str) -> SetupError:
     if name in INJECTED:
         remedy = "A simulated meter needs a simulated device: add --simulate, or choose another"
         if name == "workload":
-            remedy = "A run gives it one: rig measure --device NAME --workload NAME"
+            remedy = "Add --workload NAME"
         return SetupError(f"{_called(factory)} needs a {name}, but there is none", field=name, remedy=remedy)
     return SetupError(
         f"{_called(factory)} has a parameter {name}, which the rig does not pass",

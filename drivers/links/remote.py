@@ -37,19 +37,24 @@ Check = Callable[[Sample], None]
 
 
 def open_remote(
-    worker: Worker, *, keep: Keep | None = None, check: Check | None = None, load_s: float = 60.0
+    worker: Worker,
+    *,
+    keep: Keep | None = None,
+    check: Check | None = None,
+    load_s: float = 60.0,
+    network: NetworkInfo | None = None,
 ) -> RemoteDevice:
     """Start a worker and make a device of it, as the worker's hello describes it.
 
     ``keep`` turns a budget into the one that is kept, or raises ``UsageError``; ``check`` raises for a sample that the
-    worker cannot take. One ``stage`` may take ``load_s``, and so may a run beyond its budget.
+    worker cannot take. One ``stage`` may take ``load_s``, and so may a run beyond its budget. ``network`` is what the
+    device declares that it runs.
     Raises as ``WorkerLink`` does, and ``DeviceError`` for a hello that describes no device.
     """
     link = WorkerLink(worker)
     try:
-        return RemoteDevice(
-            link, described(link), keep or (lambda budget: budget), check or (lambda sample: None), load_s
-        )
+        info = replace(described(link), network=network)
+        return RemoteDevice(link, info, keep or (lambda budget: budget), check or (lambda sample: None), load_s)
     except BaseException:
         link.close(0.0)
         raise

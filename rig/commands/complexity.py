@@ -1,14 +1,17 @@
 """``rig complexity``: what a network costs before it runs, from the description that its device declares.
 
-    rig complexity --device xylo --network FILE [--option KEY=VALUE] [--json]
+    rig complexity --device xylo --network FILE [--workload NAME] [--option KEY=VALUE] [--json]
 
-Nothing is recorded. A device that has a simulator is opened as its simulator, since the network is the same.
+Nothing is recorded. A device that has a simulator is opened as its simulator, since the network is the same. A driver
+whose module has a function ``network_of`` is not opened: the function takes options of the device, and returns the
+network.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 
 from rig.analysis.complexity.static import static_figures
@@ -26,14 +29,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rig complexity``."""
     parser.add_argument("--device", required=True, metavar="NAME", help="the device that holds the network")
     parser.add_argument("--network", metavar="FILE", help="the network file; short for --option network=FILE")
+    parser.add_argument("--workload", metavar="NAME", help="a workload, where the network depends on it")
+    parser.add_argument("--data", metavar="DIR", help="folder with the data set of the workload")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the device; may be repeated"
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the device or workload; may be repeated"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the static figures, then each connection. Raises ``SetupError`` for a device that declares no network."""
-    network = network_of(args.device, [*([f"network={args.network}"] if args.network else []), *args.option])
+    options = [*([f"network={args.network}"] if args.network else []), *args.option]
+    options += [f"workload.data={args.data}"] if args.data else []
+    network = network_of(args.device, options, args.workload)
     figures = static_figures(network)
     if args.json:
         quantities = {str(key): q.to_json() for key, q in figures.items()}
@@ -46,13 +53,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def network_of(name: str, options: list[str]) -> NetworkInfo:
-    """Open a device, and return the network that it declares. Raises as opening it does."""
+def network_of(name: str, options: list[str], workload: str | None = None) -> NetworkInfo:
+    """Return the network that a device declares, with a workload where it needs one. Raises as opening both does."""
     factory = load("devices", name)
+    takers = {"device": factory} | ({} if workload is None else {"workload": load("workloads", workload)})
+    given = split_options(options, takers)
+    stated = getattr(sys.modules.get(factory.__module__), "network_of", None)
+    if stated is not None:
+        found: NetworkInfo = build(stated, {}, given["device"])
+        return found
     plant_factory = plant_factory_of(factory, simulate=True)
-    given = split_options(options, {"device": factory})
     plant = None if plant_factory is None else build(plant_factory, {}, {})
     known = {"plant": plant, "simulate": True if takes(factory, "simulate") else None}
+    known |= {} if workload is None else {"workload": build(takers["workload"], {}, given["workload"])}
     device: Device = opened(factory, known, given["device"], "device", name)
     try:
         network = device.info().network

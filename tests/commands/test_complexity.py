@@ -6,14 +6,17 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from drivers.devices.pynn.description import write_network
+from drivers.devices.pynn.ne15 import PIXELS, deployed
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.true_power import open_plant
 from rig.commands.main import main
 from rig.types import Device
 
-pytestmark = pytest.mark.skipif(
+needs_xylo = pytest.mark.skipif(
     find_spec("rockpool") is None or find_spec("nir") is None, reason="needs neurorig[xylo,nir]"
 )
 
@@ -29,6 +32,7 @@ def said(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]
     return code, out, err
 
 
+@needs_xylo
 def test_the_shipped_network_states_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "complexity", "--device", "xylo", "--json")
     quantities = json.loads(out)["quantities"]
@@ -38,6 +42,7 @@ def test_the_shipped_network_states_what_it_costs(capsys: pytest.CaptureFixture[
     assert quantities["model_execution_rate_hz"]["value"] == 100.0
 
 
+@needs_xylo
 def test_an_exported_network_costs_what_the_deployed_one_does(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -50,6 +55,33 @@ def test_an_exported_network_costs_what_the_deployed_one_does(
     assert json.loads(after) == json.loads(before)
 
 
+@pytest.mark.parametrize("device", ["nest", "spinnaker"])
+def test_a_network_for_pynn_states_what_it_costs_without_the_simulator(
+    device: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    weights = np.zeros((PIXELS, 20))
+    weights[:300] = 0.7
+    write_network(deployed(weights, range(20), 1.0, {}), tmp_path / "ne15.npz")
+    code, out, _ = said(capsys, "complexity", "--device", device, "--network", str(tmp_path / "ne15.npz"), "--json")
+    document = json.loads(out)
+    quantities = document["quantities"]
+    assert code == 0
+    assert [layer["neurons"] for layer in document["network"]["layers"]] == [PIXELS, 20]
+    assert quantities["dense_operations_per_execution"]["value"] == PIXELS + 2 * PIXELS * 20
+    assert quantities["connection_sparsity"]["value"] == pytest.approx(PIXELS * 20 / (PIXELS + 2 * PIXELS * 20))
+    assert quantities["model_execution_rate_hz"]["value"] == pytest.approx(1000.0)
+
+
+def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ("--workload", "primate-reaching", "--option", "reaches=20", "--option", "workload.animal=loco")
+    code, out, _ = said(capsys, "complexity", "--device", "numpy-reaching", *given, "--json")
+    assert code == 0
+    assert json.loads(out)["quantities"]["parameters"]["value"] == 2 * 192 + 2
+
+
+@needs_xylo
 @pytest.mark.parametrize(
     ("argv", "code", "text"),
     [
@@ -60,7 +92,7 @@ def test_an_exported_network_costs_what_the_deployed_one_does(
             "a run has the figures, in the group Complexity: rig measure --device mock",
         ),
         (("complexity", "--device", f"{__file__}:open_solver"), 4, "test_complexity.py:open_solver --simulate, with"),
-        (("complexity", "--device", "numpy-reaching"), 4, "needs a workload, but there is none. A run gives it one"),
+        (("complexity", "--device", "numpy-reaching"), 4, "needs a workload, but there is none. Add --workload NAME"),
         (("complexity", "--device", "xylo", "--network", "absent.json"), 6, "cannot read the network file"),
         (("complexity", "--device", "xylo", "--network", "absent.nir"), 4, "dt_s"),
         (("network", "export", "--out", "a.json"), 3, "does not end in .nir"),

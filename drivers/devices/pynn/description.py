@@ -15,6 +15,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from rig.errors import DataError, refused
+from rig.network.description import Connection, Layer, Memory, NetworkInfo
 from rig.recording.atomic_write import replacing
 from rig.types import Sample
 
@@ -111,6 +112,32 @@ class NetworkFile:
                 "training": d.origin or "not stated",
             },
         }
+
+    def network(self) -> NetworkInfo:
+        """Return what the network consists of; a step of the simulation is an execution.
+
+        Weights are in 64 bits, as NEST keeps them. Each neuron has its parameters, a membrane and two currents.
+        """
+        d, bits = self.description, 64
+        layers = tuple(Layer(p.name, p.size) for p in d.populations if not p.source)
+        names = [f"{p.source}-{p.target}-{p.receptor}" for p in d.projections]
+        connections = tuple(map(self._connection, names, d.projections))
+        memory = [Memory(f"weights {c.name}", "weights", c.weights, bits) for c in connections]
+        for layer in layers:
+            memory.append(Memory(f"parameters {layer.name}", "parameters", len(d.neuron) * layer.neurons, bits))
+            memory.append(Memory(f"states {layer.name}", "states", 3 * layer.neurons, bits, 0))
+        told = "weights and parameters in 64 bits, as NEST keeps them, without the delays of synapses"
+        return NetworkInfo(layers, connections, tuple(memory), 1e-3 * d.step_ms, told)
+
+    def _connection(self, name: str, p: Projection) -> Connection:
+        d, weights = self.description, self.arrays.get(p.weight) if isinstance(p.weight, str) else None
+        synapses, fan_out = d.synapses(p), 1 if p.connector == "one-to-one" else d.sizes[p.target]
+        if weights is None:
+            zeros, fan_out = (0, fan_out) if p.weight else (synapses, 0)
+        else:
+            used = weights != 0 if p.connector == "all-to-all" else np.diag(weights != 0)[:, None]
+            zeros, fan_out = synapses - int(used.sum()), int(used.sum(axis=1).max())
+        return Connection(name, p.source, p.target, synapses, zeros, synapses, fan_out, round(d.delay_ms / d.step_ms))
 
     def check(self, sample: Sample) -> None:
         """Raise ``DataError`` for a sample that the network was trained on: its answer would say nothing."""

@@ -13,6 +13,7 @@ from drivers.links.remote import RemoteDevice, open_remote
 from drivers.links.remote_start import Worker, shipped
 from rig.bench.options import positive
 from rig.errors import refused
+from rig.network.description import NetworkInfo
 from rig.types import Device
 
 NAME = "nest"
@@ -34,6 +35,11 @@ def open_device(*, network: str = "", interpreter: str = "", start_s: float = 12
     return opened(read_network(Path(network)), interpreter, start_s, load_s)
 
 
+def network_of(*, network: str = "") -> NetworkInfo:
+    """Return what the network of a file consists of, without NEST. Raises ``DataError`` as ``open_device`` does."""
+    return read_network(Path(network)).network()
+
+
 def opened(
     network: NetworkFile,
     interpreter: str,
@@ -49,4 +55,4 @@ def opened(
         raise refused("interpreter", interpreter, remedy, "NEST and PyNN need an interpreter of their own")
     options = {**network.options(), "about": {**network.about(), **about}}
     worker = Worker(NAME, [shipped(name) for name in SOURCES], interpreter, "", options, start_s, "nest")
-    return open_remote(worker, check=network.check, load_s=load_s)
+    return open_remote(worker, check=network.check, load_s=load_s, network=network.network())

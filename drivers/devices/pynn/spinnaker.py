@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from drivers.devices.pynn.description import NetworkFile, read_network
+from drivers.devices.pynn.nest import network_of
 from drivers.devices.pynn.nest import opened as opened_on_nest
 from drivers.links.remote import RemoteDevice, open_remote
 from drivers.links.remote_start import Worker, shipped
 from rig.bench.options import positive
 from rig.errors import refused
 from rig.types import Device
+
+__all__ = ["network_of", "open_device"]
 
 NAME = "spinnaker"
 VARIABLE = "RIG_SPINNAKER_PYTHON"
@@ -68,4 +71,4 @@ def _opened(
 ) -> RemoteDevice:
     options = {**network.options(), **machine, "about": network.about()}
     worker = Worker(NAME, [shipped(name) for name in SOURCES], interpreter, "", options, start_s, "spinnaker")
-    return open_remote(worker, check=network.check, load_s=load_s)
+    return open_remote(worker, check=network.check, load_s=load_s, network=network.network())

@@ -68,7 +68,6 @@ def open_device(
         of_graph = model.execution_s is not None or network.lower().endswith(".nir")
         runner = _enough(torch, lambda: _Runner.of(torch, model, place, dtype if of_graph else None, classes))
         samples = () if workload is None else workload.samples
-        _check_labels(samples, runner.classes)
         _enough(torch, lambda: runner.prepare(samples, batch))
         _enough(torch, lambda: runner.warm_up(samples[:batch], warmup))
         found = _enough(torch, lambda: runner.counted(samples)) if count else None
@@ -210,11 +209,3 @@ def _enough(torch: Any, make: Callable[[], T]) -> T:
             raise
         remedy = "Use a smaller network or --option batch, or free some memory"
         raise SetupError(f"there is not enough memory: {said(error)}", field="memory", remedy=remedy) from error
-
-
-def _check_labels(samples: Sequence[Sample], classes: Sequence[str]) -> None:
-    """Raise ``UsageError`` where the network can answer no sample rightly, since none of the labels is a class."""
-    labels = {sample.label for sample in samples if sample.label is not None}
-    if labels and not labels & set(classes):
-        what = f"no label of the workload is a class of the network: {', '.join(sorted(labels)[:5])}"
-        raise refused("classes", ",".join(classes), "Name the classes in the order of the outputs", what)
