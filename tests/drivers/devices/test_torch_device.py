@@ -128,7 +128,6 @@ def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(netwo
         ("large", {}, SetupError, "not enough memory"),
         ("attends", {}, DataError, "operations are not counted.*count=false"),
         ("small", {"classes": "a,b"}, UsageError, "Name 3 classes"),
-        ("small", {"classes": "a,b,c"}, UsageError, "no label of the workload is a class"),
         ("small", {"dt_s": 0.1}, UsageError, "an option of a NIR graph"),
         ("small", {"processor": "cuda"}, SetupError, "finds no GPU 0 for CUDA"),
         ("small", {"dtype": "int8"}, UsageError, "float32"),

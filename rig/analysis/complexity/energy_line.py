@@ -1,0 +1,132 @@
+"""Energy per synaptic operation and per execution, from several networks on one device.
+
+The dynamic energy of an execution is taken to be the energy per execution plus that of each effective operation. The
+line is fitted by least squares, weighted by what is uncertain in each network by itself, and its two numbers are linear
+in the energies: errors of calibration, which all networks share, go through it with their signs (GUM 5.2.2, H.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.analysis.result.distributions import beta_quantile
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Component, Quantity, linear
+from rig.types import Floats
+
+FEWEST = 5
+"""Networks that differ in their operations."""
+SURE = 0.99
+"""The chance with which energies on a line are taken for such."""
+LEAST_SPREAD = 0.05
+"""How much the operations of an execution differ at least, relative to the most."""
+CALIBRATION = ("gain:", "offset:")
+"""Origins of errors that belong to an instrument, which all runs share; all others belong to one run."""
+_MANY = 1e6
+_METHOD = "line through the dynamic energy of an execution of {} networks against its effective operations"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Of one network: effective operations in an execution, its dynamic energy, and the energy of idle under it (J)."""
+
+    operations: float
+    dynamic: Quantity
+    idle_j: float
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyLine:
+    """Energies in J, or why there are none. ``misfit`` is chi-squared of the residuals, and ``allowed`` its limit."""
+
+    per_operation: Quantity | None = None
+    per_execution: Quantity | None = None
+    refusal: str = ""
+    misfit: float = 0.0
+    allowed: float = 0.0
+
+
+def point_of(quantities: Figures) -> Point | None:
+    """Return the point of one run or session; None where its operations or its energy are not stated."""
+    macs, acs = (quantities.get(FigureKey(f"effective_{what}_per_execution")) for what in ("macs", "acs"))
+    dynamic, whole = (quantities.get(FigureKey(f"{what}energy_per_effective_operation_j")) for what in ("dynamic_", ""))
+    if macs is None or acs is None or dynamic is None or whole is None:
+        return None
+    operations = macs.value + acs.value
+    return Point(operations, dynamic.scaled(operations, "J"), operations * (whole.value - dynamic.value))
+
+
+def line_of(points: Sequence[Point]) -> EnergyLine:
+    """Return both energies, or a refusal for too few networks, for energies off a line, and where none grows."""
+    x = np.array([point.operations for point in points])
+    different = len(np.unique(x))
+    if different < FEWEST:
+        what = f"a line takes {FEWEST} or more networks that differ in their operations, with operations and energy"
+        return EnergyLine(refusal=f"{what}; {different} of them are there")
+    if np.ptp(x) < LEAST_SPREAD * np.max(x):
+        return EnergyLine(refusal=f"the operations of an execution hardly differ: {np.min(x):g} to {np.max(x):g}")
+    energies = [_owned(point.dynamic, k) for k, point in enumerate(points)]
+    if not all(q.u > 0.0 for q in energies):
+        return EnergyLine(refusal="some energies have no interval")
+    own_w = 1.0 / np.array([_own_variance(q) for q in energies])
+    design = np.column_stack([x, np.ones_like(x)])
+    weighted = design.T * own_w
+    solution = np.linalg.solve(weighted @ design, weighted)
+    misfit, allowed = _misfit(design @ solution, energies), _allowed(energies)
+    if misfit > allowed:
+        what = f"the energies lie on no line: chi-squared is {misfit:.3g}, and {allowed:.3g} is allowed"
+        return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
+    per_operation, per_execution = (
+        linear(zip(row, energies, strict=True), "J", _METHOD.format(len(points)), len(points)) for row in solution
+    )
+    if per_operation.interval()[0] <= 0.0:
+        low, high = per_operation.interval()
+        what = f"the energy of an execution does not grow with its operations: {low:.3g} to {high:.3g} J for each"
+        return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
+    return EnergyLine(per_operation, per_execution, "", misfit, allowed)
+
+
+def _owned(q: Quantity, run: int) -> Quantity:
+    """The quantity with every origin but a calibration named as one of its run."""
+
+    def part(c: Component) -> Component:
+        common = c.shared is None or c.shared.startswith(CALIBRATION)
+        return c if common else replace(c, shared=f"{run}:{c.shared}")
+
+    return replace(q, components=tuple(map(part, q.components)))
+
+
+def _common(q: Quantity) -> dict[str, float]:
+    """The standard uncertainties of a quantity by the calibration that they come from."""
+    found: dict[str, float] = {}
+    for c in q.components:
+        if c.shared is not None and c.shared.startswith(CALIBRATION):
+            found[c.shared] = found.get(c.shared, 0.0) + c.u
+    return found
+
+
+def _own_variance(q: Quantity) -> float:
+    """The variance of a quantity by itself; a bias counts as one that lies anywhere within its bound."""
+    shared = sum(u * u for u in _common(q).values())
+    return max(q.u**2 - shared, 1e-12 * q.u**2) + q.bias**2 / 3.0
+
+
+def _misfit(hat: Floats, energies: Sequence[Quantity]) -> float:
+    """Chi-squared of the residuals, whose covariance has the rank of their degrees of freedom."""
+    common = [_common(q) for q in energies]
+    rows = [[one.get(origin, 0.0) for one in common] for origin in dict.fromkeys(k for one in common for k in one)]
+    covariance = np.diag([_own_variance(q) for q in energies]) + sum(np.outer(row, row) for row in rows)
+    scale = 1.0 / np.sqrt(np.diag(covariance))
+    left = (np.eye(len(energies)) - hat) * scale[:, None]
+    residual = left @ np.array([q.value for q in energies])
+    return float(residual @ np.linalg.pinv(left @ covariance @ left.T, rcond=1e-9, hermitian=True) @ residual)
+
+
+def _allowed(energies: Sequence[Quantity]) -> float:
+    """The quantile of Fisher's F times its degrees of freedom: uncertainties are estimates, too."""
+    free, known = len(energies) - 2, min(*(q.dof for q in energies), _MANY)
+    share = beta_quantile(SURE, 0.5 * free, 0.5 * known)
+    return known * share / (1.0 - share)
