@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,8 +15,8 @@ from rig.errors import DeviceError, UsageError
 from rig.network.description import Activity
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span
 
-Run = Callable[[Any], Any]
-"""Of a sample; or of the samples of a batch, and then it returns a sequence."""
+Run = Callable[..., Any]
+"""Of a sample; or of the samples of a batch and how often to run them, and then it returns a sequence."""
 Load = Callable[[Sequence[Sample]], None]
 Count = Callable[[Sample], Activity]
 
@@ -25,7 +26,8 @@ class BlockingDevice:
 
     The function takes a sample and returns its output, or a ``Reply`` with spans of its own. An output alone gets the
     call as its span in host nanoseconds. If the device declares several phases, it gets none: only the function knows
-    when each began. A function of ``batches`` takes the samples of an issue, and returns as many outputs or replies.
+    when each began. A function of ``batches`` takes the samples of an issue and how often to run them, without a pause,
+    and returns as many outputs or replies as there are samples.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class BlockingDevice:
         batches: bool = False,
         end: Callable[[], None] | None = None,
     ) -> None:
-        self._run = run if batches else lambda batch: (run(batch[0]),)
+        self._run = run if batches else partial(_looped, run)
         self._info, self._load, self._count, self._batches = info, load, count, batches
         self._end = end
         self._todo: queue.SimpleQueue[tuple[Sequence[Sample], int] | None] = queue.SimpleQueue()
@@ -117,12 +119,8 @@ class BlockingDevice:
                 self._done.put(_ended(batch[0], error))
 
     def _replies(self, batch: Sequence[Sample], times: int) -> Sequence[Reply]:
-        spans: list[tuple[Span, ...]] = [()] * len(batch)
         on_ns = time.monotonic_ns()
-        for _ in range(times):
-            outputs = self._run(batch)
-            if isinstance(outputs[0], Reply):
-                spans = [so_far + output.spans for so_far, output in zip(spans, outputs, strict=False)]
+        outputs = self._run(batch, times)
         off_ns = time.monotonic_ns()
         if len(outputs) != len(batch):
             what = f"the function gave {len(outputs)} outputs for {len(batch)} samples"
@@ -130,18 +128,27 @@ class BlockingDevice:
             raise DeviceError(what, field="outputs", value=len(outputs), remedy=remedy)
         phases = self._info.phases
         call = (Span(phases[0], on_ns, off_ns, times),) if len(phases) == 1 else ()
-        own = isinstance(outputs[0], Reply)
-        return [self._reply(*each) for each in zip(batch, outputs, spans if own else [call] * len(batch), strict=True)]
+        return [self._reply(sample, output, call) for sample, output in zip(batch, outputs, strict=True)]
 
-    def _reply(self, sample: Sample, output: Any, spans: tuple[Span, ...]) -> Reply:
+    def _reply(self, sample: Sample, output: Any, call: tuple[Span, ...]) -> Reply:
         activity = None if self._count is None else self._count(sample)
         if not isinstance(output, Reply):
-            return Reply(sample.id, output, spans, activity=activity)
+            return Reply(sample.id, output, call, activity=activity)
         if output.sample_id != sample.id:
             what = f"the function replied to {output.sample_id!r} when given {sample.id!r}"
             remedy = "Return a Reply with the sample's own id"
             raise DeviceError(what, field="sample_id", value=output.sample_id, remedy=remedy)
-        return replace(output, spans=spans, activity=activity or output.activity)
+        return replace(output, activity=activity or output.activity)
+
+
+def _looped(run: Run, batch: Sequence[Sample], times: int) -> tuple[Any]:
+    """Run one sample ``times`` times; a reply has the spans of them all."""
+    spans: list[Span] = []
+    for _ in range(times):
+        output = run(batch[0])
+        if isinstance(output, Reply):
+            spans.extend(output.spans)
+    return (replace(output, spans=tuple(spans)) if isinstance(output, Reply) else output,)
 
 
 def _ended(sample: Sample, error: BaseException) -> DeviceError:
@@ -163,8 +170,8 @@ def blocking(
 
     ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
     timed. ``count`` is called after ``run``, outside the span, and returns what the network did in the same sample.
-    With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and returns an
-    output for each; the call is then the span of each. ``end`` is called once when the device is closed.
+    With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how often to run
+    them, and returns an output for each; the call is then the span of each. ``end`` is called once by ``close``.
 
     Example::
 

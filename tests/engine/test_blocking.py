@@ -260,20 +260,22 @@ device.close()
 
 
 def test_a_function_of_batches_is_given_all_samples_of_an_issue_and_its_call_is_the_span_of_each() -> None:
-    given: list[list[str]] = []
+    given: list[tuple[list[str], int]] = []
 
-    def together(samples: list[Sample]) -> list[str | None]:
-        given.append([s.id for s in samples])
+    def together(samples: list[Sample], times: int) -> list[str | None]:
+        given.append(([s.id for s in samples], times))
         return [s.label for s in samples]
 
     device = blocking(together, DeviceInfo("batched", "hardware", max_batch=3), batches=True)
     replies = ask(device, "a", "b", "c")
-    assert given == [["a", "b", "c"]]
+    assert given == [(["a", "b", "c"], 1)]
     assert [(reply.sample_id, reply.output) for reply in replies] == [("a", "A"), ("b", "B"), ("c", "C")]
     assert len({reply.spans for reply in replies}) == 1
+    device.submit_repeated([sample("a"), sample("b")], 5, None, None)
+    assert [reply.spans[0].executions for reply in fetch(device, 2)] == [5, 5] and given[-1] == (["a", "b"], 5)
 
 
 def test_a_function_of_batches_that_answers_too_few_samples_is_an_error() -> None:
-    device = blocking(lambda samples: ["one"], DeviceInfo("short", "hardware", max_batch=2), batches=True)
+    device = blocking(lambda samples, times: ["one"], DeviceInfo("short", "hardware", max_batch=2), batches=True)
     with pytest.raises(DeviceError, match="gave 1 outputs for 2 samples"):
         ask(device, "a", "b")

@@ -91,8 +91,8 @@ def open_device(
     return blocking(run, info, partial(runner.prepare, batch=batch), batches=True, end=place.close)
 
 
-def _answers(runner: _Runner, activity: Mapping[str, Activity], samples: Sequence[Sample]) -> list[Reply]:
-    rows, span, kernels_s = runner.run(samples)
+def _answers(runner: _Runner, activity: Mapping[str, Activity], samples: Sequence[Sample], times: int) -> list[Reply]:
+    rows, span, kernels_s = runner.run(samples, times)
     beside = {} if kernels_s is None else {"kernels_s": kernels_s}
     return [
         Reply(sample.id, runner.output(row) | beside, (span,), activity=activity.get(sample.id))
@@ -129,10 +129,10 @@ class _Runner:
             what = "the samples differ in shape, and cannot run as batches"
             raise DataError(what, field="batch", value=batch, remedy="Use --option batch=1")
 
-    def run(self, samples: Sequence[Sample]) -> tuple[Any, Span, float | None]:
-        """Execute a batch; return its outputs of shape (samples, classes), its span, and the time of its kernels."""
+    def run(self, samples: Sequence[Sample], times: int = 1) -> tuple[Any, Span, float | None]:
+        """Execute a batch; return outputs of shape (samples, classes), the span, and the time of the kernels."""
         inputs = [self._inputs[sample.id][1] for sample in samples]
-        return self._executed(inputs[0] if len(inputs) == 1 else self._torch.cat(inputs))
+        return self._executed(inputs[0] if len(inputs) == 1 else self._torch.cat(inputs), times)
 
     def warm_up(self, samples: Sequence[Sample], times: int) -> None:
         """Execute what will be measured, and look at its answers. Raises ``DataError`` for one that is no label."""
@@ -179,10 +179,10 @@ class _Runner:
             raise DataError(what, field="payload", value=sample.id, remedy="Choose the workload of this network")
         return self._torch.as_tensor(np.ascontiguousarray(values)).to(self.dtype)[None]
 
-    def _executed(self, inputs: Any) -> tuple[Any, Span, float | None]:
+    def _executed(self, inputs: Any, times: int = 1) -> tuple[Any, Span, float | None]:
         try:
             with self._torch.inference_mode():
-                timed = self._execute(self._model.module, inputs)
+                timed = self._execute(self._model.module, inputs, times)
         except (self._torch.OutOfMemoryError, RigError):
             raise
         except Exception as error:
@@ -197,7 +197,7 @@ class _Runner:
             what = f"the network returns {got} for {len(inputs)} samples, which is no label for each"
             remedy = f"Return one number for each class: shape ({len(inputs)}, classes)"
             raise DataError(what, field="output", value=got, remedy=remedy)
-        return rows, Span("inference", timed.on_ns, timed.off_ns), timed.kernels_s
+        return rows, Span("inference", timed.on_ns, timed.off_ns, times), timed.kernels_s
 
 
 def _enough(torch: Any, make: Callable[[], T]) -> T:

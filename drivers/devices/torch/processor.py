@@ -21,9 +21,9 @@ _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What a module returned, on the host, and when its execution began and ended by the host's clock.
+    """What a module returned, on the host, and when its executions began and ended by the host's clock.
 
-    ``kernels_s`` is the time between CUDA events around the module alone, without copies; None on a CPU.
+    ``kernels_s`` is the time of one execution between CUDA events, without copies; None on a CPU.
     """
 
     output: Any
@@ -32,8 +32,8 @@ class Timed:
     kernels_s: float | None = None
 
 
-Execute = Callable[[Any, Any], Timed]
-"""Runs a module on inputs in the memory of the host, until its output is there too."""
+Execute = Callable[[Any, Any, int], Timed]
+"""Runs a module so many times on inputs in the memory of the host, until its output is there too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,10 @@ def _cpu(torch: Any, threads: int) -> Processor:
         "governor": _GOVERNOR.read_text().strip() if _GOVERNOR.is_file() else None,
     }
 
-    def execute(module: Any, inputs: Any) -> Timed:
+    def execute(module: Any, inputs: Any, times: int) -> Timed:
         on_ns = time.monotonic_ns()
-        output = module(inputs)
+        for _ in range(times):
+            output = module(inputs)
         return Timed(output, on_ns, time.monotonic_ns())
 
     readable = os.access(f"{ROOT}/{CONTROL}:0/energy_uj", os.R_OK)
@@ -95,18 +96,19 @@ def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
     with torch.cuda.device(index):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
-    def execute(module: Any, inputs: Any) -> Timed:
+    def execute(module: Any, inputs: Any, times: int) -> Timed:
         with torch.cuda.device(index):
             torch.cuda.synchronize(index)
             on_ns = time.monotonic_ns()
             given = inputs.to(place)
             begin.record()
-            output = module(given)
+            for _ in range(times):
+                output = module(given)
             end.record()
             output = output.to("cpu") if hasattr(output, "to") else output
             torch.cuda.synchronize(index)
             off_ns = time.monotonic_ns()
-            return Timed(output, on_ns, off_ns, 1e-3 * begin.elapsed_time(end))
+            return Timed(output, on_ns, off_ns, 1e-3 * begin.elapsed_time(end) / times)
 
     return Processor(place, execute, details | clocks, "nvml", close)
 

@@ -13,7 +13,7 @@ import pytest
 from drivers.devices.torch.device import open_device
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
-from rig.types import Device, Reply, Sample, SampleSet
+from rig.types import Device, Repeats, Reply, Sample, SampleSet
 
 HERE = """
 import torch
@@ -96,6 +96,16 @@ def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alo
     assert [reply.output["label"] for reply in batched] == [reply.output["label"] for reply in alone]
     assert batched[0].spans == batched[2].spans != batched[3].spans
     assert len({reply.spans for reply in alone}) == 7
+
+
+@pytest.mark.torch
+def test_executions_without_a_pause_are_one_span(network: Callable[[str], str]) -> None:
+    device, of = open_device(network=network("small")), samples(1)
+    device.stage(of)
+    assert isinstance(device, Repeats)
+    device.submit_repeated(of, 50, None, None)
+    (reply,) = device.poll(10.0)
+    assert [(span.phase, span.executions) for span in reply.spans] == [("inference", 50)]
 
 
 @pytest.mark.torch
