@@ -39,6 +39,7 @@ COMMANDS = {
     "import": ("rig.commands.import_", "make a run directory from a trace that another program recorded"),
     "reduce": ("rig.commands.reduce", "gone: use import and report"),
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
+    "tracks": ("rig.commands.tracks", "put what networks promise in operations beside what devices pay in joules"),
     "submit": ("rig.commands.submit", "make one folder of sessions that others can check"),
     "compare": (
         "rig.commands.compare",
@@ -63,7 +64,7 @@ GARBAGE = 1_000_000
 """New objects after which a report looks for garbage; the usual few hundred cost it a tenth of its time."""
 
 
-DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "workload")
+DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
 """Commands that run code of drivers, importers or workloads in their process."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
 """Those of them that have a parent, which sees it if such code ends the process."""

@@ -37,11 +37,15 @@ VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure of a row: its value and the half width of its 95 % interval, None where there is none."""
+    """One figure of a row: its value and the half width of its 95 % interval, None where there is none.
+
+    ``whole`` is what ``Quantity.to_json`` gives, for a figure with a value and an interval.
+    """
 
     key: FigureKey
     value: float | None
     half_width: float | None
+    whole: dict[str, Any] | None = None
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -136,7 +140,9 @@ def _figure(key: FigureKey, q: Quantity) -> Figure:
     except OverflowError:
         half = math.inf
     stated = math.isfinite(half) and half > 0.0
-    return Figure(key, float(q.value) if math.isfinite(q.value) else None, float(half) if stated else None)
+    value = float(q.value) if math.isfinite(q.value) else None
+    whole = q.to_json() if q.stated and value is not None and math.isfinite(half) else None
+    return Figure(key, value, float(half) if stated else None, whole)
 
 
 def content_digest(runs: list[Run]) -> str:

@@ -65,7 +65,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     different = len(np.unique(x))
     if different < FEWEST:
         what = f"a line takes {FEWEST} or more networks that differ in their operations, with operations and energy"
-        return EnergyLine(refusal=f"{what}; {different} of them are there")
+        return EnergyLine(refusal=f"{what}; there: {different}")
     if np.ptp(x) < LEAST_SPREAD * np.max(x):
         return EnergyLine(refusal=f"the operations of an execution hardly differ: {np.min(x):g} to {np.max(x):g}")
     energies = [_owned(point.dynamic, k) for k, point in enumerate(points)]

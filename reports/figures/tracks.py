@@ -1,0 +1,114 @@
+"""Networks on devices as a picture: accuracy against energy and against time, and the line of energy by operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reports.figures.style import (
+    HUES,
+    LIMIT,
+    PAIR_IN,
+    key_beside,
+    log_axis,
+    margins,
+    new_figure,
+    panel_pair,
+    styled,
+    svg_of,
+)
+from reports.figures.sweep_axes import logarithmic
+from reports.format import prefix
+from reports.names import title
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.sweep.tracks import Track, Tracks, front
+
+ACCURACY = FigureKey("accuracy")
+COSTS = (FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
+_SHAPES = "os^Dv<>P*X"
+
+
+def front_figure(found: Tracks) -> bytes | None:
+    """Return SVG of what accuracy costs in energy and in time; None without a point.
+
+    A device has a colour, a network has a shape. What was simulated is hollow, and what nothing excels has a ring.
+    """
+    points = [t for t in found.tracks if ACCURACY in t.figures and any(key in t.figures for key in COSTS)]
+    if not points:
+        return None
+    with styled():
+        figure, *axes = panel_pair(0.12, sharey=True)
+        for axis, key in zip(axes, COSTS, strict=True):
+            shown = [t for t in points if key in t.figures]
+            _costs(axis, shown, key, found, front(found.tracks))
+            axis.set_title("" if shown else f"{title(key)}: none was measured")
+        axes[0].set_ylabel("accuracy (%)")
+        for axis, of in ((axes[0], found.devices), (axes[1], found.networks if len(found.networks) > 1 else ())):
+            for k, name in enumerate(of):
+                style = {"marker": "o", "color": HUES[k % len(HUES)]} if axis is axes[0] else _shape(k)
+                axis.plot([], [], linestyle="none", markersize=5, label=short(name), **style)
+        axes[1].plot([], [], "o", color="#666666", mfc="none", markersize=5, label="hollow: SIMULATED")
+        axes[1].plot([], [], "o", color=LIMIT, mfc="none", markersize=10, label="ring: on the front")
+        key_beside(figure, axes)
+        return svg_of(figure, "tracks", {t.simulated for t in points})
+
+
+def line_figure(found: Tracks) -> bytes | None:
+    """Return SVG of the dynamic energy of an execution against its operations, with each line that holds, or None."""
+    points = {device: of for device, of in found.points.items() if len(of) > 1}
+    if not points:
+        return None
+    factor, unit = prefix(max(abs(p.dynamic.value) for of in points.values() for p in of), "J")
+    with styled():
+        figure = new_figure(PAIR_IN)
+        axis = figure.subplots()
+        for device, of in points.items():
+            colour = HUES[found.devices.index(device) % len(HUES)]
+            x, y = [p.operations for p in of], [p.dynamic.value * factor for p in of]
+            half = [p.dynamic.half_width() * factor for p in of]
+            axis.errorbar(
+                x, y, yerr=half, fmt="o", color=colour, ms=4.2, elinewidth=1.0, capsize=2, label=short(device)
+            )
+            line = found.lines[device]
+            if line.per_operation is not None and line.per_execution is not None:
+                ends = [0.0, max(x)]
+                values = [factor * (line.per_execution.value + line.per_operation.value * at) for at in ends]
+                axis.plot(ends, values, color=colour, linewidth=1.1)
+        axis.set(xlabel="effective operations in an execution", ylabel=f"dynamic energy of an execution ({unit})")
+        axis.set_xlim(left=0.0)
+        axis.legend(fontsize=8)
+        margins(figure, 0.2)
+        return svg_of(figure, "energy", {t.simulated for t in found.tracks if t.device in points})
+
+
+def short(name: str) -> str:
+    """Return a device or a network without its folder and the function of its file."""
+    return name.rpartition("/")[2]
+
+
+def _costs(axis: Any, shown: Sequence[Track], key: FigureKey, found: Tracks, best: Sequence[Track]) -> None:
+    factor, unit = prefix(max((t.figures[key].value for t in shown), default=1.0), entry_of(key).unit)
+    for t in shown:
+        colour = HUES[found.devices.index(t.device) % len(HUES)]
+        x, y = _ends(t.figures[key], factor), _ends(t.figures[ACCURACY], 100.0)
+        mark = _shape(found.networks.index(t.network)) | {"color": colour}
+        hollow = {"mfc": "white"} if t.simulated else {}
+        axis.errorbar(x[0], y[0], xerr=x[1], yerr=y[1], ms=5, elinewidth=0.9, capsize=2, zorder=3, **mark, **hollow)
+        if t in best:
+            axis.plot(x[0], y[0], "o", ms=10, mfc="none", color=LIMIT, zorder=2)
+    if shown and logarithmic([t.figures[key].value for t in shown]):
+        log_axis(axis.xaxis, axis.set_xscale)
+    else:
+        axis.set_xlim(left=0.0)
+    axis.set_xlabel(f"{title(key)} ({unit})")
+
+
+def _ends(q: Quantity, factor: float) -> tuple[float, list[list[float]]]:
+    low, high = q.interval() if q.stated else (q.value, q.value)
+    return q.value * factor, [[max(q.value - low, 0.0) * factor], [max(high - q.value, 0.0) * factor]]
+
+
+def _shape(k: int) -> dict[str, Any]:
+    return {"marker": _SHAPES[k % len(_SHAPES)], "color": "#666666"}

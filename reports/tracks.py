@@ -1,0 +1,103 @@
+"""Networks on devices in both tracks: one table, as a page with pictures and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+from reports.figures.tracks import front_figure, line_figure, short
+from reports.names import short_text, title
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity
+from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks
+from rig.terminal import clean, own
+
+HEADINGS = (("Algorithm track: what the network asks for", ALGORITHM), ("System track: what the device pays", SYSTEM))
+FRONT = (
+    "What accuracy costs in energy and in time. On the front is what no other one excels in accuracy, energy and time "
+    "together; what was simulated is compared with what was simulated alone, and without energy nothing is compared"
+)
+ENERGIES = ("energy_per_effective_operation_j", "energy_per_inference_j")
+
+
+def page(found: Tracks) -> bytes:
+    """Return the page, which makes no request: a table of each network, the front, and energy per operation."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from reports.render import inline
+
+    env = Environment(
+        loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    told = {"front": FRONT, "line": "The dynamic energy of an execution by its operations, and each line that holds"}
+    drawn = {"front": front_figure(found), "line": line_figure(found)}
+    pictures = [(inline(svg, name, told[name]), told[name]) for name, svg in drawn.items() if svg is not None]
+    text = env.get_template("tracks.html.j2").render(
+        tables=list(_tables(found)), refused={short(d): clean(why) for d, why in found.refused.items()},
+        pictures=pictures, energies=_energies(found), simulated=all(t.simulated for t in found.tracks),
+    )  # fmt: skip
+    return (text.rstrip("\n") + "\n").encode()
+
+
+def print_tracks(found: Tracks, file: IO[str] | None = None) -> None:
+    """Print a table of each network to ``file``, or to standard output, then energy per operation."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    file = file or own()
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=file, highlight=False, width=140)
+    for table in _tables(found):
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=table["network"], title_justify="left")
+        shown.add_column("")
+        for head, simulated, verdict in table["heads"]:
+            shown.add_column(f"{head}{' SIMULATED' if simulated else ''} {verdict}".strip(), overflow="fold")
+        for heading, rows in table["parts"]:
+            shown.add_row(Text(heading.partition(":")[0], style="bold"))
+            for name, cells in rows:
+                shown.add_row(Text(name), *map(Text, cells))
+        console.print(shown)
+    for device, sentence in _energies(found):
+        console.print(Text(f"{device}: {sentence}"))
+    for device, why in found.refused.items():
+        console.print(Text(f"{short(device)} takes no network: {clean(why)}"))
+
+
+def _tables(found: Tracks) -> Iterator[dict[str, Any]]:
+    """Of each network its file, its devices, and the rows of both tracks; a figure that no device has is left out."""
+    for network in found.networks:
+        tracks = [track for track in found.tracks if track.network == network]
+        heads = [(clean(short(t.device)), t.simulated, clean(t.verdict or t.state)) for t in tracks]
+        parts = []
+        for heading, keys in HEADINGS:
+            known = [key for key in keys if any(key in track.figures for track in tracks)]
+            parts.append((heading, [(title(key), [_cell(track, key) for track in tracks]) for key in known]))
+        yield {"network": clean(short(network)), "heads": heads, "parts": parts}
+
+
+def _cell(track: Track, key: FigureKey) -> str:
+    q = track.figures.get(key)
+    return "" if q is None else short_text(key, q)
+
+
+def _energies(found: Tracks) -> list[tuple[str, str]]:
+    """A sentence for each device with operations and energy: both energies, or why they are not stated."""
+    sentences = []
+    for device, line in found.lines.items():
+        per_operation, per_execution = (_said(q) for q in (line.per_operation, line.per_execution))
+        told = f"No energy per operation is stated: {line.refusal}."
+        if not line.refusal:
+            idle = [point.idle_j for point in found.points[device]]
+            told = f"{per_operation} per effective operation and {per_execution} per execution, above idle. Idle under "
+            told += f"an execution is {_said(Quantity(min(idle), 'J'))} to {_said(Quantity(max(idle), 'J'))} more. "
+            told += f"The line holds: chi-squared is {line.misfit:.3g}, and {line.allowed:.3g} is allowed."
+        sentences.append((clean(short(device)), clean(told)))
+    return sentences
+
+
+def _said(q: Quantity | None) -> str:
+    return "" if q is None else short_text(FigureKey(ENERGIES[0]), q)

@@ -1,0 +1,215 @@
+"""One network through both tracks: on each device with one workload, a sweep of one grid for each device.
+
+The algorithm track is what the network asks for, the system track is what a device pays, of the same samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rig.analysis.complexity.energy_line import EnergyLine, Point, line_of, point_of
+from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Quantity, from_json
+from rig.errors import RigError, UsageError, refused
+from rig.factories import options_of, takes
+from rig.plugins import load
+from rig.session.locks import Say
+from rig.session.setup import plant_factory_of
+from rig.sweep.check import grids_for
+from rig.sweep.grid import NONE, GridSpec, cells_of
+from rig.sweep.reading import from_texts
+from rig.sweep.rows import kept_row
+from rig.sweep.store import Frozen, State, error_of, frozen, is_sweep, state_of
+
+ALGORITHM = tuple(
+    map(
+        FigureKey,
+        ("accuracy", "footprint_bytes", "connection_sparsity", "activation_sparsity", "executions_per_sample",
+         "dense_operations_per_execution", "effective_macs_per_execution", "effective_acs_per_execution"),
+    )
+)  # fmt: skip
+SYSTEM = (
+    FigureKey("execution_time_s"), FigureKey("latency_p{percentile}_s", percentile=50),
+    FigureKey("latency_p{percentile}_s", percentile=99),
+    *map(FigureKey, ("idle_power_w", "active_power_w", "dynamic_power_w", "energy_per_inference_j",
+                     "dynamic_energy_per_inference_j")),
+)  # fmt: skip
+"""The figures of each track, in the order of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of all devices: the networks, and the fields of ``GridSpec``; options and meters may name one."""
+
+    networks: tuple[str, ...]
+    devices: tuple[str, ...]
+    options: tuple[str, ...]
+    meters: tuple[str, ...]
+    simulate: bool
+    others: Mapping[str, str]
+    """Scenario, workload, rules and mode, where they are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One network on one device; ``figures`` are empty where it is not done, and ``error`` says why it failed."""
+
+    device: str
+    network: str
+    state: State
+    simulated: bool
+    verdict: str
+    figures: Figures
+    error: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures of both tracks, and what they are of."""
+        found = {str(key): self.figures[key].to_json() for key in (*ALGORITHM, *SYSTEM) if key in self.figures}
+        names = ("device", "network", "state", "simulated", "verdict", "error")
+        return {name: getattr(self, name) for name in names} | {"figures": found}
+
+
+@dataclass(frozen=True, slots=True)
+class Tracks:
+    """All that was asked: networks on devices, why devices took none, and the line of each device."""
+
+    tracks: tuple[Track, ...]
+    refused: Mapping[str, str]
+    points: Mapping[str, tuple[Point, ...]]
+    lines: Mapping[str, EnergyLine]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Return the devices that took a network."""
+        return tuple(dict.fromkeys(track.device for track in self.tracks))
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Return the networks, by their files."""
+        return tuple(dict.fromkeys(track.network for track in self.tracks))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        rows = [track.to_json() for track in self.tracks]
+        energy = {device: _energy(line, self.points[device]) for device, line in self.lines.items()}
+        return {"rows": rows, "refused": dict(self.refused), "energy": energy}
+
+
+def front(tracks: Sequence[Track]) -> list[Track]:
+    """Return those that no other one of their kind, measured or simulated, excels.
+
+    One excels another that is no worse in accuracy, energy and execution time, and better in one of them.
+    """
+    keys = (FigureKey("accuracy"), FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
+    known = [track for track in tracks if all(key in track.figures for key in keys)]
+    costs = [tuple((-1.0, 1.0, 1.0)[k] * track.figures[key].value for k, key in enumerate(keys)) for track in known]
+
+    def excelled(k: int) -> bool:
+        rivals = [cost for track, cost in zip(known, costs, strict=True) if track.simulated == known[k].simulated]
+        return any(cost != costs[k] and all(a <= b for a, b in zip(cost, costs[k], strict=True)) for cost in rivals)
+
+    return [track for k, track in enumerate(known) if not excelled(k)]
+
+
+def grids_of(folder: Path, asked: Asked, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
+    """Return the grids of all devices, which are added to the sweep in ``folder``, and why devices take no network.
+
+    Raises ``UsageError`` for names, options and devices that cannot be used, and the error of the first device where
+    none takes the networks.
+    """
+    if double := next((name for name in asked.devices if asked.devices.count(name) > 1), None):
+        raise refused("devices", double, "Give it once", f"device {double} is given twice")
+    refusals: dict[str, RigError] = {}
+    for device, spec in {device: _spec(asked, device) for device in asked.devices}.items():
+        try:
+            grids_for(folder, spec, True, wait, say)
+        except UsageError:
+            raise
+        except RigError as error:
+            if error.field == "meter" and not spec.meters:  # its power is not known
+                grids_for(folder, msgspec.structs.replace(spec, meters=(NONE,)), True, wait, say)
+            else:
+                refusals[device] = error
+    if len(refusals) == len(asked.devices):
+        raise next(iter(refusals.values()))
+    return frozen(folder) if is_sweep(folder) else (), {device: error.message for device, error in refusals.items()}
+
+
+def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]) -> Tracks:
+    """Return what the cells of a sweep show, of which each row was verified and kept, and the line of each device."""
+    tracks = []
+    for cell in cells_of(entry.grid for entry in grids):
+        state = state_of(folder, cell)
+        row = kept_row(folder, cell) if state == "done" else None
+        figures = {} if row is None else {
+            figure.key: from_json(figure.whole) if figure.whole else Quantity(figure.value, entry_of(figure.key).unit)
+            for figure in row.figures
+            if figure.key.of_whole and figure.value is not None
+        }  # fmt: skip
+        error = str(error_of(folder, cell).get("message")) if state == "failed" else "" if row is None else row.error
+        simulated = cell.simulate if row is None else row.simulated
+        verdict, network = "" if row is None else row.verdict, cell.options.get("network", "")
+        tracks.append(Track(cell.device, network, state, simulated, verdict, Figures(figures), error))
+    points = {
+        device: tuple(p for t in tracks if t.device == device and (p := point_of(t.figures)) is not None)
+        for device in dict.fromkeys(track.device for track in tracks)
+    }
+    return Tracks(tuple(tracks), refusals, points, {device: line_of(of) for device, of in points.items() if of})
+
+
+def _spec(asked: Asked, device: str) -> GridSpec:
+    """The grid of one device, with the options that it, its workload or its scenario take."""
+    factory = load("devices", device)
+    if not takes(factory, "network"):
+        remedy = "Name devices that have the option network: `rig list NAME` shows the options"
+        raise refused("devices", device, remedy, f"device {device} takes no network")
+    spec = msgspec.convert({"devices": (device,), **asked.others}, GridSpec)
+    simulate = asked.simulate and (takes(factory, "simulate") or plant_factory_of(factory, True) is not None)
+    options = dict(from_texts((text for text in asked.options if _is_for(text, device, asked, spec)), "option"))
+    own = {key.removeprefix(f"{device}."): value for key, value in options.items()}
+    given = {"simulate": simulate, "meters": _meters(asked, device), "options": own}
+    return msgspec.structs.replace(spec, **given, vary={"network": asked.networks})
+
+
+def _meters(asked: Asked, device: str) -> tuple[str, ...]:
+    found = []
+    for text in asked.meters:
+        whose, named, name = text.rpartition("=")
+        if named and whose not in asked.devices:
+            raise refused("meter", text, "Write --meter NAME or --meter DEVICE=NAME, of one of --devices")
+        found += [name] if whose in ("", device) else []
+    return tuple(found)
+
+
+def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
+    """Whether an option is for a device: one that names it, one that it takes, or one that none of all takes."""
+    key = text.partition("=")[0]
+    if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
+        return named == device
+    shared = [load("scenarios", spec.scenario), load("workloads", spec.workload)]
+    of = {name: _takers(load("devices", name), asked.simulate) for name in asked.devices}
+    bare = key.rpartition(".")[2]
+    return any(bare in options_of(f) for f in (*shared, *of[device])) or not any(
+        bare in options_of(f) for each in of.values() for f in each
+    )
+
+
+def _takers(factory: Any, simulate: bool) -> list[Any]:
+    plant = plant_factory_of(factory, simulate)
+    return [factory] if plant is None else [factory, plant]
+
+
+def _energy(line: EnergyLine, points: Sequence[Point]) -> dict[str, Any]:
+    stated = {"per_operation_j": line.per_operation, "per_execution_j": line.per_execution}
+    found: dict[str, Any] = {name: q.to_json() for name, q in stated.items() if q is not None}
+    found |= {"refusal": line.refusal, "misfit": line.misfit, "allowed": line.allowed}
+    found["points"] = [
+        {"operations": p.operations, "dynamic_energy_j": p.dynamic.to_json(), "idle_energy_j": p.idle_j} for p in points
+    ]
+    return found

@@ -1,0 +1,163 @@
+"""``rig tracks``: one network on several devices, in both tracks, resumable, and energy per operation of several."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import counting_device
+from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Quantity
+from rig.commands.main import main
+from rig.errors import UnknownNameError, UsageError
+from rig.sweep.store import frozen
+from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, front
+from tests.support.sweep_bench import seals
+
+COUNTING = f"{counting_device.__file__}:open_device"
+METER = f"{counting_device.__file__}:open_meter"
+HERE = """
+from pathlib import Path
+import rig
+from rig.errors import DataError
+def open_solver(*, network: str = "") -> rig.Device:
+    if "9" in Path(network).read_text():
+        raise DataError("this network is too large", field="network", value=network)
+    return rig.blocking(lambda sample: {"label": sample.label}, rig.DeviceInfo("lookup", mode="hardware"))
+def open_bare() -> rig.Device:
+    return rig.blocking(lambda sample: {"label": sample.label})
+"""
+QUICK = ("--option", "samples=3", "--option", "audio_hz=1000", "--option", "idle_s=0.2", "--jobs", "0")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv("NEURORIG_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for active in (50, 150, 300, 500, 700, 900):
+        (tmp_path / f"n{active}.txt").write_text(str(active))
+    (tmp_path / "own.py").write_text(HERE)
+    return tmp_path
+
+
+def tracks(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, str]:
+    capsys.readouterr()
+    code = main(["tracks", *words, *QUICK, "--out", "both", "--json"])
+    found = capsys.readouterr()
+    return code, json.loads(found.out) if found.out else None, found.err
+
+
+def test_one_network_on_two_devices_makes_one_table_of_both_tracks(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = f"{COUNTING},own.py:open_solver"
+    given = ("n150.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
+    code, document, _ = tracks(capsys, *given)
+    assert code == 0 and document["done"] == 2
+    chip, lookup = document["rows"]
+    assert (chip["simulated"], lookup["simulated"]) == (True, False)
+    assert chip["figures"]["effective_acs_per_execution"]["value"] == 1500.0
+    low, high = chip["figures"]["dynamic_energy_per_inference_j"]["interval_95"]
+    assert low <= 10 * (5e-6 + 1500 * 2e-9) <= high
+    assert lookup["figures"]["accuracy"]["value"] == 1.0 and "energy_per_inference_j" not in lookup["figures"]
+    assert set(chip["figures"]) <= {str(key) for key in (*ALGORITHM, *SYSTEM)}
+    assert "5 or more" in document["energy"][COUNTING]["refusal"]
+    page = (here / "both" / "tracks.html").read_text()
+    assert "SIMULATED" in page and "Algorithm track" in page and "System track" in page and "<svg" in page
+
+
+def test_it_goes_on_where_it_was_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("n150.txt", "n300.txt", "--devices", COUNTING, "--simulate", "--meter", METER)
+    assert tracks(capsys, *given)[0] == 0
+    before = seals(here / "both")
+    assert len(before) == 2 and tracks(capsys, *given)[0] == 0
+    assert seals(here / "both") == before
+    assert tracks(capsys, *given[:2], "--devices", "own.py:open_solver")[1]["done"] == 4
+    assert seals(here / "both").items() > before.items() and len(frozen(here / "both")) == 2
+
+
+def test_six_networks_give_energy_per_operation_and_per_execution(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    networks = sorted(path.name for path in here.glob("n*.txt"))
+    given = ("--devices", COUNTING, "--simulate", "--meter", METER, "--option", "meter_seed=3")
+    code, document, _ = tracks(capsys, *networks, *given)
+    assert code == 0
+    energy = document["energy"][COUNTING]
+    for name, true_j in (("per_operation_j", 2e-9), ("per_execution_j", 5e-6)):
+        low, high = energy[name]["interval_95"]
+        assert low <= true_j <= high and high - low < 0.5 * true_j
+    assert len(energy["points"]) == 6
+    page = (here / "both" / "tracks.html").read_text()
+    assert "per effective operation" in page and "The line holds" in page
+
+
+def test_energy_that_follows_no_operations_is_not_stated(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    networks = sorted(path.name for path in here.glob("n*.txt"))
+    given = ("--devices", COUNTING, "--simulate", "--meter", METER, "--option", "law=scatter")
+    energy = tracks(capsys, *networks, *given)[1]["energy"][COUNTING]
+    assert "no line" in energy["refusal"] and "per_operation_j" not in energy
+
+
+def test_a_device_that_does_not_take_the_network_is_told_and_the_others_are_measured(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = f"{COUNTING},own.py:open_solver"
+    code, document, _ = tracks(capsys, "n900.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
+    assert code == 0 and document["done"] == 1
+    assert document["refused"] == {"own.py:open_solver": "this network is too large"}
+    assert "this network is too large" in (here / "both" / "tracks.html").read_text()
+
+
+def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    devices = f"{COUNTING},own.py:open_solver"
+    given = ("n150.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
+    code, document, _ = tracks(capsys, *given, "--option", "slope_j=4e-9", "--option", f"{COUNTING}.base_j=1e-5")
+    assert code == 0
+    low, high = document["rows"][0]["figures"]["dynamic_energy_per_inference_j"]["interval_95"]
+    assert low <= 10 * (1e-5 + 1500 * 4e-9) <= high
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("n150.txt", "--devices", "nobody"), UnknownNameError.exit_code, "unknown device 'nobody'"),
+        (("n150.txt", "--devices", "own.py:open_bare"), UsageError.exit_code, "takes no network"),
+        (("n150.txt", "--devices", "own.py:open_solver", "--option", "volts=1"), UnknownNameError.exit_code, "volts"),
+        (("n150.txt", "--devices", COUNTING, "--meter", "x=y=z"), UsageError.exit_code, "y=z"),
+        (("n900.txt", "--devices", "own.py:open_solver"), 6, "this network is too large"),
+        (("n150.txt", "--devices", "mock,mock"), UsageError.exit_code, "twice"),
+    ],
+)
+def test_what_cannot_be_is_told(
+    words: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, _, err = tracks(capsys, *words)
+    assert found == code and text in err and "Traceback" not in err
+
+
+def test_the_table_stands_on_the_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("n150.txt", "--devices", COUNTING, "--simulate", "--meter", METER, *QUICK, "--out", "both")
+    assert main(["tracks", *given]) == 0
+    out = capsys.readouterr().out
+    assert "SIMULATED" in out and "Effective ACs per execution" in out and "±" in out and "tracks.html" in out
+
+
+def track(device: str, simulated: bool, accuracy: float, energy_j: float, time_s: float) -> Track:
+    keys = ("accuracy", "energy_per_inference_j", "execution_time_s")
+    values = {
+        FigureKey(key): Quantity(value, "") for key, value in zip(keys, (accuracy, energy_j, time_s), strict=True)
+    }
+    return Track(device, "n", "done", simulated, "VALID", Figures(values), "")
+
+
+def test_the_front_is_what_no_other_one_of_its_kind_excels() -> None:
+    best, worse = track("a", False, 0.9, 1.0, 1.0), track("b", False, 0.9, 2.0, 1.0)
+    dear = track("c", False, 1.0, 9.0, 9.0)
+    simulated, unmetered = track("d", True, 0.5, 5.0, 5.0), replace(best, figures=Figures())
+    assert front([worse, best, dear, simulated, unmetered]) == [best, dear, simulated]
