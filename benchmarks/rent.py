@@ -69,6 +69,9 @@ POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
     "changes of level": Case(POWER + "trace_model._shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
     "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
+    "fitted": Case(POWER + "figures.fitted", always(None)),
+    "rises elsewhere": Case(TIMING + "unspanned._elsewhere", always([])),
+    "something else at work": Case(TIMING + "unspanned._beside_more_w", always(0.0)),
     "moved into the gaps": Case(POWER + "figures.moved", always(Margin())),
     "ends of spans": Case(POWER + "figures.ends", always(Margin())),
     "parts that no reading saw": Case(POWER + "figures.unseen", always(Margin())),
