@@ -52,13 +52,13 @@ CPU_GOAL = 0.5
 @contextmanager
 def simulator(options: str, seed: int, gain: float) -> Iterator[tuple[int, FarPlant]]:
     """The instrument's process: its SCPI port, and its plant as seen from here."""
-    arguments = ["--port", "0", "--plant-port", "0", "--options", options, "--seed", str(seed)]
+    arguments = ["--port", "0", "--bench-port", "0", "--options", options, "--seed", str(seed)]
     limits = ["--gain-limit", str(gain), "--offset-limit", str(OFFSET_LIMIT), "--supply-v", str(SUPPLY_V)]
     command = [sys.executable, "-m", "fixtures.instruments.scpi_dmm_sim", *arguments, *limits]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        port, plant_port = map(int, process.stdout.readline().split())
-        plant = FarPlant(plant_port)
+        port, bench_port = map(int, process.stdout.readline().split())
+        plant = FarPlant(bench_port)
         try:
             yield port, plant
             plant.ask("end")

@@ -13,7 +13,7 @@ import numpy as np
 
 import rig
 from rig.errors import refused
-from rig.types import MARK_PHASE, Budget, Clock, Plant, Reply, Sample, Span
+from rig.types import MARK_PHASE, Budget, Clock, Reply, Sample, SimulatedBench, Span
 
 RAIL, PHASE = "load", "inference"
 
@@ -21,8 +21,10 @@ RAIL, PHASE = "load", "inference"
 class Load:
     """Is on for the duration of each sample, and stamps both edges on the host's clock."""
 
-    def __init__(self, clock: Clock, info: rig.DeviceInfo, switch: Callable[[bool], None], plant: Plant | None) -> None:
-        self._clock, self._info, self._switch, self._plant = clock, info, switch, plant
+    def __init__(
+        self, clock: Clock, info: rig.DeviceInfo, switch: Callable[[bool], None], bench: SimulatedBench | None
+    ) -> None:
+        self._clock, self._info, self._switch, self._bench = clock, info, switch, bench
         self._on: list[tuple[str, int, int]] = []
 
     def info(self) -> rig.DeviceInfo:
@@ -62,8 +64,8 @@ class Load:
         self._switch(True)
         on_ns = self._clock.now_ns()
         due_ns = on_ns + round(seconds * 1e9)
-        if self._plant is not None:
-            self._plant.occupy(phase, on_ns, due_ns)
+        if self._bench is not None:
+            self._bench.occupy(phase, on_ns, due_ns)
         return on_ns, due_ns
 
     def _end(self) -> int:
@@ -72,18 +74,18 @@ class Load:
 
 
 def open_device(
-    clock: Clock, plant: Plant | None = None, *, ohms: float = 100.0, supply_v: float = 1.8, port: str = ""
+    clock: Clock, bench: SimulatedBench | None = None, *, ohms: float = 100.0, supply_v: float = 1.8, port: str = ""
 ) -> rig.Device:
     """Open a load of ``ohms`` at ``supply_v``, measured at its terminals, on the line RTS of ``port``."""
     true_w = supply_v**2 / ohms
     details = {"true_w": true_w, "ohms": ohms, "supply_v": supply_v}
     description = f"resistor of {ohms:g} ohm at {supply_v:g} V, switched"
-    if plant is None:
+    if bench is None:
         info = rig.DeviceInfo("known-load", "hardware", description, details=details)
         return Load(clock, info, _line(port), None)
-    plant.install({RAIL: 0.0}, {PHASE: {RAIL: true_w}, MARK_PHASE: {RAIL: true_w}})
+    bench.install({RAIL: 0.0}, {PHASE: {RAIL: true_w}, MARK_PHASE: {RAIL: true_w}})
     info = rig.DeviceInfo("known-load", "simulator", f"SIMULATED {description}", onboard_meter="mock", details=details)
-    return Load(clock, info, lambda on: None, plant)
+    return Load(clock, info, lambda on: None, bench)
 
 
 def open_workload(*, count: int = 20, on_s: float = 0.5) -> rig.SampleSet:

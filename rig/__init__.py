@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         Marks,
         Meter,
         MeterInfo,
-        Plant,
         Problem,
         Progress,
         Rail,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         Sample,
         SampleSet,
         Sequenced,
+        SimulatedBench,
         Span,
         Step,
         Streams,
@@ -69,10 +69,10 @@ if TYPE_CHECKING:
 __all__ = [
     "UNSTAMPED", "Accuracy", "Bracket", "Budget", "Chunk", "Clock", "ClockInfo", "Clocked", "Conversion",
     "Device", "DeviceInfo", "Evaluated", "Exports", "Idle", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
-    "Plant", "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
-    "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "Span", "Step", "Streams", "Workload",
-    "blocking", "check_device", "check_meter", "check_workload", "evaluate", "evaluated", "measure", "open_run",
-    "report", "workload",
+    "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
+    "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "SimulatedBench", "Span", "Step", "Streams",
+    "Workload", "blocking", "check_device", "check_meter", "check_workload", "evaluate", "evaluated", "measure",
+    "open_run", "report", "workload",
 ]  # fmt: skip
 
 _MODULES = {

@@ -51,7 +51,8 @@ def options_of(factory: Factory) -> dict[str, Option]:
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
-INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
+INJECTED = ("bench", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
+STATE_POWER = 'state what it would draw: rig.blocking(answer, power={"core": (idle_w, busy_w)}), with --meter mock'
 OPENING_S = "start_s"
 """The option by which a driver says how long it may take to open, in seconds, if that is longer than others take."""
 
@@ -133,10 +134,13 @@ def located(places: Mapping[str, str]) -> Iterator[None]:
 
 def _unmet(factory: Factory, name: str) -> SetupError:
     if name in INJECTED:
-        remedy = "A simulated meter needs a simulated device: add --simulate, or choose another"
+        needed, remedy = f"a {name}", "Choose another"
         if name == "workload":
             remedy = "Add --workload NAME"
-        return SetupError(f"{_called(factory)} needs a {name}, but there is none", field=name, remedy=remedy)
+        if name == "bench":
+            needed = "a simulated bench"
+            remedy = f"Add --simulate if the device has a simulator. Of your own device, {STATE_POWER}"
+        return SetupError(f"{_called(factory)} needs {needed}, but there is none", field=name, remedy=remedy)
     return SetupError(
         f"{_called(factory)} has a parameter {name}, which the rig does not pass",
         field=name,
@@ -167,9 +171,9 @@ def takes(factory: Factory, name: str) -> bool:
 def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
     """Assign ``key=value`` texts to the takers (device, meter, ...) that declare the key.
 
-    ``device.key=value`` names one taker. Meters share a key without a name, and so do a device and its plant. Raises
-    ``UnknownNameError`` for a key that no taker declares, ``UsageError`` for a value that is not of the declared type
-    and for a key without a name that takers of other kinds declare too.
+    ``device.key=value`` names one taker. Meters share a key without a name, and so do a device and its simulated
+    bench. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError`` for a value that is not of the
+    declared type and for a key without a name that takers of other kinds declare too.
     """
     declared = {who: options_of(factory) for who, factory in takers.items()}
     out: dict[str, dict[str, str]] = {who: {} for who in takers}
@@ -182,7 +186,7 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
         name = bare if dot and who in declared else key
         if not chosen or name not in declared[chosen[0]]:
             raise _unknown_option(key, chosen or list(declared), declared)
-        if len(kinds := {"device" if w == "plant" else w.rstrip("0123456789"): w for w in chosen}) > 1:
+        if len(kinds := {"device" if w == "bench" else w.rstrip("0123456789"): w for w in chosen}) > 1:
             first, second, *_ = kinds
             remedy = f"Write {first}.{key}={value} or {second}.{key}={value}"
             raise refused(key, value, remedy, f"{key} is an option of the {first} and of the {second}")

@@ -6,7 +6,7 @@ Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
@@ -374,7 +374,7 @@ class MeterInfo:
 
 
 class Clock(Protocol):
-    """The host's monotonic clock, or the virtual clock of a plant."""
+    """The host's monotonic clock, or the virtual clock of a simulated bench."""
 
     def now_ns(self) -> int: ...
     def sleep_until(self, ns: int) -> None: ...
@@ -427,7 +427,7 @@ class Repeats(Protocol):
     ) -> None: ...
 
 
-class Plant(Protocol):
+class SimulatedBench(Protocol):
     """A simulated bench: what a simulated device does becomes the power that its meter sees."""
 
     clock: Clock
@@ -438,6 +438,10 @@ class Plant(Protocol):
 
     def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
         """Declare that the device is in ``phase`` from ``on_ns`` to ``off_ns`` of true time."""
+        ...
+
+    def begin(self, phase: str, on_ns: int) -> Callable[[int], None]:
+        """Declare that the device is in ``phase`` from ``on_ns`` on, until what is returned is called with the end."""
         ...
 
     def meter(self, name: str, rate_hz: float) -> Meter:

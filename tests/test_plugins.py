@@ -22,11 +22,11 @@ Made = dict[str, Any]
 
 
 def factory(
-    device: str, plant: str | None = None, *, count: int = 3, rate_hz: float = 10.0, loud: bool = False,
+    device: str, bench: str | None = None, *, count: int = 3, rate_hz: float = 10.0, loud: bool = False,
     label: str = "a", limit_s: float | None = None,
 ) -> Made:  # fmt: skip
     return {
-        "device": device, "plant": plant, "count": count, "rate_hz": rate_hz, "loud": loud, "label": label,
+        "device": device, "bench": bench, "count": count, "rate_hz": rate_hz, "loud": loud, "label": label,
         "limit_s": limit_s,
     }  # fmt: skip
 
@@ -35,13 +35,13 @@ def needs_nothing(*, count: int = 1, workload: object = None) -> Made:
     return {"count": count, "workload": workload}
 
 
-PLAIN: Made = {"plant": None, "count": 3, "rate_hz": 10.0, "loud": False, "label": "a", "limit_s": None}
+PLAIN: Made = {"bench": None, "count": 3, "rate_hz": 10.0, "loud": False, "label": "a", "limit_s": None}
 
 
 def test_a_factory_is_handed_what_it_names_and_nothing_else() -> None:
-    given_ = {"device": "chip", "plant": "field", "clock": "tick"}
-    assert build(factory, given_, {}) == PLAIN | {"device": "chip", "plant": "field"}
-    assert build(factory, {"device": "chip", "plant": None}, {}) == PLAIN | {"device": "chip"}
+    given_ = {"device": "chip", "bench": "field", "clock": "tick"}
+    assert build(factory, given_, {}) == PLAIN | {"device": "chip", "bench": "field"}
+    assert build(factory, {"device": "chip", "bench": None}, {}) == PLAIN | {"device": "chip"}
 
 
 def test_what_is_handed_in_is_no_option_even_by_keyword() -> None:
@@ -51,9 +51,9 @@ def test_what_is_handed_in_is_no_option_even_by_keyword() -> None:
 
 def test_what_nobody_has_is_a_setup_error_that_names_it() -> None:
     with pytest.raises(SetupError, match="needs a device"):
-        build(factory, {"plant": "field"}, {})
+        build(factory, {"bench": "field"}, {})
     assert needs(factory, "device")
-    assert not needs(factory, "plant")
+    assert not needs(factory, "bench")
     assert not needs(factory, "clock")
 
 
@@ -117,7 +117,7 @@ def test_an_option_goes_to_the_one_who_declares_it_or_who_is_named() -> None:
     assert split_options(["label=a=b"], takers)["device"] == {"label": "a=b"}
 
 
-@pytest.mark.parametrize("others", [("meter", "meter1"), ("device", "plant")])
+@pytest.mark.parametrize("others", [("meter", "meter1"), ("device", "bench")])
 def test_parts_of_one_kind_share_an_option_without_a_name(others: tuple[str, str]) -> None:
     assert split_options(["count=2"], dict.fromkeys(others, factory)) == {other: {"count": "2"} for other in others}
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from rig.types import Plant, Span
+from rig.types import SimulatedBench, Span
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class VirtualTime(Generic[T]):
     The device's counter has a tick of ``tick_ns`` and started at 0 when the device was opened.
     """
 
-    def __init__(self, plant: Plant, tick_ns: int) -> None:
+    def __init__(self, plant: SimulatedBench, tick_ns: int) -> None:
         self._plant, self._tick_ns = plant, tick_ns
         self._open_ns = self._busy_until_ns = plant.clock.now_ns()
         self._pending: deque[tuple[int, T]] = deque()

@@ -1,4 +1,4 @@
-"""The power monitor on the Xylo board, which the device's own handle reads; the simulated one is a meter of its plant.
+"""The power monitor on the Xylo board, which the device's own handle reads; the simulated one is a meter of its bench.
 
 The driver starts it at its own rate, and takes the time of each reading from the board's stopwatch. Readings that come
 in another order are put in order; one that comes too late, or not at all, is missing in the trace, as the ticks tell.
@@ -21,7 +21,7 @@ from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.bench.calibration import stated
 from rig.bench.options import parts_of, positive
 from rig.errors import DeviceError, MeterError, SetupError, refused
-from rig.types import Bracket, Chunk, Clock, ClockInfo, Device, Meter, MeterInfo, Plant, Rail
+from rig.types import Bracket, Chunk, Clock, ClockInfo, Device, Meter, MeterInfo, Rail, SimulatedBench
 
 MODES = ("hardware", "simulator")
 
@@ -39,7 +39,7 @@ ENOUGH = 20
 
 def open_meter(
     device: Device,
-    plant: Plant | None = None,
+    bench: SimulatedBench | None = None,
     clock: Clock | None = None,
     *,
     rate_hz: float | None = None,
@@ -61,12 +61,12 @@ def open_meter(
         remedy = f"It has {info.onboard_meter or 'none'}; choose another meter"
         raise SetupError(what, field="meter", value=NAME, remedy=remedy)
     board: Board | None = getattr(device, "board", None)
-    if board is None and (plant is None or info.mode != "simulator"):
+    if board is None and (bench is None or info.mode != "simulator"):
         what = "the simulated monitor needs the simulated bench of its device"
-        raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
+        raise SetupError(what, field="bench", remedy="Use the simulated bench, or pass bench=")
     if board is None:
-        assert plant is not None
-        return plant.meter(NAME, rate_hz or 1280.0)
+        assert bench is not None
+        return bench.meter(NAME, rate_hz or 1280.0)
     if info.details.get("records_activity"):
         what = "this device records its activity, which draws power that a timed run does not draw"
         raise SetupError(what, field="record_activity", value=True, remedy="Add --meter none, or leave it out")

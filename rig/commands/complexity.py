@@ -64,7 +64,7 @@ def network_of(name: str, options: list[str], workload: str | None = None) -> Ne
         return found
     plant_factory = plant_factory_of(factory, simulate=True)
     plant = None if plant_factory is None else build(plant_factory, {}, {})
-    known = {"plant": plant, "simulate": True if takes(factory, "simulate") else None}
+    known = {"bench": plant, "simulate": True if takes(factory, "simulate") else None}
     known |= {} if workload is None else {"workload": build(takers["workload"], {}, given["workload"])}
     device: Device = opened(factory, known, given["device"], "device", name)
     try:

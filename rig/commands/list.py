@@ -85,7 +85,7 @@ def options_text(name: str, as_json: bool) -> str:
         return json.dumps(options) + "\n"
     lines = []
     for group, factory in found.items():
-        lines += [f"{group.removesuffix('s')} {name}", *_told(factory)]
+        lines += [f"{'simulated bench' if group == 'plants' else group.removesuffix('s')} {name}", *_told(factory)]
         if group == "rules":
             lines += _asked(factory)
             continue

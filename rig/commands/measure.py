@@ -188,7 +188,7 @@ def _request(args: argparse.Namespace) -> Request:
         + (() if taken is None else taken.options)
         + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
         + (("scenario.apart=true",) if args.per_phase else ())
-        + ((f"plant.speed={args.speed}",) if args.speed is not None else ()),
+        + ((f"bench.speed={args.speed}",) if args.speed is not None else ()),
         out=args.out,
         argv=tuple(sys.argv),
         rules=args.rules,

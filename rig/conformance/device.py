@@ -1,7 +1,7 @@
 """What the rig requires of a driver, checked by calling it. For the tests of driver authors:
 
     check_device(open_device(), samples)
-    check_meter(open_meter(), clock=plant.clock)
+    check_meter(open_meter(), clock=bench.clock)
 
 Both raise ``ConformanceError`` with every failure, and return the names of the rules they checked:
 those of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it, and those of a

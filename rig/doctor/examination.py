@@ -17,7 +17,7 @@ from rig.doctor.items import Item, Steps, doctor_of, examine_device, examine_met
 from rig.engine.clock import HostClock
 from rig.errors import RigError
 from rig.factories import build, needs
-from rig.session.setup import boot, close_quietly, plant_factory_of
+from rig.session.setup import bench_of, boot, close_quietly, plant_factory_of
 
 OWN_S = 60.0
 """The least deadline of a driver's own doctor."""
@@ -83,7 +83,7 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
     """Examine the meters that feed the device, the device, then its other meters while it is open; then close it."""
     fed: list[Any] = []
     held: list[Any] = []
-    given: dict[str, Any] = {"plant": None, "clock": HostClock(), "simulate": s.simulate, "workload": None}
+    given: dict[str, Any] = {"bench": None, "clock": HostClock(), "simulate": s.simulate, "workload": None}
     device = group.device
     feeding = [meter for meter in group.meters if meter.feeds and device is not None]
     others = [meter for meter in group.meters if meter not in feeding]
@@ -92,7 +92,7 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
         yield ok(device.name, "power", f"opened in this order: {', '.join(order)}")
     if device is not None and (plant_factory := plant_factory_of(device.factory, s.simulate)):
         plant = build(plant_factory, {}, {})
-        given |= {"plant": plant, "clock": plant.clock}
+        given |= {"bench": plant, "clock": plant.clock}
     try:
         for meter in feeding:
             if (yield from _ready(meter, s)):
@@ -104,6 +104,7 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
             steps = examine_device(device, given, given["clock"], s.seconds, held)
             yield from s.within_deadline(device.name, steps, device.patience_s)
         given["device"] = held[0] if held else None
+        given["bench"] = given["bench"] or (bench_of(held[0]) if held else None)
         for meter in others:
             if given["device"] is None and needs(meter.factory, "device"):
                 text = f"it opens only with its device, but {device.name if device else 'no device'} is not open"

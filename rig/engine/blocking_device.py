@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from rig.errors import DeviceError, UsageError
+from rig.errors import DeviceError, UsageError, unfit
 from rig.network.description import Activity
-from rig.types import Budget, DeviceInfo, Reply, Sample, Span
+from rig.types import Budget, DeviceInfo, Reply, Sample, SimulatedBench, Span
 
 Run = Callable[..., Any]
 """Of a sample; or of the samples of a batch and how often to run them, and then it returns a sequence."""
 Load = Callable[[Sequence[Sample]], None]
 Count = Callable[[Sample], Activity]
+Power = Mapping[str, tuple[float, float]]
+"""What a device would draw, by rail: (idle_w, busy_w)."""
 
 
 class BlockingDevice:
@@ -38,10 +41,13 @@ class BlockingDevice:
         count: Count | None = None,
         batches: bool = False,
         end: Callable[[], None] | None = None,
+        power: Power | None = None,
     ) -> None:
         self._run = run if batches else partial(_looped, run)
         self._info, self._load, self._count, self._batches = info, load, count, batches
         self._end = end
+        self.power = None if power is None else checked_power(power)
+        self._bench: SimulatedBench | None = None
         self._todo: queue.SimpleQueue[tuple[Sequence[Sample], int] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._error: Exception | None = None
@@ -50,6 +56,13 @@ class BlockingDevice:
     def info(self) -> DeviceInfo:
         """Return the declared info."""
         return self._info
+
+    def draw_from(self, bench: SimulatedBench) -> None:
+        """Draw ``power`` from a simulated bench in real time, busy during each call and idle otherwise."""
+        power = self.power or {}
+        busy_w = {rail: busy for rail, (_, busy) in power.items()}
+        bench.install({rail: idle for rail, (idle, _) in power.items()}, dict.fromkeys(self._info.phases, busy_w))
+        self._bench = bench
 
     def stage(self, samples: Sequence[Sample]) -> None:
         """Give the samples to the ``load`` function, if there is one."""
@@ -120,8 +133,11 @@ class BlockingDevice:
 
     def _replies(self, batch: Sequence[Sample], times: int) -> Sequence[Reply]:
         on_ns = time.monotonic_ns()
+        rest = None if self._bench is None else self._bench.begin(self._info.phases[0], on_ns)
         outputs = self._run(batch, times)
         off_ns = time.monotonic_ns()
+        if rest is not None:
+            rest(off_ns)
         if len(outputs) != len(batch):
             what = f"the function gave {len(outputs)} outputs for {len(batch)} samples"
             remedy = "Return an output or a Reply for each sample, in their order"
@@ -157,6 +173,18 @@ def _ended(sample: Sample, error: BaseException) -> DeviceError:
     return DeviceError(what, field="sample_id", value=sample.id, remedy=remedy)
 
 
+def checked_power(power: Power) -> dict[str, tuple[float, float]]:
+    """The watts of each rail. Raises ``UsageError`` for what is not a pair of finite watts, 0 or more."""
+    remedy = 'Give each rail a pair of watts: power={"core": (idle_w, busy_w)}'
+    if not power:
+        raise unfit("power", power, "names no rail", remedy)
+    for rail, watts in power.items():
+        pair = watts if isinstance(watts, (tuple, list)) and len(watts) == 2 else (math.nan,)
+        if not all(isinstance(w, (int, float)) and 0 <= w < math.inf for w in pair):
+            raise unfit(f"power of {rail}", watts, "is not a pair of watts", remedy)
+    return {rail: (float(idle), float(busy)) for rail, (idle, busy) in power.items()}
+
+
 def blocking(
     run: Run,
     info: DeviceInfo | None = None,
@@ -165,6 +193,7 @@ def blocking(
     *,
     batches: bool = False,
     end: Callable[[], None] | None = None,
+    power: Power | None = None,
 ) -> BlockingDevice:
     """Make a device of one function.
 
@@ -172,6 +201,8 @@ def blocking(
     timed. ``count`` is called after ``run``, outside the span, and returns what the network did in the same sample.
     With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how often to run
     them, and returns an output for each; the call is then the span of each. ``end`` is called once by ``close``.
+    ``power`` states by rail what the device would draw, (idle_w, busy_w), for the simulated meter ``mock``; such power
+    is reported as SIMULATED. Raises ``UsageError`` for watts that are none.
 
     Example::
 
@@ -181,4 +212,4 @@ def blocking(
             return rig.blocking(lambda sample: {"label": "park"}, rig.DeviceInfo("parks", mode="hardware"))
     """
     name = getattr(run, "__name__", "function")
-    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count, batches, end)
+    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count, batches, end, power)

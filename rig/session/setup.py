@@ -19,9 +19,20 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import check_wiring
 from rig.engine.watchdog import MORE_S, let_go, patience_of, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
-from rig.factories import OPENING_S, Factory, build, located, needs, options_of, split_options, takes, values_of
+from rig.factories import (
+    OPENING_S,
+    STATE_POWER,
+    Factory,
+    build,
+    located,
+    needs,
+    options_of,
+    split_options,
+    takes,
+    values_of,
+)
 from rig.plugins import load, names
-from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
+from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Repeats, Rules, SimulatedBench, Workload
 
 T = TypeVar("T")
 PLANT = "mock"
@@ -112,8 +123,17 @@ def which_of(device: str, texts: Iterable[str]) -> str:
 
 def plant_factory_of(device_factory: Factory, simulate: bool) -> Factory | None:
     """The factory of the simulated bench that a device lives in; None for a device that needs none."""
-    simulated = needs(device_factory, "plant") or (simulate and takes(device_factory, "plant"))
+    simulated = needs(device_factory, "bench") or (simulate and takes(device_factory, "bench"))
     return load("plants", PLANT) if simulated else None
+
+
+def bench_of(device: Device) -> SimulatedBench | None:
+    """The simulated bench in real time that a device draws from which states its power; None for any other."""
+    if not getattr(device, "power", None) or not hasattr(device, "draw_from"):
+        return None
+    bench: SimulatedBench = build(load("plants", PLANT), {"clock": HostClock()}, {})
+    device.draw_from(bench)
+    return bench
 
 
 @contextmanager
@@ -131,7 +151,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
             load("meters", name)
     plant_factory = plant_factory_of(device_factory, request.simulate)
     takers = {"device": device_factory, "scenario": scenario, "workload": workload_factory}
-    takers |= {"plant": plant_factory} if plant_factory else {}
+    takers |= {"bench": plant_factory} if plant_factory else {}
     known = _of_takers([*request.options, *([f"workload.data={request.data}"] if request.data else [])], takers)
     options = split_options(known, takers)
 
@@ -145,9 +165,9 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         what = f"the samples of workload {request.workload} are not those of the recording that is repeated"
         remedy = "Give the same data with --data, and its options with --option; see `rig list NAME`"
         raise refused("workload", workload.digest_sha256, remedy, what)
-    plant: Plant | None = build(plant_factory, {}, options["plant"]) if plant_factory else None
+    plant: SimulatedBench | None = build(plant_factory, {}, options["bench"]) if plant_factory else None
     clock: Clock = plant.clock if plant is not None else HostClock()
-    given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
+    given: dict[str, Any] = {"bench": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
     with ExitStack() as handles:
         meters = _feeding(request, given, takers, handles)
         with located(request.places.get("device", {})):
@@ -157,7 +177,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         info = _described(device, "device", request.device)
         _check_mode(request, info)
         timeout_s = info.timeout_s
-        given |= {"device": device}
+        given |= {"device": device, "bench": plant or bench_of(device)}
         chosen = _meter_names(request, device)
         slots = _slots(chosen)
         meters |= {s: _meter(s, request, chosen, given, takers, handles) for s in slots if s not in meters}
@@ -324,7 +344,8 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
             remedy="Declare max_batch and max_pending of 1 or more, and timeout_s above 0 and within a year",
         )
     if request.simulate and info.mode != "simulator":
-        raise refused("simulate", True, "Leave --simulate out", f"device {info.name} has no simulator mode")
+        remedy = f"Leave --simulate out. For a simulated meter, {STATE_POWER}"
+        raise refused("simulate", True, remedy, f"device {info.name} has no simulator mode")
 
 
 def _check_scenario(device: Device, scenario: Factory, options: Mapping[str, str]) -> None:

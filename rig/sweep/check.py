@@ -57,7 +57,7 @@ def checked(spec: GridSpec, wait: bool = True, say: Say | None = None) -> Grid:
     spelled: list[dict[str, tuple[str, ...]]] = []
     for device in spec.devices:
         own = _own_takers(spec, device)
-        facts[device] = _facts_of(spec, device, "plant" in own, wait, say)
+        facts[device] = _facts_of(spec, device, "bench" in own, wait, say)
         meters = {meter_slot(k): load("meters", m) for k, m in enumerate(facts[device].meters)}
         owners = _owners(spec, own, meters)
         spelled.append(_canonical(spec, owners, own | meters))
@@ -86,7 +86,7 @@ def _own_takers(spec: GridSpec, device: str) -> Takers:
     takers = {"device": factory, "scenario": load("scenarios", spec.scenario)}
     takers["workload"] = load("workloads", spec.workload)
     plant = plant_factory_of(factory, spec.simulate)
-    return takers | ({"plant": plant} if plant else {})
+    return takers | ({"bench": plant} if plant else {})
 
 
 def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:

@@ -26,7 +26,7 @@ from rig import blocking
 from rig.types import DeviceInfo
 
 if TYPE_CHECKING:
-    from rig.types import Device, Plant
+    from rig.types import Device, SimulatedBench
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Board:
         return {"label": sample.label, "gain": self.gain}
 
 
-def open_board(plant: Plant | None = None, *, gain: float = 1.0, port: str | None = None) -> Device:
+def open_board(bench: SimulatedBench | None = None, *, gain: float = 1.0, port: str | None = None) -> Device:
     """Open the board."""
     return blocking(Board(gain).run, DeviceInfo("board", "hardware", details={"port": port}))
 '''
@@ -160,7 +160,7 @@ def test_a_name_that_leads_nowhere_is_told(
         ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Correct the file"),
         ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check its cable"),
         ("def f(antenna): ...", "mine.f has a parameter antenna, which the rig does not pass"),
-        ("def f(plant): return plant.nothing", "mine.f failed: AttributeError"),
+        ("def f(bench): return bench.nothing", "mine.f failed: AttributeError"),
         ("def f(): return None", "mine.py:f"),
         ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),
     ],
@@ -204,7 +204,9 @@ def test_hardware_cannot_be_simulated(elsewhere: Path, capsys: pytest.CaptureFix
 
 
 def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(elsewhere: Path) -> None:
-    Path("mine.py").write_text(GOOD.replace('"hardware"', '"simulator"').replace("plant: Plant | None = None, ", ""))
+    Path("mine.py").write_text(
+        GOOD.replace('"hardware"', '"simulator"').replace("bench: SimulatedBench | None = None, ", "")
+    )
 
     assert measure("mine.py:open_board", "--simulate") == 0
     for row in open_run(elsewhere / "run").replies.to_pylist():

@@ -34,13 +34,13 @@ class Noted:
         self.note("close")
         self._driver.close()
 
-def open_board(plant, *, log: str):
+def open_board(bench, *, log: str):
     with Path(log).open("a") as text:
-        text.write(f"{{plant.clock.now_ns()}}\\n")
-    return Noted(open_device(plant), log, "board")
+        text.write(f"{{bench.clock.now_ns()}}\\n")
+    return Noted(open_device(bench), log, "board")
 
-def open_meter(plant, *, log: str, name: str = "meter"):
-    return Noted(mock_meter(plant, name=name, rate_hz=1000.0), log, name)
+def open_meter(bench, *, log: str, name: str = "meter"):
+    return Noted(mock_meter(bench, name=name, rate_hz=1000.0), log, name)
 """
 BENCH = """
 [devices.board]

@@ -62,19 +62,19 @@ class Clothed:
         return replace(info, algorithm=_ALGORITHM) if isinstance(info, DeviceInfo) else info
 
 
-def device(plant: SimPlant) -> Any:
+def device(bench: SimPlant) -> Any:
     """A classifier with pre-processing and inference."""
-    return Clothed(open_device(plant, inference_s=0.02, preprocess_s=0.01, hit_rate=1.0))
+    return Clothed(open_device(bench, inference_s=0.02, preprocess_s=0.01, hit_rate=1.0))
 
 
-def meter(plant: SimPlant, *, rate_hz: float = 500.0) -> Any:
+def meter(bench: SimPlant, *, rate_hz: float = 500.0) -> Any:
     """Its meter."""
-    return Clothed(open_meter(plant, rate_hz=rate_hz, noise=1e-3))
+    return Clothed(open_meter(bench, rate_hz=rate_hz, noise=1e-3))
 
 
-def solver(plant: SimPlant) -> Any:
+def solver(bench: SimPlant) -> Any:
     """A solver that finds the best set at once and uses up its budget."""
-    return Clothed(Solver(plant))
+    return Clothed(Solver(bench))
 
 
 def scenes() -> asc.AscWorkload:

@@ -213,12 +213,12 @@ class Wrapped:
         self.device.submit([self.before(self.device, sample) for sample in samples], budget)
 
 
-def honest(plant: SimPlant, *, inference_s: float = 0.05, spread: float = 0.0) -> Any:
+def honest(bench: SimPlant, *, inference_s: float = 0.05, spread: float = 0.0) -> Any:
     """The same answers in the same time, whoever asks."""
-    return Wrapped(plant, lambda device, sample: sample, inference_s=inference_s, span_spread=spread)
+    return Wrapped(bench, lambda device, sample: sample, inference_s=inference_s, span_spread=spread)
 
 
-def caching(plant: SimPlant, *, kept: int = 1) -> Any:
+def caching(bench: SimPlant, *, kept: int = 1) -> Any:
     """Answers in a fifth of the time what it answered among the last ``kept`` samples."""
     seen: deque[str] = deque(maxlen=kept)
 
@@ -227,14 +227,14 @@ def caching(plant: SimPlant, *, kept: int = 1) -> Any:
         seen.append(sample.id)
         return sample
 
-    return Wrapped(plant, before)
+    return Wrapped(bench, before)
 
 
-def hurried(plant: SimPlant, *, honest_for: int = 9) -> Any:
+def hurried(bench: SimPlant, *, honest_for: int = 9) -> Any:
     """Answers rightly for so many samples, as long as an accuracy run may last, and then anything."""
     count = iter(range(10**6))
 
     def before(device: MockDevice, sample: Sample) -> Sample:
         return sample if next(count) < honest_for else replace(sample, label="street_traffic")
 
-    return Wrapped(plant, before)
+    return Wrapped(bench, before)

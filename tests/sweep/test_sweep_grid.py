@@ -74,8 +74,8 @@ def seeds(given: GridSpec) -> list[dict[str, str]]:
 
 
 def test_repetition_k_raises_every_seed_of_device_plant_and_meter_by_k() -> None:
-    declared = {"device.device_seed": "1", "meter.meter_seed": "2", "plant.seed": "0"}
-    raised = {"device.device_seed": "3", "meter.meter_seed": "4", "plant.seed": "2"}
+    declared = {"device.device_seed": "1", "meter.meter_seed": "2", "bench.seed": "0"}
+    raised = {"device.device_seed": "3", "meter.meter_seed": "4", "bench.seed": "2"}
     assert seeds(asked(repetitions=3))[::2] == [declared, raised]
 
 
@@ -142,7 +142,7 @@ def test_an_option_must_be_known_to_every_device(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(
         "from fixtures.bench.mock_device import open_device as mock\n"
-        "def open_device(plant, *, inference_s: float = 0.1):\n    return mock(plant, inference_s=inference_s)\n"
+        "def open_device(bench, *, inference_s: float = 0.1):\n    return mock(bench, inference_s=inference_s)\n"
     )
     both = ("mock", f"{file}:open_device")
     assert len(cells_of([checked(asked(devices=both, vary={"inference_s": ["0.1"]}))])) == 2

@@ -21,15 +21,15 @@ from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started,
 from tests.support.waiting import until
 
 PATIENCE_S = 180.0
-SLOW = ("--option", "plant.speed=1", "--repetitions", "3")
+SLOW = ("--option", "bench.speed=1", "--repetitions", "3")
 """Cells of most of a second, so that there is always one to be caught at."""
 MORTAL = """
 import os, signal
 from fixtures.bench.mock_device import open_device as mock
-def open_device(plant, *, die: bool = False):
+def open_device(bench, *, die: bool = False):
     if die:
         os.kill(os.getpid(), signal.SIGKILL)
-    return mock(plant, inference_s=0.01)
+    return mock(bench, inference_s=0.01)
 """
 
 

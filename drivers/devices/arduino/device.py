@@ -30,7 +30,7 @@ from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.options import limits, positive
 from rig.errors import SetupError, refused
-from rig.types import ClockInfo, Device, DeviceInfo, Plant, Preprocessing
+from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, SimulatedBench
 
 MODES = ("hardware", "simulator")
 
@@ -64,7 +64,7 @@ class Phases:
 
 
 def open_device(
-    plant: Plant | None = None,
+    bench: SimulatedBench | None = None,
     *,
     simulate: bool = False,
     port: str = "",
@@ -94,7 +94,7 @@ def open_device(
         raise refused("baud", baud, f"Give {BAUDS['performance']}", what)
     path = DEFAULT_NETWORK if network is None else Path(network)
     deployed = read_network(path)
-    emulator = _emulator(plant, path) if simulate else None
+    emulator = _emulator(bench, path) if simulate else None
     line = open_line(port, baud, DEVICE) if emulator is None else emulator.line
     end = line.close if emulator is None else emulator.close
     with released_on_error(end):
@@ -118,13 +118,13 @@ def open_device(
         )
         plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s, prints_first=False)
         own = TinyDevice(board, info, SliceCoding(about, deployed.network.classes), plan, Phases(board))
-        return own if emulator is None or plant is None else SimulatedBoard(own, plant, end)
+        return own if emulator is None or bench is None else SimulatedBoard(own, bench, end)
 
 
-def _emulator(plant: Plant | None, network: Path) -> Emulator:
-    if plant is None:
+def _emulator(bench: SimulatedBench | None, network: Path) -> Emulator:
+    if bench is None:
         what = "the simulated board needs a simulated bench: its power and its time are virtual"
-        raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
+        raise SetupError(what, field="bench", remedy="Use the simulated bench, or pass bench=")
     return Emulator(network)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from drivers.devices.arduino.toolchain import Firmware
 from drivers.links.virtual_time import VirtualTime
-from rig.types import Budget, DeviceInfo, Plant, Reply, Sample
+from rig.types import Budget, DeviceInfo, Reply, Sample, SimulatedBench
 
 TICK_NS, POLL_S = 1000, 0.5
 RAIL = "board"
@@ -48,7 +48,7 @@ class Loops(Protocol):
 class SimulatedBoard:
     """The Device protocol over a board in QEMU that is asked first; ``end`` ends QEMU."""
 
-    def __init__(self, board: Loops, plant: Plant, end: Callable[[], None]) -> None:
+    def __init__(self, board: Loops, plant: SimulatedBench, end: Callable[[], None]) -> None:
         self._board, self._end = board, end
         plant.install(IDLE_W, PHASES_W)
         self._time = VirtualTime[Reply](plant, TICK_NS)

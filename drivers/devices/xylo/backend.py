@@ -19,7 +19,7 @@ from drivers.devices.xylo.networks.complexity import Inspection, inspection_of
 from drivers.devices.xylo.networks.network import Network
 from drivers.links.virtual_time import VirtualTime
 from rig.network.description import Activity
-from rig.types import Plant, Span
+from rig.types import SimulatedBench, Span
 
 PHASES = ("preprocess", "inference")
 TICK_NS = 80
@@ -107,7 +107,7 @@ class SimBackend:
 class SimulatedChip:
     """The ``Backend`` on a simulated bench, in its virtual time. The front end is live, or replays each sample."""
 
-    def __init__(self, backend: SimBackend, plant: Plant, live: bool) -> None:
+    def __init__(self, backend: SimBackend, plant: SimulatedBench, live: bool) -> None:
         self._backend, self._time = backend, VirtualTime[Done](plant, TICK_NS)
         if live:
             plant.install(xylo_power.LIVE_IDLE_W, xylo_power.LIVE_PHASE_W)

@@ -31,7 +31,7 @@ from drivers.devices.xylo.networks.nir_deploy import load_nir
 from drivers.devices.xylo.player import SLACK_S, Play, Playing, player_of
 from rig.bench.options import one_of, parts_of, positive
 from rig.errors import DataError, SetupError, UsageError, refused
-from rig.types import Budget, Device, DeviceInfo, Plant, Reply, Sample
+from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench
 
 MODES = ("hardware", "simulator")
 
@@ -44,7 +44,7 @@ AFE_MODELS = ("filter-bank", "rockpool")
 
 
 def open_device(
-    plant: Plant | None = None,
+    bench: SimulatedBench | None = None,
     *,
     simulate: bool = False,
     network: str | None = None,
@@ -103,7 +103,7 @@ def open_device(
     afe = AfeModel(loaded.encoder, afe_seed) if afe_model == "rockpool" else None
     if kit is not None:
         return open_chip(kit, loaded, chip, afe)
-    return _open_simulator(plant, loaded, core_clock_hz, front_end, afe)
+    return _open_simulator(bench, loaded, core_clock_hz, front_end, afe)
 
 
 def player_for(front_end: str, play: str | None) -> Play | None:
@@ -117,13 +117,13 @@ def player_for(front_end: str, play: str | None) -> Play | None:
 
 
 def _open_simulator(
-    plant: Plant | None, network: Network, core_clock_hz: float, front_end: str, afe: AfeModel | None
+    bench: SimulatedBench | None, network: Network, core_clock_hz: float, front_end: str, afe: AfeModel | None
 ) -> XyloDevice:
-    if plant is None:
+    if bench is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
-        raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
+        raise SetupError(what, field="bench", remedy="Use the simulated bench, or pass bench=")
     backend = SimBackend.open(network, core_clock_hz)
-    chip = SimulatedChip(backend, plant, live=front_end == "live")
+    chip = SimulatedChip(backend, bench, live=front_end == "live")
     return XyloDevice(network, chip, describe_simulator(network, backend, front_end), afe=afe)
 
 

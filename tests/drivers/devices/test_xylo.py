@@ -239,7 +239,7 @@ def test_the_monitor_is_the_plants_meter(device: Any, plant: FakePlant) -> None:
     for rate_hz in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UsageError):
             open_meter(device, plant, rate_hz=rate_hz)
-    with pytest.raises(SetupError, match="plant"):
+    with pytest.raises(SetupError, match="simulated bench"):
         open_meter(device)
 
 
@@ -256,7 +256,7 @@ def test_the_monitor_refuses_what_it_cannot_read(mode: str, onboard: str | None,
 def test_open_refuses_bad_options(plant: FakePlant) -> None:
     with pytest.raises(UsageError, match=r"5e\+07, 2.5e\+07, 1.25e\+07, 6.25e\+06"):
         xylo.open_device(plant, simulate=True, core_clock_hz=40e6)
-    with pytest.raises(SetupError, match="plant"):
+    with pytest.raises(SetupError, match="simulated bench"):
         xylo.open_device(simulate=True)
 
 

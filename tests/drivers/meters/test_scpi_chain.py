@@ -295,9 +295,9 @@ def test_a_device_for_the_command_line_lives_on_a_far_plant() -> None:
     with (
         live() as (plant, _, sim, server),
         PlantServer(plant, 0, actions_of(sim, server)) as plants,
-        closing(open_device(plant_port=plants.port, idle_w=0.03)) as device,
+        closing(open_device(bench_port=plants.port, idle_w=0.03)) as device,
     ):
         assert device.info().mode == "simulator"
         assert plant.idle_w == {"core": 0.03}
     with pytest.raises(SetupError, match="no simulated bench listens"):
-        open_device(plant_port=plants.port)
+        open_device(bench_port=plants.port)

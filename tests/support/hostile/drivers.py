@@ -14,7 +14,7 @@ import numpy as np
 
 from fixtures.bench.mock_meter import MockMeter, open_meter
 from rig import blocking
-from rig.types import Bracket, Chunk, Device, DeviceInfo, Plant
+from rig.types import Bracket, Chunk, Device, DeviceInfo, SimulatedBench
 
 VERDICT = '{"verdict": "VALID"}'
 sys.stdout.write("a file that is loaded prints\n")
@@ -83,5 +83,5 @@ class Flat:
     stop = read
 
 
-def flat_meter(plant: Plant) -> Flat:
-    return Flat(open_meter(plant))
+def flat_meter(bench: SimulatedBench) -> Flat:
+    return Flat(open_meter(bench))

@@ -1,0 +1,110 @@
+"""A device of one's own with a simulated meter: its function, and the watts that it would draw, are all it takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rig
+from rig.analysis.result.quantity import from_json
+from rig.commands.main import main
+from rig.errors import UsageError
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.real_time
+
+IDLE_W, BUSY_W, TOOK_S = 2e-3, 7e-3, 0.04
+POWERED = f"""
+import time
+import rig
+
+def answer(sample):
+    time.sleep({TOOK_S})
+    return {{"label": sample.label}}
+
+def open_device():
+    return rig.blocking(answer, power={{"core": ({IDLE_W}, {BUSY_W}), "io": (1e-3, 1e-3)}})
+
+def open_plain():
+    return rig.blocking(answer)
+"""
+BRIEF = ("--option", "samples=12", "--option", "audio_hz=1000", "--option", "idle_s=0.5", "--mode", "together")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(POWERED)
+    return tmp_path
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["measure", "--quiet", "--json", "--allow-invalid", *arguments, *BRIEF, "--out", "run"]) == 0
+    return dict(json.loads(capsys.readouterr().out)["results"]["quantities"])
+
+
+def test_the_watts_that_it_states_are_what_the_simulated_meter_measures(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = figures(capsys, "--device", "mine.py:open_device", "--meter", "mock")
+
+    for name, true in (("idle_power_w", IDLE_W + 1e-3), ("active_power_w", BUSY_W + 1e-3)):
+        low, high = from_json(found[name]).interval(0.95)
+        assert low <= true <= high, name
+    low, high = from_json(found["energy_per_inference_j"]).interval(0.95)
+    assert low <= (BUSY_W + 1e-3) * from_json(found["execution_time_s"]).value <= high
+
+
+def test_what_a_simulated_meter_measured_says_so(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--device", "mine.py:open_device", "--meter", "mock", *BRIEF)
+    assert main(["measure", "--quiet", "--allow-invalid", *arguments, "--out", "run"]) == 0
+
+    assert "SIMULATED" in capsys.readouterr().out
+
+
+def test_a_check_takes_it_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--device", "mine.py:open_device", "--meter", "mock"]) == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--simulate",)])
+def test_without_watts_the_message_leads_out(
+    own: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    code = main(["measure", "--device", "mine.py:open_plain", "--meter", "mock", *more, "--out", "run"])
+
+    told = capsys.readouterr().err
+    assert code in (3, 4)
+    assert 'power={"core": (idle_w, busy_w)}' in told
+    assert "plant" not in told
+
+
+@pytest.mark.parametrize(
+    ("power", "says"),
+    [
+        ({"core": (1e-3, float("nan"))}, "core"),
+        ({"core": (-1e-3, 2e-3)}, "core"),
+        ({"core": 2e-3}, "(idle_w, busy_w)"),
+        ({}, "(idle_w, busy_w)"),
+    ],
+)
+def test_watts_that_are_none_are_refused_when_the_device_is_made(power: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        rig.blocking(lambda sample: None, power=power)
+
+
+def test_no_user_meets_the_word_of_the_inside(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py")]
+    inside = ("architecture.md", "truth.md", "contributing.md")  # of those who work on the rig itself
+    shown = {str(page): page.read_text(encoding="utf-8") for page in pages if page.name not in inside}
+    for words in (["measure", "--help"], ["list"], ["list", "mock"], ["check", "--help"], ["sweep", "--help"]):
+        with suppress(SystemExit):
+            main(words)
+        shown[" ".join(words)] = capsys.readouterr().out
+    shown |= {name: str(getattr(rig, name).__doc__) + name for name in rig.__all__}
+
+    assert [name for name, text in shown.items() if re.search(r"\bplants?\b", text, re.IGNORECASE)] == []
