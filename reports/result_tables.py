@@ -109,6 +109,7 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
         FigureKey("peak_rate_hz"),
         FigureKey("largest_nodes"),
         FigureKey("gap_{target}_mean", target=target),
+        *(() if targets else (FigureKey("cost_best"), FigureKey("cost_mean"))),
         FigureKey("feasible_share"),
         FigureKey("reached_gap_{target}_{threshold}_share", target=target, threshold=0.01),
         FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=0.01),

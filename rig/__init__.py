@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from rig.session.measure import measure
     from rig.session.report import Evaluated, Report, evaluated, report
     from rig.session.setup import Request
+    from rig.solving.function import solver
+    from rig.solving.model import qubo
     from rig.types import (
         UNSTAMPED,
         Accuracy,
@@ -72,7 +74,7 @@ __all__ = [
     "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
     "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "SimulatedBench", "Span", "Step", "Streams",
     "Workload", "blocking", "check_device", "check_meter", "check_workload", "evaluate", "evaluated", "measure",
-    "open_run", "report", "workload",
+    "open_run", "qubo", "report", "solver", "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -91,7 +93,9 @@ _MODULES = {
     "evaluated": "rig.session.report",
     "measure": "rig.session.measure",
     "open_run": "rig.recording.reader",
+    "qubo": "rig.solving.model",
     "report": "rig.session.report",
+    "solver": "rig.solving.function",
     "workload": "rig.engine.own_workload",
 }
 """Where a public name stands; the others stand in ``rig.types``."""

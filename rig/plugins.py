@@ -43,6 +43,12 @@ def names(group: str) -> dict[str, EntryPoint]:
     return {e.name: e for e in registered(group)}
 
 
+def problem_factory(name: str, task: str) -> Factory | None:
+    """What makes a problem of a stored payload, by the name or the task of its workload; None if neither is known."""
+    found = next((key for key in (name, task) if key in names("problems")), None)
+    return None if found is None else load("problems", found)
+
+
 def owner(entry: EntryPoint) -> str:
     """The name of the package that registered a plugin."""
     return "an unknown package" if entry.dist is None else _name_of(entry.dist)
@@ -55,13 +61,21 @@ def _name_of(package: Distribution) -> str:
 
 
 def load(group: str, name: str) -> Factory:
-    """Find a factory by its registered name or as ``path.py:name``.
+    """Find a factory by its registered name, as ``path.py:name``, or as ``NAME:REST`` where NAME makes factories.
 
-    Raises ``UnknownNameError`` for a name that is not registered, ``MissingExtraError`` when its stack is not
-    installed, ``SetupError`` when two packages registered it or its package cannot be loaded.
+    A module of such a NAME has a function ``named(rest)``, which returns the factory. Raises ``UnknownNameError`` for a
+    name that is not registered, ``MissingExtraError`` when its stack is not installed, ``SetupError`` when two packages
+    registered it or its package cannot be loaded.
     """
     if ".py:" in name:
         return _from_file(group, name)
+    name, colon, rest = name.partition(":")
+    if colon:  # a factory that makes factories, such as dimod:PACKAGE.Sampler
+        maker = getattr(sys.modules.get(load(group, name).__module__), "named", None)
+        if maker is None:
+            remedy = f"Write {name} alone, or path/to/file.py:function"
+            raise refused(group.removesuffix("s"), f"{name}:{rest}", remedy, f"{name} takes no name after a colon")
+        return typing.cast(Factory, maker(rest))
     known = registered(group)
     found = [entry for entry in known if entry.name == name]
     if not found:

@@ -544,9 +544,12 @@ class Exports(Protocol):
 class Problem(Protocol):
     """What a solver must solve.
 
-    The group ``rig.problems`` holds, by workload, a function that makes the problem from a stored payload.
+    The group ``rig.problems`` holds, by workload or task, a function that makes the problem from a stored payload.
     """
 
-    def judge(self, solution: str) -> tuple[float, int]:
-        """Return the cost of the ``solution`` in a reply, and how many constraints of the problem it violates."""
+    def judge(self, solution: str) -> tuple[float, int | None]:
+        """Return the cost of the ``solution`` in a reply, and how many constraints of the problem it violates.
+
+        The second is None for a problem without constraints.
+        """
         ...

@@ -20,7 +20,7 @@ from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SPEED, TRI
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 SIMULATED = re.compile(r"\bSIMULATED\b|\bsimulated (?:plant|bench|device|board|instrument|meter)|\bSIM\d{3,}|xylosim")
 """What simulations of the rig, and none of its hardware, say of themselves."""
-LIKE_IT = re.compile(r"(?i)simulat\w*(?! annealing)\b")
+LIKE_IT = re.compile(r"(?i)simulat(?!ed ?annealing)\w*")
 INFERENCE_S = {"acoustic scene classification": 1.0}
 """The length of one inference of tasks that fix it."""
 LATENCY_RULES = ("p90", "p99", "frames answered")

@@ -92,7 +92,7 @@ def request_of(
     """
     if path is None:
         for kind, name in (("device", device), *(("meter", meter) for meter in meters)):
-            if name != "none" and ".py" not in name and name not in names(f"{kind}s"):
+            if name != "none" and ".py" not in name and name.partition(":")[0] not in names(f"{kind}s"):
                 error = unknown(kind, name, names(f"{kind}s"))
                 error.remedy += f". There is no bench file here; `rig init` writes {FILE}"
                 raise error
@@ -158,7 +158,7 @@ def _check_known(bench: BenchFile, kind: str, name: str) -> None:
     """Check that a name is of the file or of a driver. Raises ``UnknownNameError`` with both."""
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
-    if name not in own and name not in drivers and ".py:" not in name:
+    if name not in own and name.partition(":")[0] not in drivers and ".py:" not in name:
         error = unknown(kind, name, dict.fromkeys([*own, *drivers]))
         there = f"has {', '.join(own)}" if own else f"has no {kind} yet: complete a [{kind}s.NAME] in it"
         error.remedy += f". {bench.path} {there}"

@@ -15,11 +15,13 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rig.errors import ConformanceError, RuleFailure
+from rig.errors import ConformanceError, DataError, RigError, RuleFailure
+from rig.plugins import problem_factory
 from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
     from rig.session.setup import BenchSetup, Request
+    from rig.types import Sample, Workload
 
 SAMPLES = 3
 
@@ -80,6 +82,33 @@ def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable
     yield f"workload {request.workload}", partial(check_workload, setup.workload, answers=answers_of(bench))
     for meter in bench.meters:
         yield f"meter {meter.info().name}", partial(check_meter, meter, clock=bench.clock)
+    yield f"scenario {request.scenario}", partial(_scenario, setup, request)
     samples = list(islice(setup.workload.samples, SAMPLES))
     labels = labels_of(setup.workload)
-    yield f"device {request.device}", partial(check_device, bench.device, samples, clock=bench.clock, labels=labels)
+    judge = partial(_cost, setup.workload) if request.scenario == "optimization" else None
+    check = partial(check_device, bench.device, samples, clock=bench.clock, labels=labels, judge=judge)
+    yield f"device {request.device}", check
+
+
+def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
+    """Take the first steps of the scenario, which tells here what it cannot play. Raises ``ConformanceError``."""
+    from rig.session.measure import steps_of
+    from rig.session.searches import PlannedRun
+
+    planned = PlannedRun("", "performance", setup.workload, True)
+    try:
+        list(islice(steps_of(setup, planned, setup.bench, setup.scenario_options), SAMPLES))
+    except RigError as error:
+        failure = RuleFailure("scenario.steps", error.message, error.remedy or "steps for this workload")
+        raise ConformanceError(request.scenario, [failure]) from error
+    return ("scenario.steps",)
+
+
+def _cost(workload: Workload, sample: Sample, solution: str) -> float:
+    """The cost of a solution. Raises ``DataError`` where the rig cannot judge the problems of a workload."""
+    problem_of = problem_factory(workload.name, workload.task)
+    if problem_of is None:
+        what = f"the rig cannot judge solutions of the workload {workload.name}"
+        remedy = "Make it with rig.qubo(models), or read it with --workload qubo"
+        raise DataError(what, field="workload", value=workload.name, remedy=remedy)
+    return float(problem_of(sample.payload).judge(solution)[0])

@@ -66,7 +66,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 def options_text(name: str, as_json: bool) -> str:
     """The options of every plugin of this name. Raises ``UnknownNameError``."""
     found = {group: load(group, name) for group in (*SHOWN, "plants") if name in names(group)}
-    if ".py:" in name:
+    if ":" in name:
         found = {"functions": load("devices", name)}
     if not found:
         error = UnknownNameError("name", name, sorted({n for group in SHOWN for n in names(group)}))

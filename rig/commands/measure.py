@@ -84,10 +84,16 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
         "--meter", action="append",
         help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: the device's own meter",
     )  # fmt: skip
-    add("--scenario", default="single-stream", help="a scenario of `rig list`; default: %(default)s")
-    add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
+    add(
+        "--scenario",
+        help="a scenario of `rig list`; default: single-stream, or optimization for the workloads qubo and qubo-mis",
+    )
+    add(
+        "--workload",
+        help="a workload of `rig list`; default: asc, or for the scenario optimization qubo-mis, with --data qubo",
+    )
     add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
-    add("--data", metavar="DIR", help="folder with the data set of the workload; default: synthetic samples")
+    add("--data", metavar="PATH", help="the data of the workload: a folder, or a file; default: synthetic samples")
     add(
         "--option",
         action="append",
@@ -101,7 +107,9 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
 def log_of(args: argparse.Namespace) -> Path:
     """Where what drivers print is kept: beside the recording, which has its name from here on."""
     if args.out is None and args.resume is None:
-        args.out = Path("runs") / run_name(args.device, args.scenario)
+        from rig.session.setup import scenario_for
+
+        args.out = Path("runs") / run_name(args.device, scenario_for(args.workload, args.scenario))
     place: Path = args.resume or args.out
     return place.with_name(f"{place.name}.log")
 
@@ -158,7 +166,7 @@ def _repeated(args: argparse.Namespace) -> Like:
 def bench_request(args: argparse.Namespace) -> Request:
     """The part of a request that names the bench, from ``--device`` and the arguments beside it."""
     from rig.bench.bench_file import find_bench, request_of
-    from rig.session.setup import Request, workload_for
+    from rig.session.setup import Request, scenario_for, workload_for
 
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
     return Request(
@@ -171,8 +179,8 @@ def bench_request(args: argparse.Namespace) -> Request:
         feeds=chosen.feeds,
         boot_s=chosen.boot_s,
         exclusive=True,
-        scenario=args.scenario,
-        workload=workload_for(args.scenario, args.workload),
+        scenario=(scenario := scenario_for(args.workload, args.scenario)),
+        workload=workload_for(scenario, args.workload, args.data),
         simulate=args.simulate,
         data=args.data,
     )

@@ -45,6 +45,7 @@ from rig.types import (
 
 __all__ = ["ConformanceError", "RuleFailure", "check_device", "check_meter"]
 
+Judge = Callable[[Sample, str], float]
 PULSE_S = 0.05
 TIMES = 3
 _NO_PHASE = "no-such-phase"
@@ -59,12 +60,13 @@ def check_device(
     clock: Clock | None = None,
     prompt_s: float = 0.1,
     labels: Iterable[str] = (),
+    judge: Judge | None = None,
 ) -> tuple[str, ...]:
     """Call every method of an opened device, and close it. The device must be able to complete ``samples``.
 
     ``clock`` is the host's unless the device lives in a simulated bench. ``prompt_s`` is how long a call may take
-    that must not wait. ``labels`` are the right answers that there are, where they are known. Raises
-    ``ConformanceError``.
+    that must not wait. ``labels`` are the right answers that there are, where they are known. ``judge`` is for a
+    solver: it returns the cost of a solution of a sample. Raises ``ConformanceError``.
 
     Example::
 
@@ -80,7 +82,7 @@ def check_device(
     if not c.complete(device, "info", "stage", "submit", "poll", "close"):
         return c.verdict()
     with c.calling("info()"):
-        run = _DeviceRun(c, device, c.call("info()", device.info), tuple(labels))
+        run = _DeviceRun(c, device, c.call("info()", device.info), tuple(labels), judge)
         if device_info_rules(c, run.info, device.info()):
             _use(run, samples)
     close(c, device)
@@ -98,6 +100,7 @@ class _DeviceRun:
     device: Device
     info: DeviceInfo
     labels: tuple[str, ...] = ()
+    judge: Judge | None = None
     last_on: int | None = None
     lengths: dict[str, int] = field(default_factory=dict)
     silent: bool = False
@@ -152,6 +155,7 @@ def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
         if run.silent:
             return
         run.answers += [answer_in(reply.output) for reply in replies]
+        _judged(run, batch, replies)
         for phase, ticks in (lengths(replies[0]) if replies else {}).items():
             run.lengths[phase] = min(ticks, run.lengths.get(phase, ticks))
     if run.labels:
@@ -160,6 +164,23 @@ def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
         found = repr(odd[0]) if odd else f"null, {len(run.answers)} times"
         asked = f"one of {', '.join(run.labels)}, or null for a sample without an answer"
         run.c.rule("reply.label", bool(told) and not odd, found, asked)
+
+
+def _judged(run: _DeviceRun, batch: Sequence[Sample], replies: Sequence[Reply]) -> None:
+    """Check that a solver gives solutions, with the costs that they have."""
+    by_id = {sample.id: sample for sample in batch}
+    for reply in replies if run.judge is not None else ():
+        said = reply.output if isinstance(reply.output, dict) else {}
+        stated = isinstance(said.get("solution"), str) and isinstance(said.get("cost"), (int, float))
+        asked = 'a solution and its cost: {"cost": c, "solution": digits}, as rig.solver gives them'
+        if run.c.rule("reply.solution", stated, repr(reply.output)[:60], asked) and reply.sample_id in by_id:
+            assert run.judge is not None
+            try:
+                cost, found = run.judge(by_id[reply.sample_id], said["solution"]), ""
+            except RigError as error:
+                cost, found = math.nan, str(error)
+            true = math.isclose(cost, said["cost"], rel_tol=1e-9, abs_tol=1e-12)
+            run.c.rule("reply.cost", true, found or f"{said['cost']} for a cost of {cost}", "the cost of the solution")
 
 
 def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:

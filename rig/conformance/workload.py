@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 
@@ -99,6 +100,9 @@ def _sample(c: Checks, sample: Sample) -> None:
     c.rule("sample.payload", numeric, f"{name}: {payload.dtype} of shape {payload.shape}", asked)
     finite = not numeric or all(bool(np.isfinite(field).all()) for field in fields)
     c.rule("sample.finite", finite, f"{name} holds NaN or infinity", "finite numbers")
+    goal = sample.target_cost is None or math.isfinite(sample.target_cost)
+    asked = "a finite number, or None where no best cost is known"
+    c.rule("sample.target", goal, f"{name}: target_cost {sample.target_cost}", asked)
     label = sample.label is None or isinstance(sample.label, str)
     c.rule("sample.label", label, f"{name}: {sample.label!r}", "a text, or None if there is no right answer")
     timed = sample.duration_s >= 0 and (sample.rate_hz is None or sample.rate_hz > 0) and sample.inferences >= 1

@@ -126,7 +126,7 @@ def _record(
     # where a device marks its spans on a pin, only a meter sees them
     metered = planned.metered or setup.bench.device.info().spans_on_pin
     bench = setup.bench if metered else Bench(setup.bench.device, (), setup.bench.clock)
-    steps = _steps(setup, planned, bench, options)
+    steps = steps_of(setup, planned, bench, options)
     scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(setup.scenario, options)}
     if planned.purpose == "power" and request.amortise_s is not None:
         scenario["amortise_s"] = request.amortise_s
@@ -151,7 +151,7 @@ def _record(
         )
 
 
-def _steps(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapping[str, str]) -> Iterator[Step]:
+def steps_of(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapping[str, str]) -> Iterator[Step]:
     """The steps of a run, by its scenario."""
     given = {
         "workload": planned.workload,

@@ -38,6 +38,8 @@ T = TypeVar("T")
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The workload where none is named, and those that go with a scenario."""
+SCENARIO, PROBLEMS = "single-stream", ("qubo", "qubo-mis")
+"""The scenario where none is named, and the workloads that go with ``optimization``."""
 BOOT_S = 1.0
 """How long a device has to boot before it is opened, where a meter feeds it and the bench file says nothing."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
@@ -99,9 +101,14 @@ class BenchSetup:
     """Every option with which the workload was opened."""
 
 
-def workload_for(scenario: str, named: str | None = None) -> str:
-    """The name of the workload: the one given, else the one that goes with the scenario."""
-    return named or WORKLOADS.get(scenario, WORKLOAD)
+def workload_for(scenario: str, named: str | None = None, data: str | None = None) -> str:
+    """The name of the workload: the one given, else the one that goes with the scenario, with data or without."""
+    return named or (WORKLOADS | ({"optimization": "qubo"} if data else {})).get(scenario, WORKLOAD)
+
+
+def scenario_for(workload: str | None, named: str | None = None) -> str:
+    """The name of the scenario: the one given, else the one that goes with the workload."""
+    return named or ("optimization" if workload in PROBLEMS else SCENARIO)
 
 
 def which_of(device: str, texts: Iterable[str]) -> str:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.errors import DataError, UsageError
-from scenarios.workloads.qubo_mis.graph import Graph, from_hex, from_payload, to_hex
+from rig.solving.model import from_hex
+from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
 
 TRIANGLE_AND_ONE = Graph(4, np.array([[0, 1], [0, 2], [1, 2]], np.int32))
 

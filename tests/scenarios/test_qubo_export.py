@@ -17,7 +17,6 @@ from rig.commands import main as cli
 from rig.errors import MissingExtraError, UsageError
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.views import to_bqm
 from scenarios.workloads.qubo_mis.workload import export, graph_digest
 
 # ---- for other packages ---------------------------------------------------------------------
@@ -27,7 +26,7 @@ from scenarios.workloads.qubo_mis.workload import export, graph_digest
 def test_energies_of_the_binary_quadratic_model_are_costs(nodes: int, density: float) -> None:
     pytest.importorskip("dimod")
     graph = gnm_edges(nodes, density, 0)
-    bqm = to_bqm(graph)
+    bqm = graph.to_bqm()
     x = np.random.default_rng(0).integers(0, 2, (20, nodes))
     assert (bqm.vartype.name, bqm.num_variables, bqm.num_interactions) == ("BINARY", nodes, len(graph.edges))
     assert bqm.energies((x, range(nodes))).tolist() == [graph.cost(row) for row in x]
@@ -36,7 +35,7 @@ def test_energies_of_the_binary_quadratic_model_are_costs(nodes: int, density: f
 def test_without_dimod_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dimod", None)
     with pytest.raises(MissingExtraError) as caught:
-        to_bqm(gnm_edges(10, 0.25, 0))
+        gnm_edges(10, 0.25, 0).to_bqm()
     assert "neurorig[qubo]" in caught.value.remedy
 
 

@@ -11,10 +11,10 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from drivers.devices.solver import SolverDevice, Tally, checked_options, solver_info
 from rig.plugins import imported
+from rig.solving.device import SolverDevice, Tally, checked_options, solver_info
 from rig.types import Device
-from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 
 NAME = "cpu-mis"
 _MEASURED_MOVES = 4096
@@ -43,7 +43,9 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
         cost="tracked by the solver within the span",
         tuning="drivers/devices/cpu/mis/search.py; by nodes and density alone, its values with every answer",
     )
-    return SolverDevice(info, walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+    return SolverDevice(
+        info, walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s, problem_of=from_payload
+    )
 
 
 @dataclass(frozen=True)

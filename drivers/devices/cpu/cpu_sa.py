@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.devices.cpu import dwave
-from drivers.devices.solver import Tally
+from rig.solving.device import Tally
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph
-from scenarios.workloads.qubo_mis.views import to_bqm
 
 NAME = "cpu-sa"
 TUNING = "temperatures by dwave-samplers' rule for the largest degree expected; reads of 16 sweeps, then twice as many"
@@ -64,7 +63,7 @@ class _Annealer:
 
     def load(self, graph: Graph) -> _Problem:
         """The model in spins, its temperatures, and how long a call and a sweep take."""
-        spins = to_bqm(graph).change_vartype("SPIN", inplace=False)
+        spins = graph.to_bqm().change_vartype("SPIN", inplace=False)
         problem = _Problem(graph, spins, beta_range(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS, 0))
         long_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS + _MEASURED_SWEEPS, 0))

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.devices.cpu import dwave
-from drivers.devices.solver import Tally
+from rig.solving.device import Tally
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph
-from scenarios.workloads.qubo_mis.views import to_bqm
 
 NAME = "cpu-tabu"
 TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then twice as long"
@@ -60,7 +59,7 @@ class _Tabu:
 
     def load(self, graph: Graph) -> _Problem:
         """The model, and how long a call and an update of its search take."""
-        problem = _Problem(graph, to_bqm(graph), 0.0, 0.0)
+        problem = _Problem(graph, graph.to_bqm(), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, 0, None, updates=1))
         long_s = dwave.timed(lambda: self._read(problem, 0, None, updates=_MEASURED_UPDATES))
         # a delayed short call would make updates seem to take no time, and the last read too long

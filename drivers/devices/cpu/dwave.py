@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from drivers.devices.solver import SolverDevice, Tally, checked_options, solver_info
 from rig.plugins import imported
+from rig.solving.device import SolverDevice, Tally, checked_options, solver_info
 from rig.types import Device
-from scenarios.workloads.qubo_mis.graph import Graph, Vector
+from scenarios.workloads.qubo_mis.graph import Graph, Vector, from_payload
 
 T = TypeVar("T")
 
@@ -49,7 +49,9 @@ def opened(
         cost="computed from each read's solution within the span",
         tuning=f"{tuning}; by nodes and density alone, its values with every answer",
     )
-    return SolverDevice(info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+    return SolverDevice(
+        info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s, problem_of=from_payload
+    )
 
 
 def read(sampler: Any, model: Any, graph: Graph, **options: Any) -> tuple[int, Vector]:

@@ -64,7 +64,7 @@ class Solve:
     budget_s: float
     claimed: float
     cost: float
-    conflicts: int
+    conflicts: int | None
     honest: bool
     at_s: Floats
     cost_at: Floats

@@ -18,7 +18,7 @@ from rig.analysis.result.series import Solve
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
-from rig.plugins import load, names
+from rig.plugins import problem_factory
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Problem
@@ -68,10 +68,11 @@ def _solve(
     row: Mapping[str, Any], out: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], problem: Problem | None,
     targets: Mapping[str, float], device: Timebase, budget_s: float,
 ) -> Solve:  # fmt: skip
-    claimed, cost, conflicts, honest = float(out["cost"]), math.nan, 0, True
+    claimed, cost, conflicts, honest = float(out["cost"]), math.nan, None, True
     if problem is not None:
         cost, conflicts = problem.judge(out["solution"])
-        honest = cost == claimed and all(problem.judge((s["solution"] or b"").hex())[0] == s["cost"] for s in steps)
+        honest = _same(cost, claimed)
+        honest &= all(_same(problem.judge((s["solution"] or b"").hex())[0], s["cost"]) for s in steps)
     ticks = np.array([row["on_tick"], row["off_tick"], *(s["tick"] for s in steps)], dtype=np.int64)
     on_s, off_s, *at_s = device.seconds(ticks).tolist()
     times, worked_s = row["executions"] or 1, out.get("processor_s")
@@ -96,10 +97,9 @@ def _solve(
 def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem | None]:
     """Return the problem of each sample, from the payload that is stored with the recording.
 
-    It is None if no payload was stored, or if no problem is registered under the workload's name.
+    It is None if no payload was stored, or if no problem is registered under the workload's name or task.
     """
-    name = run.start.workload.name
-    problem_of: Callable[[Any], Problem] | None = load("problems", name) if name in names("problems") else None
+    problem_of: Callable[[Any], Problem] | None = problem_factory(run.start.workload.name, run.start.workload.task)
     return {key: None if problem_of is None else _problem(run, key, problem_of) for key in sample_ids}
 
 
@@ -123,6 +123,11 @@ def _targets(run: Run) -> dict[str, dict[str, float]]:
     return found
 
 
+def _same(cost: float, claimed: float) -> bool:
+    """Whether a claimed cost is that of a solution, up to the rounding of sums in another order."""
+    return math.isclose(cost, claimed, rel_tol=1e-9, abs_tol=1e-12)
+
+
 # ---- figures ------------------------------------------------------------------------------
 
 
@@ -137,13 +142,19 @@ def solving_figures(
     if not solves:
         return Figures()
     n = len(solves)
-    feasible = sum(s.conflicts == 0 for s in solves)
+    judged = [s for s in solves if math.isfinite(s.cost)]
+    if not judged:
+        return Figures()
+    constrained = [s for s in solves if s.conflicts is not None]
     method = "x^T Q x of the solutions given"
     figures = {
-        FigureKey("cost_mean"): _scattered(solves, [s.cost for s in solves], "1", method),
-        FigureKey("cost_best"): Quantity(min(s.cost for s in solves), "1", (), 0.0, n, method),
-        FigureKey("feasible_share"): proportion(feasible, n, "solutions that are independent sets"),
+        FigureKey("cost_mean"): _scattered(judged, [s.cost for s in judged], "1", method),
+        FigureKey("cost_best"): Quantity(min(s.cost for s in judged), "1", (), 0.0, len(judged), method),
     }
+    if constrained:
+        feasible = sum(s.conflicts == 0 for s in constrained)
+        told = "solutions that are independent sets"
+        figures[FigureKey("feasible_share")] = proportion(feasible, len(constrained), told)
     over = np.array([s.over_s for s in solves])
     if np.all(np.isfinite(over)):
         method = "end of the span past the budget's, 0 where it ended in time"
@@ -154,7 +165,7 @@ def solving_figures(
         method = f"mean of the {target} target costs of {len(costs)} problems"
         key = FigureKey("target_{target}_mean", target=target)
         figures[key] = Quantity(sum(costs.values()) / len(costs), "1", (), 0.0, len(costs), method)
-        figures |= _gaps([s for s in solves if target in s.targets], target)
+        figures |= _gaps([s for s in judged if target in s.targets], target)
         if timed:
             figures |= _times_to([s for s in solves if target in s.targets], target, to_gap or 0.0)
     return Figures(figures) | (Figures() if power is None else gap_energies(figures, power))
@@ -265,6 +276,11 @@ def solving_findings(
     if not solves:
         return
     yield from map(note, told)
+    if unjudged := sum(math.isnan(s.cost) for s in solves):
+        yield note(
+            f"{unjudged} solutions have no cost: the workload holds no problem that the rig can judge. Make it with "
+            "rig.qubo(models), or read it with --workload qubo"
+        )
     if not any(s.targets for s in solves):
         if not told:
             yield note("No target is known for these problems, so no gap is stated (`rig targets` computes targets)")

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError, refused
+from rig.plugins import imported
+from rig.solving.model import from_hex
 
 Vector = NDArray[np.uint8]
 NODE_COST = -1
@@ -91,6 +93,17 @@ class Graph:
         np.fill_diagonal(q, NODE_COST)
         return q
 
+    def to_bqm(self) -> Any:
+        """A ``dimod.BinaryQuadraticModel`` of bits 0 to n - 1, whose energy is the cost.
+
+        Raises ``MissingExtraError`` when dimod is not installed.
+        """
+        dimod = imported("dimod", "a binary quadratic model", "qubo", field="extra")
+        linear = np.full(self.nodes, NODE_COST, np.float64)
+        weights = np.full(len(self.edges), CONFLICT_COST, np.float64)
+        u, v = np.ascontiguousarray(self.edges.T)
+        return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weights), 0.0, dimod.BINARY)
+
     def to_payload(self) -> NDArray[np.int32]:
         """The payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,).
 
@@ -140,18 +153,6 @@ def to_hex(x: Any) -> str:
     return np.packbits(vector).tobytes().hex()
 
 
-def from_hex(text: str, nodes: int) -> Vector:
-    """The inverse of ``to_hex``: uint8 of shape (nodes,). Raises ``DataError`` for text that cannot be that."""
-    try:
-        packed = bytes.fromhex(text)
-    except (TypeError, ValueError) as error:
-        raise _bad_hex(text, nodes) from error
-    bits = np.unpackbits(np.frombuffer(packed, np.uint8))
-    if len(packed) != (nodes + 7) // 8 or bits[nodes:].any():
-        raise _bad_hex(text, nodes)
-    return bits[:nodes]
-
-
 def _is_payload(flat: Any) -> TypeGuard[NDArray[np.int32]]:
     return (
         isinstance(flat, np.ndarray)
@@ -197,9 +198,3 @@ def _bits(x: Any) -> Vector:
 
 def _bad_vector(what: str, value: object) -> UsageError:
     return UsageError(what, field="x", value=str(value), remedy="Give one value per node, 0 or 1, shape (nodes,)")
-
-
-def _bad_hex(text: object, nodes: int) -> DataError:
-    what = f"a solution of {nodes} nodes cannot be {str(text)[:40]!r}"
-    remedy = f"Give numpy.packbits of the {nodes} values as {2 * ((nodes + 7) // 8)} hexadecimal digits"
-    return DataError(what, field="solution", value=str(text)[:40], remedy=remedy)

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drivers.devices.cpu.mis
-from drivers.devices.solver import SolverDevice, Tally, solve_seed
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, MissingExtraError, RigError, UsageError
+from rig.solving.device import SolverDevice, Tally, solve_seed
+from rig.solving.model import from_hex
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample
-from scenarios.workloads.qubo_mis.graph import Graph, from_hex
+from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 from tests.support.mis_graphs import random_graph
 
 pytest.importorskip("numba", reason="extra qubo is not installed")
@@ -178,7 +179,9 @@ def test_a_stack_that_is_not_installed_is_named_with_its_extra(
 
 def made(solve: Callable[[Graph, Tally], None]) -> SolverDevice[Graph]:
     info = DeviceInfo("own", "hardware", phases=("solve",), details={"schedule_depends_on_budget": False})
-    opened = SolverDevice(info, lambda graph: graph, solve, seed=0, default_s=1.0, longest_s=10.0)
+    opened = SolverDevice(
+        info, lambda graph: graph, solve, seed=0, default_s=1.0, longest_s=10.0, problem_of=from_payload
+    )
     opened.stage([SAMPLE])
     return opened
 

@@ -15,7 +15,6 @@ import pytest
 
 from drivers.devices.loihi2 import lava_setup
 from drivers.devices.loihi2.device import doctor, open_device
-from drivers.devices.solver import solve_seed
 from drivers.links.remote import RemoteDevice
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_device
@@ -25,8 +24,10 @@ from rig.engine.record import record
 from rig.errors import DeviceError, SetupError
 from rig.network.description import activity_faults, network_faults
 from rig.recording.reader import open_run
+from rig.solving.device import solve_seed
+from rig.solving.model import from_hex
 from rig.types import Budget, Device, Issue, Reply, Sample, SampleSet
-from scenarios.workloads.qubo_mis.graph import Graph, from_hex
+from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import random_graph
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers, happens, members, vanished

@@ -18,7 +18,8 @@ from drivers.devices.loihi2.device import open_device
 from drivers.workers.lava_network import MARGIN, Found, Rate, Refusal, use_board
 from drivers.workers.lava_qubo import Problem, Solve
 from rig.errors import UsageError
-from scenarios.workloads.qubo_mis.graph import Graph, from_hex
+from rig.solving.model import from_hex
+from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import graphs
 
 SECONDS = st.floats(1e-6, 10.0)

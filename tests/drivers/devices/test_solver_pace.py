@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices import solver
 from drivers.devices.cpu import cpu_mis, cpu_sa, cpu_tabu
-from drivers.devices.solver import Pace, SolverDevice, Tally
+from rig.solving import device as solver
+from rig.solving.device import Pace, SolverDevice, Tally
 from rig.types import Budget, DeviceInfo, Sample
+from scenarios.workloads.qubo_mis.graph import from_payload
 from tests.support.mis_graphs import random_graph
 
 GRAPH = random_graph(20, 0.2, 0)
@@ -148,7 +149,13 @@ def test_what_a_solve_took_of_the_processor_stands_beside_its_budget(monkeypatch
     monkeypatch.setattr(solver, "time", host)
     info = DeviceInfo("own", "hardware", phases=("solve",), details={"schedule_depends_on_budget": False})
     opened = SolverDevice(
-        info, lambda graph: graph, lambda graph, tally: host.works(0.02), seed=0, default_s=1.0, longest_s=1.0
+        info,
+        lambda graph: graph,
+        lambda graph, tally: host.works(0.02),
+        seed=0,
+        default_s=1.0,
+        longest_s=1.0,
+        problem_of=from_payload,
     )
     sample = Sample("g", GRAPH.to_payload())
     opened.stage([sample])

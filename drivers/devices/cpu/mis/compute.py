@@ -20,7 +20,6 @@ from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, to_hex
 from scenarios.workloads.qubo_mis.target_file import Target
 from scenarios.workloads.qubo_mis.targets import PROVEN_BELOW
-from scenarios.workloads.qubo_mis.views import to_bqm
 
 SEARCH = "local search"
 PROOF = "branch and bound"
@@ -105,7 +104,7 @@ def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int =
     Half a minute at 100 nodes, several at 1000. Raises ``MissingExtraError`` without dwave-samplers.
     """
     samplers = imported("dwave.samplers", "tabu as specified", "qubo", field="device", value="tabu as specified")
-    model = to_bqm(graph)
+    model = graph.to_bqm()
     began = time.perf_counter()
     found = samplers.TabuSampler().sample(model, num_reads=reads, num_restarts=restarts, timeout=None, seed=seed)
     took_s = time.perf_counter() - began

@@ -1,6 +1,6 @@
 """A QUBO solver on this computer as a device: a worker thread that keeps budgets and tracks costs.
 
-The span runs from the loaded graph to the end of the solver, so that evaluating costs counts as solving. A solution
+The span runs from the loaded problem to the end of the solver, so that evaluating costs counts as solving. A solution
 that is found after the deadline does not count; its cost and the overrun are reported separately. So is the time that
 the solver had of the processor: on a busy host, the rest of the span went to others.
 """
@@ -13,16 +13,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.engine.blocking_device import blocking
+from rig.engine.blocking_device import BlockingDevice, Power
 from rig.errors import DeviceError, refused
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
-from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 
 T = TypeVar("T")
 PHASE = "solve"
@@ -57,24 +57,27 @@ class Pace:
 class Tally:
     """One solve: its deadline, its best solution so far, and the progress to it.
 
-    It starts with the empty set, which costs 0. ``seed`` is the solver's for this solve. The solver writes its
-    parameters into ``tuning``, which is recorded with the answer. ``pace`` is what earlier solves have learnt.
+    It starts with the empty set, which costs ``empty_cost``; with ``from_empty`` false, the empty set counts only where
+    the solver offers nothing in time. ``seed`` is the solver's for this solve. The solver writes its parameters into
+    ``tuning``, which is recorded with the answer. ``pace`` is what earlier solves have learnt.
     """
 
     def __init__(
-        self, nodes: int, budget: Budget, seed: int, closing: threading.Event, pace: Pace | None = None
-    ) -> None:
+        self, nodes: int, budget: Budget, seed: int, closing: threading.Event, pace: Pace | None = None,
+        empty_cost: float = 0, from_empty: bool = True,
+    ) -> None:  # fmt: skip
         self._pace = pace or Pace()
         self._step: tuple[float | None, int, int] | None = None
         self.seed, self._budget, self._closing = seed, budget, closing
         self.tuning: dict[str, Any] = {}
         self._packed = np.packbits(np.zeros(nodes, np.uint8)).tobytes()
-        self._late_cost: int | None = None
-        self._cost = 0
+        self._late_cost: float | None = None
+        self._empty_cost = empty_cost
+        self._cost = empty_cost if from_empty else math.inf
         self._processor_ns = time.thread_time_ns()
         self._on_ns = time.monotonic_ns()
         self._deadline_ns = self._on_ns + round((budget.timeout_s or 0.0) * 1e9)
-        self._progress = [Progress(self._on_ns, 0.0, self._packed)]
+        self._progress = [Progress(self._on_ns, float(empty_cost), self._packed)] if from_empty else []
 
     @property
     def stop_at_cost(self) -> float:
@@ -107,7 +110,7 @@ class Tally:
         """
         self._step = step_s, time.monotonic_ns(), time.thread_time_ns()
 
-    def offer(self, cost: int, solution: NDArray[Any]) -> None:
+    def offer(self, cost: float, solution: NDArray[Any]) -> None:
         """Keep a solution (0/1, shape (nodes,)) with its cost if it is the best so far and in time."""
         if cost >= self._cost:
             return
@@ -123,6 +126,9 @@ class Tally:
         """The answer; the span ends now."""
         off_ns = time.monotonic_ns()
         processor_s = (time.thread_time_ns() - self._processor_ns) * 1e-9
+        if not self._progress:
+            self._cost = self._empty_cost
+            self._progress.append(Progress(off_ns, float(self._cost), self._packed))
         output = {
             "cost": self._cost,
             "solution": self._packed.hex(),
@@ -137,42 +143,58 @@ class Tally:
         return Reply(sample_id, output, (Span(PHASE, self._on_ns, off_ns),), tuple(self._progress))
 
 
-class SolverDevice(Generic[T]):
-    """A device of two functions: ``load`` prepares a graph, ``solve`` offers solutions until no time is left.
+@dataclass(frozen=True, slots=True)
+class _Loaded(Generic[T]):
+    nodes: int
+    empty_cost: float
+    value: T
+    payload: Any
 
-    ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, ``default_s`` that of a
-    solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds.
+
+class SolverDevice(Generic[T]):
+    """A device of two functions: ``load`` prepares a problem, ``solve`` offers solutions until no time is left.
+
+    ``problem_of`` makes the problem of a payload. ``fresh``, which is not timed, prepares what was loaded for each
+    solve. ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, ``default_s``
+    that of a solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds, ``Tally`` for
+    ``from_empty`` and ``blocking`` for ``power``.
     """
 
     def __init__(
         self,
         info: DeviceInfo,
-        load: Callable[[Graph], T],
+        load: Callable[[Any], T],
         solve: Callable[[T, Tally], None],
         *,
         seed: int,
         default_s: float,
         longest_s: float,
+        problem_of: Callable[[NDArray[Any]], Any],
+        fresh: Callable[[T], T] = lambda loaded: loaded,
+        from_empty: bool = True,
+        power: Power | None = None,
     ) -> None:
         self._info, self._load, self._solve = info, load, solve
+        self._problem_of, self._fresh, self._from_empty = problem_of, fresh, from_empty
         self._seed, self._default_s, self._longest_s = seed, default_s, longest_s
-        self._loaded: dict[str, tuple[int, T, Any]] = {}
-        self._jobs: deque[tuple[tuple[int, T, Any], Budget, int]] = deque()
+        self._loaded: dict[str, _Loaded[T]] = {}
+        self._jobs: deque[tuple[_Loaded[T], Budget, int]] = deque()
         self._solves = 0
         self._pace = Pace()
         self._closing = threading.Event()
-        self._worker = blocking(self._solved, info)
+        self._worker = BlockingDevice(self._solved, info, None, power=power)
+        self.power, self.draw_from = self._worker.power, self._worker.draw_from
 
     def info(self) -> DeviceInfo:
         """What was declared."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load these graphs in place of the previous ones. Raises ``DataError`` for a payload that is not a graph."""
+        """Load these problems in place of the previous ones. Raises ``DataError`` for a payload that is none."""
         before, self._loaded = self._loaded, {}
-        for sample in samples:  # a loaded graph is not loaded again: that would be work just before the span
+        for sample in samples:  # a loaded problem is not loaded again: that would be work just before the span
             known = before.get(sample.id)
-            same = known is not None and known[2] is sample.payload
+            same = known is not None and known.payload is sample.payload
             self._loaded[sample.id] = known if known and same else self._prepared(sample)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
@@ -204,18 +226,20 @@ class SolverDevice(Generic[T]):
         self._closing.set()
         self._worker.close()
 
-    def _prepared(self, sample: Sample) -> tuple[int, T, Any]:
-        graph = from_payload(sample.payload)
-        return graph.nodes, self._load(graph), sample.payload
+    def _prepared(self, sample: Sample) -> _Loaded[T]:
+        problem = self._problem_of(sample.payload)
+        empty_cost = problem.cost(np.zeros(problem.nodes, np.uint8))
+        return _Loaded(problem.nodes, empty_cost, self._load(problem), sample.payload)
 
     def _solved(self, sample: Sample) -> Reply:
-        """Solve a loaded graph within its budget, as often as its job says."""
-        (nodes, loaded, _), budget, times = self._jobs.popleft()
+        """Solve a loaded problem within its budget, as often as its job says."""
+        loaded, budget, times = self._jobs.popleft()
         first, self._solves = self._solves, self._solves + times
         replies = []
         for k in range(first, first + times):
-            tally = Tally(nodes, budget, solve_seed(self._seed, k), self._closing, self._pace)
-            self._solve(loaded, tally)
+            own, more = self._fresh(loaded.value), (loaded.empty_cost, self._from_empty)
+            tally = Tally(loaded.nodes, budget, solve_seed(self._seed, k), self._closing, self._pace, *more)
+            self._solve(own, tally)
             replies.append(tally.reply(sample.id, bool(self._info.details["schedule_depends_on_budget"])))
         return _on_end(replies)
 

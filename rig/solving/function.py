@@ -1,0 +1,121 @@
+"""A solver of one's own as a device: a function of a model of dimod that returns or yields sample sets of dimod."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from rig.engine.blocking_device import Power
+from rig.errors import DeviceError, unfit
+from rig.plugins import imported
+from rig.solving.device import SolverDevice, Tally, checked_options, solver_info
+from rig.solving.model import Qubo, from_bqm, problem_in
+from rig.types import DeviceInfo
+
+GIVES = ("timeout_s", "stop_at_cost", "seed")
+"""What a solver gets by name, if it has parameters of these names."""
+Solve = Callable[..., Any]
+
+
+def solver(
+    solve: Solve,
+    info: DeviceInfo | None = None,
+    *,
+    seed: int = 0,
+    default_s: float = 1.0,
+    longest_s: float = 120.0,
+    power: Power | None = None,
+) -> SolverDevice[Any]:
+    """Make a device of a function that solves a ``dimod.BinaryQuadraticModel``.
+
+    The function gets a copy of the model, of bits 0 to n - 1, and returns a ``dimod.SampleSet``; its best sample is the
+    answer. A generator is an anytime solver: it yields a sample set for each solution, and is closed when its time is
+    up or the cost to stop at is reached. A parameter of the name ``timeout_s``, ``stop_at_cost`` (None where there is
+    none) or ``seed`` gets the budget of the solve in seconds, its cost, or a new seed for each solve. A solution that
+    is found after the time is up does not count. A solve without a budget gets ``default_s``; ``longest_s`` is the
+    longest. ``power`` is as for ``blocking``.
+
+    Raises ``UsageError`` for what is not a function of a model, and for options out of range.
+
+    Example::
+
+        import dimod
+        import rig
+
+        def open_device() -> rig.Device:
+            return rig.solver(lambda model: dimod.ExactSolver().sample(model))
+    """
+    checked_options(seed, default_s, longest_s)
+    given = _given(solve)
+    name = getattr(solve, "__name__", type(solve).__name__)
+    anytime = inspect.isgeneratorfunction(solve)
+    about = info or solver_info(
+        name, "a function of a binary quadratic model on this computer", ("dimod", "numpy"), longest_s,
+        schedule_depends_on_budget="timeout_s" in given, solver=name, anytime=anytime,
+    )  # fmt: skip
+    return SolverDevice(
+        about, _loaded, lambda loaded, tally: _solved(solve, given, loaded, tally), seed=seed, default_s=default_s,
+        longest_s=longest_s, problem_of=problem_in, fresh=lambda loaded: (loaded[0], loaded[1].copy()), power=power,
+        from_empty=False,
+    )  # fmt: skip
+
+
+def _given(solve: Solve) -> list[str]:
+    """The names of what a solver gets beside the model. Raises ``UsageError`` for what is not a function of a model."""
+    if not callable(solve):
+        raise unfit("solve", type(solve).__name__, "is no function", "Give a function of a dimod.BinaryQuadraticModel")
+    parameters = inspect.signature(solve).parameters
+    given = [name for name in GIVES if name in parameters]
+    try:
+        inspect.signature(solve).bind(None, **dict.fromkeys(given))
+    except TypeError as error:
+        remedy = f"It gets a model, and by name what it takes of {', '.join(GIVES)}. Give its other parameters defaults"
+        raise unfit("solve", getattr(solve, "__name__", "function"), f"cannot be called: {error}", remedy) from error
+    return given
+
+
+def _loaded(problem: Any) -> tuple[Qubo, Any]:
+    model = problem.to_bqm()
+    return (problem if isinstance(problem, Qubo) else from_bqm(model)[0]), model
+
+
+def _solved(solve: Solve, given: list[str], loaded: tuple[Qubo, Any], tally: Tally) -> None:
+    """Call the solver, and offer what it returns or yields, until no time is left."""
+    problem, model = loaded
+    stop = tally.stop_at_cost
+    values = {
+        "timeout_s": max(tally.left_s(), 0.0), "stop_at_cost": stop if np.isfinite(stop) else None, "seed": tally.seed,
+    }  # fmt: skip
+    found = solve(model, **{name: values[name] for name in given})
+    if not isinstance(found, Iterator):
+        tally.offer(*_best(found, problem))
+        return
+    step_s = 0.0  # a step is not begun that would end too late if it took as long as the last one
+    while (spare_s := tally.spare_s()) > 0 and spare_s > step_s:
+        tally.begin()
+        began_ns = time.monotonic_ns()
+        if (answer := next(found, None)) is None:
+            break
+        tally.offer(*_best(answer, problem))
+        step_s = (time.monotonic_ns() - began_ns) * 1e-9
+    if hasattr(found, "close"):
+        found.close()
+
+
+def _best(answer: Any, problem: Qubo) -> tuple[float, Any]:
+    """The cost and the bits of the best sample of a sample set. Raises ``DeviceError`` for anything else."""
+    dimod = imported("dimod", "a solver", "qubo", field="device")
+    remedy = "Return a dimod.SampleSet; dimod.SampleSet.from_samples_bqm(samples, model) makes one"
+    if not isinstance(answer, dimod.SampleSet):
+        raise DeviceError(f"the solver gave a {type(answer).__name__}", field="solver", remedy=remedy)
+    if not len(answer) or set(answer.variables) != set(range(problem.nodes)):
+        what = f"the solver gave {len(answer)} samples of {len(answer.variables)} variables for {problem.nodes} bits"
+        raise DeviceError(what, field="solver", remedy=f"{remedy}, with the variables of the model")
+    row = answer.record.sample[int(np.argmin(answer.record.energy))]
+    bits = np.zeros(problem.nodes, np.uint8)
+    bits[np.asarray(list(answer.variables))] = row > 0
+    return problem.cost(bits), bits

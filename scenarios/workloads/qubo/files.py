@@ -1,0 +1,295 @@
+"""Reads a binary quadratic problem from a file, as a model of dimod; what is wrong with a text is told by its line.
+
+| file | what is read |
+|---|---|
+| begins with ``DIMODBQM`` | a model that dimod's ``to_file`` wrote |
+| ``.json`` | a model as dimod's ``to_serializable`` makes it |
+| ``.npz`` | a graph of ``rig workload export``, as maximum independent set; or a square matrix ``Q`` |
+| ``.qubo`` | D-Wave's text: ``p qubo 0 maxNodes nNodes nCouplers``, then lines ``i j weight`` from 0 on |
+| ``.qplib`` | QPLIB's text of a binary problem without constraints (its types QBN, CBN, DBN, LBN and ...B) |
+| other text, two columns | a list of edges: the maximum independent set of the graph |
+| other text, three columns | COO: ``i j weight``, from 0 on; a line ``# vartype=SPIN`` makes them spins |
+| ``.csv``, or other text | a square matrix Q, a row in each line |
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import DataError
+from rig.plugins import imported
+from rig.recording.bounded import read_bounded
+from scenarios.workloads.qubo_mis.graph import MAX_NODES, Graph
+from scenarios.workloads.qubo_mis.workload import graph_digest
+
+MOST_BYTES = 1 << 30
+_COMMENT = re.compile(r"[#%]|c(\s|$)")
+_VARTYPE = re.compile(r"#.*?vartype[:=]\s*(\w+)")
+Terms = dict[tuple[int, int], tuple[float, int]]
+"""The weight and the line of each pair."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a text that are no comments, each with its number and its fields."""
+
+    name: str
+    rows: Sequence[tuple[int, list[str]]]
+
+    def fault(self, line: int, what: str, remedy: str = "Correct the file, or restore it") -> DataError:
+        """The error about a line."""
+        return DataError(f"{self.name}:{line}: {what}", field="data", value=f"{self.name}:{line}", remedy=remedy)
+
+    def number(self, line: int, text: str) -> float:
+        """A finite number of a line."""
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.fault(line, f"{text[:40]!r} is not a number") from None
+        if not math.isfinite(value):
+            raise self.fault(line, f"the coefficient is {text}", "Give finite coefficients")
+        return value
+
+    def index(self, line: int, text: str, first: int, n: int) -> int:
+        """The number of a variable, from 0 on; the file counts from ``first`` on and has ``n`` of them."""
+        if not (text.isascii() and text.isdigit() and first <= int(text[:12]) < first + n):
+            last = "" if n == MAX_NODES else f" to {first + n - 1}"
+            raise self.fault(line, f"{text[:40]!r} is not a variable: they are whole numbers from {first}{last}")
+        return int(text) - first
+
+    def triple(self, line: int, fields: Sequence[str], first: int, n: int) -> tuple[int, int, float]:
+        """Two variables and a weight."""
+        if len(fields) != 3:
+            raise self.fault(line, f"has {len(fields)} columns, and not the 3 of i j weight")
+        return (*(self.index(line, text, first, n) for text in fields[:2]), self.number(line, fields[2]))  # type: ignore[return-value]
+
+
+def read(path: Path) -> tuple[Any, Graph | None]:
+    """The model of a file, and the graph if it is the independent-set problem of one.
+
+    Raises ``DataError`` with the line for a text that is corrupt, asymmetric, not square or not finite, and for a file
+    that cannot be read; ``MissingExtraError`` without dimod.
+    """
+    dimod = imported("dimod", "the workload qubo", "qubo", field="workload", value="qubo")
+    try:
+        raw = read_bounded(path, MOST_BYTES)
+    except OSError as error:
+        raise _unread(path, error.strerror or str(error)) from error
+    if raw.startswith(b"DIMODBQM"):
+        return _parsed(path, lambda: dimod.BinaryQuadraticModel.from_file(io.BytesIO(raw))), None
+    if path.suffix == ".npz":
+        return _from_arrays(path, raw, dimod)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unread(path, "is neither text nor a file of a known binary form") from error
+    if path.suffix == ".json":
+        return _parsed(path, lambda: dimod.BinaryQuadraticModel.from_serializable(json.loads(text))), None
+    return _from_text(path, text, dimod)
+
+
+def _from_text(path: Path, text: str, dimod: Any) -> tuple[Any, Graph | None]:
+    lines = Lines(path.name, _rows(text, path.suffix == ".csv"))
+    if not lines.rows:
+        raise _unread(path, "holds no problem")
+    columns = len(lines.rows[0][1])
+    if path.suffix not in (".qplib", ".qubo", ".csv") and columns == 2:
+        graph = _graph(lines)
+        return graph.to_bqm(), graph
+    if path.suffix == ".qplib":
+        return _qplib(lines, dimod), None
+    if path.suffix == ".qubo":
+        return _dwave(lines, dimod), None
+    return (_coo(lines, text, dimod) if columns == 3 and path.suffix != ".csv" else _matrix(lines, dimod)), None
+
+
+def _rows(text: str, commas: bool) -> list[tuple[int, list[str]]]:
+    found = ((k, line.replace(",", " ") if commas else line) for k, line in enumerate(text.splitlines(), 1))
+    return [(k, line.split()) for k, line in found if line.strip() and not _COMMENT.match(line.strip())]
+
+
+def _coo(lines: Lines, text: str, dimod: Any) -> Any:
+    """dimod's own reader of COO drops each line that it does not know, also one with an exponent."""
+    terms: Terms = {}
+    for line, fields in lines.rows:
+        u, v, weight = lines.triple(line, fields, 0, MAX_NODES)
+        _add(lines, terms, line, (u, v), weight)
+    kind = found[1] if (found := _VARTYPE.search(text)) else "BINARY"
+    if kind not in ("BINARY", "SPIN"):
+        raise lines.fault(text[: found.start()].count("\n") + 1 if found else 1, f"the vartype {kind} is unknown")
+    pairs = {key: weight for key, (weight, _) in _folded(lines, terms).items()}
+    model = dimod.BinaryQuadraticModel(kind)
+    for variable in range(1 + max(max(pair) for pair in pairs)):
+        model.add_linear(variable, pairs.pop((variable, variable), 0.0))
+    model.add_quadratic_from((*pair, weight) for pair, weight in pairs.items())
+    return model
+
+
+def _dwave(lines: Lines, dimod: Any) -> Any:
+    (first, head), *rest = lines.rows
+    if head[:2] != ["p", "qubo"] or len(head) != 6:
+        raise lines.fault(first, "does not begin with a line `p qubo 0 maxNodes nNodes nCouplers`")
+    n, alone, couplers = (int(lines.number(first, text)) for text in head[3:])
+    terms: Terms = {}
+    for line, fields in rest:
+        u, v, weight = lines.triple(line, fields, 0, n)
+        _add(lines, terms, line, (u, v), weight)
+    counts = sum(u == v for u, v in terms), sum(u != v for u, v in terms)
+    if counts != (alone, couplers):
+        found = f"{counts[0]} nodes and {counts[1]} couplers follow, and not the {alone} and {couplers} that it states"
+        raise lines.fault(first, found)
+    return _model(n, {pair: weight for pair, (weight, _) in _folded(lines, terms).items()}, 0.0, dimod)
+
+
+def _qplib(lines: Lines, dimod: Any) -> Any:
+    """Minimise or maximise x^T Q x / 2 + b x + q over bits, with the lower triangle of Q (Furini et al., QPLIB)."""
+    rows = iter(lines.rows)
+
+    def take(columns: int = 1) -> tuple[int, list[str]]:
+        line, fields = next(rows, (lines.rows[-1][0] + 1, []))
+        if len(fields) < columns:
+            raise lines.fault(line, "the file ends too early or a value is missing")
+        return line, fields
+
+    def count() -> int:
+        line, fields = take()
+        return lines.index(line, fields[0], 0, MAX_NODES)
+
+    take()
+    line, (kind, *_) = take()
+    if not re.fullmatch("[LDCQ]B[NB]", kind):
+        what = f"the problem type is {kind}: only binary problems without constraints can be read, such as QBN"
+        raise lines.fault(line, what, "Choose another problem, or write its constraints into the cost")
+    line, (sense, *_) = take()
+    if sense not in ("minimize", "maximize"):
+        raise lines.fault(line, f"the sense is {sense}, neither minimize nor maximize")
+    sign = 1.0 if sense == "minimize" else -1.0
+    n, terms = count(), Terms()
+    for _ in range(0 if kind[0] == "L" else count()):
+        line, fields = take(3)
+        u, v, weight = lines.triple(line, fields[:3], 1, n)
+        _add(lines, terms, line, (u, v), 0.5 * weight)
+    pairs = {pair: sign * weight for pair, (weight, _) in terms.items()}
+    line, (text, *_) = take()
+    linear = dict.fromkeys(range(n), lines.number(line, text))
+    for _ in range(count()):
+        line, fields = take(2)
+        linear[lines.index(line, fields[0], 1, n)] = lines.number(line, fields[1])
+    for k, weight in linear.items():
+        pairs[k, k] = pairs.get((k, k), 0.0) + sign * weight
+    line, (text, *_) = take()
+    return _model(n, pairs, sign * lines.number(line, text), dimod)
+
+
+def _graph(lines: Lines) -> Graph:
+    edges, seen = [], dict[tuple[int, int], int]()
+    for line, fields in lines.rows:
+        if len(fields) != 2:
+            raise lines.fault(line, f"has {len(fields)} columns, and not the 2 of an edge")
+        u, v = sorted(lines.index(line, text, 0, MAX_NODES) for text in fields)
+        if u == v:
+            raise lines.fault(line, f"is an edge of node {u} to itself")
+        if seen.setdefault((u, v), line) != line:
+            raise lines.fault(line, f"gives the edge {u} {v} again, which line {seen[u, v]} gives")
+        edges.append((u, v))
+    pairs = np.array(sorted(edges), np.int32)
+    return Graph(int(pairs.max()) + 1, pairs)
+
+
+def _matrix(lines: Lines, dimod: Any) -> Any:
+    n = len(lines.rows)
+    if odd := next(((line, len(fields)) for line, fields in lines.rows if len(fields) != n), None):
+        raise lines.fault(odd[0], f"has {odd[1]} columns, and the matrix has {n} rows: it is not square")
+    matrix = np.array([[lines.number(line, text) for text in fields] for line, fields in lines.rows])
+    return _of_matrix(matrix, dimod, lambda u, v: lines.fault(lines.rows[u][0], _asymmetric(matrix, u, v)))
+
+
+def _of_matrix(matrix: NDArray[Any], dimod: Any, fault: Any) -> Any:
+    """x^T Q x of a symmetric matrix, or of one triangle."""
+    lower, upper = np.tril(matrix, -1), np.triu(matrix, 1)
+    if lower.any() and upper.any() and (matrix != matrix.T).any():
+        raise fault(*(int(k) for k in np.argwhere(matrix != matrix.T)[0]))
+    folded = np.triu(matrix) + lower.T
+    u, v = np.nonzero(np.triu(folded, 1))
+    linear = np.ascontiguousarray(np.diag(folded))
+    return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, folded[u, v]), 0.0, dimod.BINARY)
+
+
+def _asymmetric(matrix: NDArray[Any], u: int, v: int) -> str:
+    return f"the matrix is asymmetric: Q[{u},{v}] is {matrix[u, v]:g} and Q[{v},{u}] is {matrix[v, u]:g}"
+
+
+def _from_arrays(path: Path, raw: bytes, dimod: Any) -> tuple[Any, Graph | None]:
+    try:
+        with np.load(io.BytesIO(raw), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise _unread(path, f"is not an .npz of numpy: {error}") from error
+    if "edges" in arrays and "nodes" in arrays:
+        graph = Graph(int(arrays["nodes"]), np.ascontiguousarray(arrays["edges"], np.int32))
+        stated = {name: arrays[name].item() for name in ("density", "seed", "digest") if name in arrays}
+        if len(stated) == 3 and graph_digest(graph, stated["density"], stated["seed"]) != stated["digest"]:
+            raise _unread(path, "was changed: its digest is not that of its graph")
+        return graph.to_bqm(), graph
+    matrix = arrays.get("Q")
+    if matrix is None or matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "iuf":
+        found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+        raise _unread(path, f"holds {found}, and neither a graph (nodes, edges) nor a square matrix Q")
+    if not np.isfinite(matrix).all():
+        raise _unread(path, f"has a coefficient that is not finite, Q{np.argwhere(~np.isfinite(matrix))[0].tolist()}")
+    return _of_matrix(matrix.astype(float), dimod, lambda u, v: _unread(path, _asymmetric(matrix, u, v))), None
+
+
+def _add(lines: Lines, terms: Terms, line: int, pair: tuple[int, int], weight: float) -> None:
+    if pair in terms:
+        raise lines.fault(line, f"gives {pair[0]} {pair[1]} again, which line {terms[pair][1]} gives")
+    terms[pair] = weight, line
+
+
+def _folded(lines: Lines, terms: Terms) -> Terms:
+    """One triangle. Where both are given, they have to be equal, and a pair counts twice as in x^T Q x."""
+    mirrored = any(u != v and (v, u) in terms for u, v in terms)
+    folded: Terms = {}
+    for (u, v), (weight, line) in terms.items():
+        if mirrored and u != v and terms.get((v, u), (0.0, 0))[0] != weight:
+            other = terms.get((v, u), (0.0, 0))[0]
+            what = f"the matrix is asymmetric: {u} {v} has {weight:g} and {v} {u} has {other:g}"
+            raise lines.fault(line, what, "Give one triangle alone, or both alike")
+        key = min(u, v), max(u, v)
+        folded[key] = folded.get(key, (0.0, line))[0] + weight, line
+    return folded
+
+
+def _model(n: int, pairs: dict[tuple[int, int], float], constant: float, dimod: Any) -> Any:
+    linear = np.array([pairs.get((k, k), 0.0) for k in range(n)])
+    apart = [(u, v, weight) for (u, v), weight in pairs.items() if u != v]
+    u, v, weight = (np.array(column) for column in zip(*apart, strict=True)) if apart else (np.zeros(0, int),) * 3
+    return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weight), constant, dimod.BINARY)
+
+
+def _parsed(path: Path, parse: Any) -> Any:
+    try:
+        return parse()
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, OSError, RuntimeError) as error:
+        raise _unread(path, f"is not a model of dimod: {type(error).__name__}: {error}") from error
+
+
+def _unread(path: Path, why: str) -> DataError:
+    remedy = "Give a file in a form that docs/how-to/own-qubo.md lists"
+    return DataError(f"{path.name}: {why}", field="data", value=str(path), remedy=remedy)
+
+
+def files_in(path: Path) -> Iterator[Path]:
+    """The file itself, or each file of a folder, by name."""
+    yield from sorted(p for p in path.iterdir() if p.is_file() and p.name[0] != ".") if path.is_dir() else (path,)

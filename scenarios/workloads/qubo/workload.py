@@ -1,0 +1,95 @@
+"""Binary quadratic problems of one's own: each file is a sample, named by the file.
+
+A device replies with ``{"cost": c, "solution": digits}``, the bits packed as ``numpy.packbits`` does, in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rig.errors import DataError, refused
+from rig.solving.model import GIVEN, checked_target, qubo
+from rig.types import SampleSet
+from scenarios.workloads.qubo.files import files_in, read
+from scenarios.workloads.qubo_mis.certify import digest
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.target_file import read_rows
+from scenarios.workloads.qubo_mis.targets import fault_of
+
+NAME = "qubo"
+
+
+def open_workload(*, data: str, target: float | None = None, targets: str = "") -> SampleSet:
+    """Open the workload.
+
+    data: a file with a binary quadratic problem, or a folder of such files. Forms: dimod's own, COO text, .npz of `rig
+    workload export`, a list of edges (as maximum independent set), .qubo of D-Wave, .qplib, a square matrix.
+    target: the best cost known, of a single problem; gaps are computed to it.
+    targets: a file with a line NAME COST for each problem (NAME is that of its file without the ending), or one of `rig
+    targets --out`, for independent-set problems. Without a target, a result has costs and times alone.
+
+    Raises UsageError for options that are not valid, DataError with the line for a file that cannot be used.
+    """
+    path = Path(data)
+    if not path.exists():
+        raise refused("data", data, "Give --data a file with a problem, or a folder of them", f"{data} is not there")
+    files = list(files_in(path))
+    if not files:
+        raise refused("data", data, "Give --data a file with a problem, or a folder of them", f"{data} holds no file")
+    models: dict[str, Any] = {}
+    graphs: dict[str, Graph] = {}
+    for file in files:
+        name = file.stem if file.stem not in models else file.name
+        models[name], graph = read(file)
+        if graph is not None:
+            graphs[name] = graph
+    named: dict[str, dict[str, float]] = {}
+    if targets:
+        named = _from_file(Path(targets), models, graphs)
+    if target is not None:
+        if len(models) > 1:
+            raise refused(
+                "target", target, "Give a file of them: --option targets=FILE", f"{data} has several problems"
+            )
+        named.setdefault(GIVEN, {})[next(iter(models))] = target
+    sources = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return qubo(models, name=NAME, details={"files_sha256": sources, "targets": named})
+
+
+def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
+    """The costs of a file by target name and problem. Raises ``DataError`` with the line, ``UsageError``."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise refused("targets", str(path), "Give a file of lines NAME COST", f"cannot read {path}: {error}") from error
+    if text.lstrip().startswith("{"):
+        return _computed(path, graphs)
+    costs: dict[str, float] = {}
+    for line, row in enumerate(text.splitlines(), 1):
+        fields = row.split()
+        if not fields or fields[0].startswith("#"):
+            continue
+        try:
+            name, cost = fields[0], float(fields[1])
+            costs[name] = checked_target(name, cost, models)
+        except (ValueError, IndexError) as error:
+            what = f"{path.name}:{line}: {row.strip()!r} is no line NAME COST"
+            raise DataError(what, field="targets", value=row, remedy="Correct the line") from error
+    return {GIVEN: costs}
+
+
+def _computed(path: Path, graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
+    """The rows of `rig targets --out` that are of these graphs, each verified."""
+    found: dict[str, dict[str, float]] = {}
+    known = {digest(graph.nodes, graph.edges): name for name, graph in graphs.items()}
+    for row in read_rows(path):
+        if (name := known.get(row.graph_sha256)) is None:
+            continue
+        if (fault := fault_of(row, graphs[name])) is not None:
+            what = f"the row {row} of {path.name} is wrong: {fault}"
+            raise DataError(what, field="targets", value=str(row), remedy="Compute it again with `rig targets`")
+        found.setdefault(row.name, {})[name] = row.cost
+    return found

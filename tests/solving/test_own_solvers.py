@@ -1,0 +1,311 @@
+"""A function of a model of dimod, or a sampler by name, is a device; its costs are judged by the rig alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rig
+from drivers.devices.cpu import dimod_sampler
+from rig.commands.main import main
+from rig.errors import DeviceError, UnknownNameError, UsageError
+from rig.plugins import load
+from rig.recording.reader import open_run
+from rig.solving.model import problem_in
+from rig.types import Budget, Device, Reply, Sample
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
+from tests.support.paths import EXAMPLES
+
+dimod = pytest.importorskip("dimod", reason="extra qubo is not installed")
+pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
+
+pytestmark = pytest.mark.real_time
+
+MODEL = dimod.BinaryQuadraticModel({0: -1.0, 1: 2.5, 2: -0.25}, {(0, 1): -2.0, (1, 2): 4.0}, 1.0, "BINARY")
+(SAMPLE,) = rig.qubo({"three": MODEL}).samples
+BEST = -0.25
+"""With bits 0 and 2, the least cost of the model."""
+
+
+def replied(device: Device, sample: Sample = SAMPLE, budget: Budget | None = None) -> Reply:
+    try:
+        device.stage([sample])
+        device.submit([sample], budget)
+        (reply,) = device.poll(20.0)
+        return reply
+    finally:
+        device.close()
+
+
+def exact(model: Any) -> Any:
+    return dimod.ExactSolver().sample(model)
+
+
+def given(bits: list[int]) -> Callable[[Any], Any]:
+    return lambda model: dimod.SampleSet.from_samples_bqm(bits, model)
+
+
+def test_the_best_sample_of_what_it_returns_is_the_answer() -> None:
+    reply = replied(rig.solver(exact))
+
+    assert (reply.output["cost"], reply.output["solution"]) == (BEST, "a0")
+    assert [p.cost for p in reply.progress] == [BEST]
+    (span,) = reply.spans
+    assert span.phase == "solve"
+
+
+def test_a_solution_that_is_worse_than_none_is_still_the_answer() -> None:
+    assert replied(rig.solver(given([0, 1, 1]))).output["cost"] == 1.0 + 2.5 - 0.25 + 4.0
+
+
+def test_it_is_handed_a_model_of_bits_of_its_own_each_time() -> None:
+    seen = []
+
+    def spoil(model: Any) -> Any:
+        seen.append((model.vartype.name, sorted(model.variables), model.num_interactions))
+        answer = exact(model)
+        model.change_vartype("SPIN", inplace=True)
+        return answer
+
+    device = rig.solver(spoil)
+    device.stage([SAMPLE])
+    for _ in range(2):
+        device.submit([SAMPLE], None)
+        (reply,) = device.poll(20.0)
+        assert reply.output["cost"] == BEST
+    device.close()
+    assert seen == [("BINARY", [0, 1, 2], 2)] * 2
+
+
+def test_a_solver_in_spins_and_in_another_order_is_understood() -> None:
+    def spins(model: Any) -> Any:
+        found = exact(model.change_vartype("SPIN", inplace=False))
+        return dimod.SampleSet.from_samples(
+            (found.record.sample[:, ::-1], list(found.variables)[::-1]), "SPIN", found.record.energy
+        )
+
+    assert replied(rig.solver(spins)).output["cost"] == BEST
+
+
+def test_a_generator_is_an_anytime_solver_that_is_closed_when_time_is_up() -> None:
+    closed = []
+
+    def walk(model: Any, seed: int) -> Iterator[Any]:
+        try:
+            yield given([0, 1, 1])(model)
+            yield given([0, 0, 0])(model)
+            while True:
+                time.sleep(1e-3)
+                yield given([1, 0, 0])(model)
+        finally:
+            closed.append(seed)
+
+    reply = replied(rig.solver(walk), budget=Budget(0.05))
+    assert [p.cost for p in reply.progress] == [7.25, 1.0, 0.0]
+    assert reply.output["overrun_s"] < 0.02
+    assert closed == [reply.output["seed"]]
+
+
+def test_a_generator_stops_at_the_cost_to_stop_at() -> None:
+    def endless(model: Any) -> Iterator[Any]:
+        while True:
+            yield exact(model)
+
+    reply = replied(rig.solver(endless), budget=Budget(10.0, 0.0))
+    assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 5.0
+
+
+def test_it_gets_by_name_what_it_has_parameters_for() -> None:
+    got: dict[str, Any] = {}
+
+    def solve(model: Any, timeout_s: float, *, stop_at_cost: float | None, sweeps: int = 3) -> Any:
+        got.update(timeout_s=timeout_s, stop_at_cost=stop_at_cost, sweeps=sweeps)
+        return exact(model)
+
+    device = rig.solver(solve)
+    assert device.info().details["schedule_depends_on_budget"] is True
+    replied(device, budget=Budget(2.0))
+    assert got == {"timeout_s": pytest.approx(2.0, abs=0.1), "stop_at_cost": None, "sweeps": 3}
+
+
+def test_a_solution_found_too_late_does_not_count() -> None:
+    def slow(model: Any) -> Any:
+        time.sleep(0.1)
+        return exact(model)
+
+    reply = replied(rig.solver(slow), budget=Budget(0.05))
+    assert (reply.output["cost"], reply.output["late_cost"]) == (1.0, BEST)
+    assert reply.output["overrun_s"] >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("solve", "says"),
+    [
+        (lambda model: {0: 1}, "gave a dict"),
+        (lambda model: None, "gave a NoneType"),
+        (lambda model: exact(model).slice(0), "gave 0 samples"),
+        (lambda model: dimod.SampleSet.from_samples({0: 1}, "BINARY", 0.0), "1 variables for 3 bits"),
+    ],
+)
+def test_what_is_no_sample_set_of_the_model_is_told_of(solve: Any, says: str) -> None:
+    with pytest.raises(DeviceError, match=says):
+        replied(rig.solver(solve))
+
+
+@pytest.mark.parametrize("solve", [lambda: None, lambda model, chip: None, 3])
+def test_what_is_no_function_of_a_model_is_refused(solve: Any) -> None:
+    with pytest.raises(UsageError, match="solve"):
+        rig.solver(solve)
+
+
+def test_it_solves_the_benchmarks_problems_too() -> None:
+    graph = gnm_edges(14, 0.25, 0)
+    reply = replied(rig.solver(exact), Sample("g", graph.to_payload()))
+
+    assert reply.output["cost"] == graph.judge(reply.output["solution"])[0] < 0
+
+
+def test_a_sampler_of_dimod_is_a_device_by_its_name_with_its_options() -> None:
+    factory = load("devices", "dimod:dwave.samplers.SimulatedAnnealingSampler")
+    device = factory(num_reads=5, num_sweeps=20)
+
+    assert device.info().versions.keys() >= {"dimod", "dwave-samplers"}
+    assert device.info().details["tuning"] == {
+        "num_reads": "5", "num_sweeps": "20"
+    } | {k: v for k, v in device.info().details["tuning"].items() if k not in ("num_reads", "num_sweeps")}  # fmt: skip
+    assert replied(device).output["cost"] == BEST
+
+
+def test_a_sampler_does_what_the_rig_asks_of_a_device() -> None:
+    device = dimod_sampler.named("dwave.samplers.SteepestDescentSolver")()
+
+    assert "reply.cost" in rig.check_device(
+        device, [SAMPLE], judge=lambda sample, text: problem_in(sample.payload).judge(text)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("dimod", UsageError, "dimod:PACKAGE.Sampler"),
+        ("dimod:no_such_package.Sampler", UsageError, "no_such_package"),
+        ("dimod:dwave.samplers.SimulatedAnealing", UnknownNameError, "SimulatedAnnealingSampler"),
+        ("dimod:json.JSONDecoder", UnknownNameError, "dimod sampler in json"),
+        ("mock:other", UsageError, "takes no name after a colon"),
+    ],
+)
+def test_a_name_that_leads_to_no_sampler_is_told_of(name: str, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        load("devices", name)()
+
+
+# ---- from the command line --------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "three.txt").write_text("0 0 -1\n1 1 2.5\n2 2 -0.25\n0 1 -2\n1 2 4\n")
+    return tmp_path
+
+
+def measured(capsys: pytest.CaptureFixture[str], *arguments: str, timeout_s: float = 0.1) -> dict[str, Any]:
+    times = ("--option", f"timeout_s={timeout_s}", "--option", "idle_s=0.5")
+    brief = (*times, "--mode", "together", "--quiet", "--json")
+    assert main(["measure", *arguments, *brief, "--allow-invalid", "--out", "run"]) == 0
+    return dict(json.loads(capsys.readouterr().out)["results"]["quantities"])
+
+
+def test_a_file_and_the_example_solver_give_a_gap_and_an_energy(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    solver = f"{EXAMPLES / 'my_solver.py'}:open_device"
+    found = measured(
+        capsys, "--device", solver, "--workload", "qubo", "--data", "three.txt", "--meter", "mock",
+        "--option", "target=-1.25", timeout_s=0.6,
+    )  # fmt: skip
+
+    assert (found["cost_best"]["value"], found["gap_given_mean"]["value"]) == (-1.25, 0.0)
+    assert found["energy_to_gap_given_0_01_j"]["value"] > 0
+    assert "feasible_share" not in found
+    assert open_run(own / "run").start.scenario.name == "optimization"
+
+
+def test_the_example_problems_are_solved_without_a_target(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workload = f"{EXAMPLES / 'my_qubo.py'}:open_workload"
+    found = measured(
+        capsys, "--device", "dimod:dwave.samplers.SteepestDescentSolver", "--option", "num_reads=50", "--workload",
+        workload, "--scenario", "optimization", "--meter", "none",
+    )  # fmt: skip
+
+    assert found["cost_best"]["value"] >= 0
+    assert not [name for name in found if name.startswith("gap")]
+
+
+def test_data_alone_names_the_workload_of_an_optimization(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["workload", "export", "qubo-mis", "10", "0.25", "3", "--out", "graph.npz"])
+    capsys.readouterr()
+    found = measured(
+        capsys, "--device", "dimod:dimod.ExactSolver", "--scenario", "optimization", "--data", "graph.npz", "--meter",
+        "none",
+    )  # fmt: skip
+
+    assert found["cost_best"]["value"] < 0
+
+
+OWN_WORKLOAD = """
+import numpy as np
+import rig
+
+def open_workload():
+    return rig.workload([rig.Sample("q", np.eye(3), target_cost={target})], name="mine", task="mine")
+
+def open_device():
+    return rig.blocking(lambda sample: {{"cost": {cost}, "solution": "a0"}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "cost", "rule"),
+    [("-1.0", "-1.0", "reply.cost"), ("float('nan')", "-1.0", "sample.target"), ("-1.0", "'low'", "reply.solution")],
+)
+def test_a_check_finds_what_a_measurement_would_trip_over(
+    own: Path, capsys: pytest.CaptureFixture[str], target: str, cost: str, rule: str
+) -> None:
+    Path("mine.py").write_text(OWN_WORKLOAD.format(target=target, cost=cost))
+    names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
+
+    assert main(["check", *names, "--meter", "none"]) == 33
+    told = capsys.readouterr().out
+    assert rule in told
+
+
+def test_a_check_finds_a_scenario_that_cannot_be_played(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("--device", "dimod:dimod.ExactSolver", "--workload", "qubo", "--data", "three.txt", "--meter", "none")
+
+    assert main(["check", *names]) == 0
+    assert main(["check", *names, "--option", "to_gap=0.1"]) == 33
+    assert "has no target cost" in capsys.readouterr().out
+
+
+def test_solutions_that_nothing_can_judge_end_in_a_note_and_no_error(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.py").write_text(OWN_WORKLOAD.format(target="-1.0", cost="-1.0"))
+    names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
+
+    main(["measure", *names, "--meter", "none", "--quiet", "--allow-invalid", "--mode", "together", "--out", "run"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "5 solutions have no cost" in told
+    assert "rig.qubo(models)" in told
+
+
+def test_the_audit_computes_the_costs_again(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    device = "dimod:dimod.ExactSolver"
+    measured(capsys, "--device", device, "--workload", "qubo", "--data", "three.txt", "--meter", "none")
+
+    main(["audit", "run"])
+    assert "ok      accuracy and costs derived again" in capsys.readouterr().out
