@@ -448,6 +448,10 @@ class SimulatedBench(Protocol):
         """Return a simulated instrument that measures every installed rail."""
         ...
 
+    def energy_j(self, on_ns: int, off_ns: int, rail: str | None = None) -> float:
+        """Return the exact energy of one rail, or of all, between two moments."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:

@@ -25,6 +25,12 @@ def test_a_guide_shows_its_example_as_it_is(kind: str) -> None:
     assert source in blocks
 
 
+def test_the_guide_to_ones_own_repository_shows_its_test_as_it_is() -> None:
+    source = (EXAMPLES / "own_repository" / "tests" / "test_my_chip.py").read_text(encoding="utf-8")
+
+    assert f"```python\n{source}```" in (GUIDES / "own-repository.md").read_text(encoding="utf-8")
+
+
 def test_commands_of_the_readme_and_the_examples_parse() -> None:
     files = [README, *EXAMPLES.glob("my_*.py")]
     lines = [

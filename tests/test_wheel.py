@@ -43,6 +43,11 @@ def link_into(site: Path, name: str) -> None:
             (site / top).symlink_to(Path(str(found.locate_file(top))))
 
 
+def own_repository(folder: Path) -> Path:
+    """The example repository, which has folders ``drivers`` and ``fixtures`` of its own."""
+    return shutil.copytree(ROOT / "examples" / "own_repository", folder / "own")
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and what it declares."""
@@ -58,7 +63,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     into = ["--python", str(venv / "bin" / "python"), "install", "--no-deps", "--no-compile"]
     subprocess.run([*pip, *into, str(wheel)], check=True)
-    for name in declared(DISTRIBUTION, set()):
+    for name in (*declared(DISTRIBUTION, set()), "pytest", *declared("pytest", set())):
         link_into(site_of(venv), name)
     return venv
 
@@ -95,6 +100,20 @@ def test_the_wheel_measures_reports_and_audits_with_what_it_declares(environment
     audited = rig(environment, tmp_path, "audit", "run")
     assert "claims were derived again" in audited.stdout, audited.stderr
     assert "Traceback" not in audited.stderr
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("packages", [False, True], ids=["folders", "packages"])
+def test_a_repository_of_ones_own_is_tested_with_the_plug_in(environment: Path, tmp_path: Path, packages: bool) -> None:
+    own = own_repository(tmp_path)
+    for name in ("drivers", "fixtures") if packages else ():
+        (own / name / "__init__.py").touch()
+    command = [str(environment / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    known = {"HOME": str(tmp_path), "PATH": f"{environment / 'bin'}:/usr/bin:/bin"}
+
+    run = subprocess.run(command, cwd=own, env=known, capture_output=True, text=True, check=False)
+
+    assert "3 passed" in run.stdout, run.stdout + run.stderr
 
 
 def test_a_package_that_stands_before_ours_on_the_path_is_named(environment: Path, tmp_path: Path) -> None:
