@@ -146,7 +146,7 @@ def _unmet(factory: Factory, name: str) -> SetupError:
         field=name,
         value=_called(factory),
         remedy=f"Name a function that opens the driver. The rig passes {', '.join(INJECTED)} by name; options are "
-        "keyword-only parameters. rig.blocking(f) makes a device of a function f of a sample",
+        "keyword-only parameters. rig.blocking(f) makes a device of a function f of a sample, rig.solver(f) of a model",
     )
 
 
@@ -200,7 +200,9 @@ def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mappi
     """The error for an option that none of the ``asked`` takers declares."""
     error = UnknownNameError("option", key, sorted({k for who in asked for k in declared[who]}))
     bare = key.rpartition(".")[2]
-    if takers := [who for who, options in declared.items() if bare in options]:
+    if key.startswith("bench."):
+        error.remedy = "Only a simulated device has a simulated bench, whose time is virtual. Leave it out, or --speed"
+    elif takers := [who for who, options in declared.items() if bare in options]:
         error.remedy = f"It is an option of the {takers[0]}: write {takers[0]}.{bare}"
     else:
         where = "`rig list NAME` shows the options of a device, meter, scenario or workload"

@@ -245,6 +245,23 @@ def test_the_example_problems_are_solved_without_a_target(own: Path, capsys: pyt
     assert not [name for name in found if name.startswith("gap")]
 
 
+def test_the_rigs_own_solvers_take_an_edge_list_and_refuse_what_is_no_graph(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    Path("ring.edges").write_text("0 1\n1 2\n2 3\n0 3\n")
+    found = measured(capsys, "--device", "cpu-mis", "--workload", "qubo", "--data", "ring.edges", "--meter", "none")
+    assert found["cost_best"]["value"] == -2
+
+    assert main(["check", "--device", "cpu-sa", "--workload", "qubo", "--data", "three.txt", "--meter", "none"]) == 33
+    assert "dimod:dwave.samplers.TabuSampler" in capsys.readouterr().out
+
+
+def test_without_data_the_workload_asks_for_it(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--device", "dimod:dimod.ExactSolver", "--workload", "qubo", "--meter", "none"]) == 3
+    assert "Give --data a file" in capsys.readouterr().err
+
+
 def test_data_alone_names_the_workload_of_an_optimization(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["workload", "export", "qubo-mis", "10", "0.25", "3", "--out", "graph.npz"])
     capsys.readouterr()

@@ -22,7 +22,7 @@ from scenarios.workloads.qubo_mis.targets import fault_of
 NAME = "qubo"
 
 
-def open_workload(*, data: str, target: float | None = None, targets: str = "") -> SampleSet:
+def open_workload(*, data: str = "", target: float | None = None, targets: str = "") -> SampleSet:
     """Open the workload.
 
     data: a file with a binary quadratic problem, or a folder of such files. Forms: dimod's own, COO text, .npz of `rig
@@ -34,11 +34,11 @@ def open_workload(*, data: str, target: float | None = None, targets: str = "") 
     Raises UsageError for options that are not valid, DataError with the line for a file that cannot be used.
     """
     path = Path(data)
-    if not path.exists():
-        raise refused("data", data, "Give --data a file with a problem, or a folder of them", f"{data} is not there")
-    files = list(files_in(path))
+    files = list(files_in(path)) if data and path.exists() else []
     if not files:
-        raise refused("data", data, "Give --data a file with a problem, or a folder of them", f"{data} holds no file")
+        found = f"{data} holds no file" if path.is_dir() and data else f"{data} is not there"
+        what = found if data else "the workload qubo has no data"
+        raise refused("data", data, "Give --data a file with a problem, or a folder of them", what)
     models: dict[str, Any] = {}
     graphs: dict[str, Graph] = {}
     for file in files:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError, refused
 from rig.plugins import imported
-from rig.solving.model import from_hex
+from rig.solving.model import ROWS, Qubo, from_hex
+from rig.solving.model import from_payload as qubo_of
 
 Vector = NDArray[np.uint8]
 NODE_COST = -1
@@ -29,6 +30,10 @@ MAX_EDGES = 2**31 - 1
 """Nodes and edges are counted in int32 in a payload."""
 
 _HEAD = 2
+_GRAPHS_ALONE = (
+    "Give this solver a graph: --workload qubo-mis, or an edge list. Any QUBO is solved by a sampler of dimod, such as "
+    "dimod:dwave.samplers.TabuSampler, and by rig.solver"
+)
 _CHUNK = 1 << 18
 
 
@@ -127,19 +132,35 @@ class Graph:
 def from_payload(payload: NDArray[Any]) -> Graph:
     """The inverse of ``Graph.to_payload``, without a copy of an int32 payload.
 
-    Raises ``DataError`` for a payload that is not a graph.
+    The payload of a QUBO is taken too where it is the independent-set problem of a graph. Raises ``DataError`` for a
+    payload that is not a graph.
     """
     flat = np.asarray(payload)
+    if flat.dtype == ROWS:
+        return _of_rows(qubo_of(flat))
     if not _is_payload(flat):
         what = f"a payload of shape {flat.shape} and type {flat.dtype} is not a graph"
-        remedy = "Use a workload of graphs, such as qubo-mis"
-        raise DataError(what, field="payload", value=str(flat.shape), remedy=remedy)
+        raise DataError(what, field="payload", value=str(flat.shape), remedy=_GRAPHS_ALONE)
     nodes, edges = int(flat[0]), flat[_HEAD:].reshape(-1, 2)
     if not (1 <= nodes <= MAX_NODES and len(edges) <= MAX_EDGES and _in_order(edges, nodes)):
         what = f"the payload's edges are not those of a graph of {nodes} nodes"
         remedy = "Edges have u < v, rows sorted, none repeated, all below the number of nodes"
         raise DataError(what, field="payload", value=nodes, remedy=remedy)
     return Graph(nodes, edges.astype(np.int32, copy=False))
+
+
+def _of_rows(problem: Qubo) -> Graph:
+    """The graph of a problem with the costs of independent sets. Raises ``DataError`` for any other."""
+    rows, n = problem.payload, problem.nodes
+    alone = rows["u"] == rows["v"]
+    apart = np.sort(rows[~alone], order=["u", "v"])
+    edges = np.column_stack([apart["u"], apart["v"]]).astype(np.int32)
+    nodes = np.sort(rows[1:][alone[1:]]["u"])
+    costs = rows["weight"][0] == 0 and np.array_equal(nodes, np.arange(n)) and np.all(apart["weight"] == CONFLICT_COST)
+    if not (costs and np.all(rows["weight"][1:][alone[1:]] == NODE_COST) and _in_order(edges, n)):
+        what = "the problem is not the maximum independent set of a graph"
+        raise DataError(what, field="payload", value=n, remedy=_GRAPHS_ALONE)
+    return Graph(n, edges)
 
 
 def to_hex(x: Any) -> str:
