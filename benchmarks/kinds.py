@@ -1,7 +1,8 @@
 """Do stated intervals hold the truth on benches of every kind that labs have?
 
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
-``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds`` and ``manual_kinds`` in ``fixtures.worlds``.
+``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
+``readout_kinds`` and ``session_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -32,7 +33,10 @@ from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
+from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
+from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
 from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
+from fixtures.worlds.work_kinds import KINDS as WORK_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import RigError
@@ -42,7 +46,9 @@ FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 THIRD_KINDS = BENCH_KINDS | METER_KINDS | EDGE_KINDS
 FOURTH_KINDS = DEVICE_KINDS | READING_KINDS
 FIFTH_KINDS = MANUAL_KINDS
-KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS | THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS
+SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
+KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS
+KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
