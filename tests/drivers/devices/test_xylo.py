@@ -56,9 +56,15 @@ class FakePlant:
     def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
         self.occupied.append((phase, on_ns, off_ns))
 
+    def begin(self, phase: str, on_ns: int) -> Any:
+        return lambda off_ns: self.occupy(phase, on_ns, off_ns)
+
     def meter(self, name: str, rate_hz: float) -> Any:
         self.meters.append((name, rate_hz))
         return SimpleNamespace(name=name)
+
+    def energy_j(self, on_ns: int, off_ns: int, rail: str | None = None) -> float:
+        raise NotImplementedError(f"energy of {rail} from {on_ns} to {off_ns}")
 
 
 def scene(label: str = "bus", seed: int = 5000, seconds: float = 1.0, **changes: Any) -> Sample:
