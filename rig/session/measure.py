@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, chdir, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,17 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)
     if not resume:
         unused(folder)
+    with ExitStack() as staying:
+        path = folder
+        with suppress(OSError):  # a driver may change the working directory, unless it was removed
+            path = folder.absolute()
+            staying.enter_context(chdir("."))
+        _measure(request, folder, path, quiet, resume)
+    return folder
+
+
+def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bool) -> None:
+    """Record into ``path``, which the caller calls ``folder``."""
     with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if not (quiet or sys.stderr.isatty()):
@@ -61,8 +72,9 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
             planned = PlannedRun(
                 "", purpose, _for_power(request, setup) if purpose == "power" else setup.workload, True
             )
-            return _record(request, setup, planned, folder, quiet)
-        return _session(request, setup, folder, quiet, resume)
+            _record(request, setup, planned, path, quiet)
+        else:
+            _session(request, setup, path, quiet, resume)
 
 
 def _check(request: Request) -> None:
