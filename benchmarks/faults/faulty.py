@@ -55,15 +55,15 @@ class Faulty:
         return spoiled
 
 
-def open_device(plant: SimPlant, *, device_call: str = "", device_way: str = "none", device_after: int = 0) -> Device:
+def open_device(bench: SimPlant, *, device_call: str = "", device_way: str = "none", device_after: int = 0) -> Device:
     """Make a mock device whose call ``device_call`` fails; ``open`` fails at once."""
     if device_call == "open":
         WAYS[device_way](None)
-    return Faulty(open_mock_device(plant, inference_s=0.02, timeout_s=2.0), device_call, device_way, device_after)
+    return Faulty(open_mock_device(bench, inference_s=0.02, timeout_s=2.0), device_call, device_way, device_after)
 
 
-def open_meter(plant: SimPlant, *, meter_call: str = "", meter_way: str = "none", meter_after: int = 0) -> Meter:
+def open_meter(bench: SimPlant, *, meter_call: str = "", meter_way: str = "none", meter_after: int = 0) -> Meter:
     """Make a mock meter whose call ``meter_call`` fails; ``open`` fails at once."""
     if meter_call == "open":
         WAYS[meter_way](None)
-    return Faulty(open_mock_meter(plant), meter_call, meter_way, meter_after)
+    return Faulty(open_mock_meter(bench), meter_call, meter_way, meter_after)
