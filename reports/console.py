@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from reports.format import NO_NUMBER
 from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import cards, headline_keys
-from reports.verdict import Verdict, verdict_of
+from reports.verdict import Rule, Verdict, verdict_of
 from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.result.figure_key import LITERAL, FigureKey
 from rig.analysis.result.result import Result
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 NOTES = 3
 """How many notes and failed rules the first screen shows; the report has all of them."""
+_STYLES = {"valid": "bold green", "partial": "bold yellow", "invalid": "bold red"}
 ROUTINE = ("A session of", "Warm-up: ")
 """The first words of notes that say nothing about the figures."""
 
@@ -30,7 +32,7 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    verdict = verdict_of(result.validity, result.start.rules)
+    verdict = verdict_of(result.validity, result.start.rules, result.verdict)
     parts: list[RenderableType] = [_heading(result)]
     parts += _verdict(verdict, verbose) if verdict is not None else ()
     parts.append(_figures(result) if verbose else _headlines(result))
@@ -134,12 +136,20 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
     more = [Text(f"  {left} more are in the report (or --verbose)")] if left else []
     count = f"{failed} of {total} rules failed" if failed else f"{total} rules passed"
     caveat = f", {verdict.caveat}" if verdict.caveat else ""
-    said = (f"{verdict.sign} {verdict.verdict}", "bold green" if verdict.valid else "bold red")
+    said = (f"{verdict.sign} {verdict.verdict}", _STYLES[verdict.state])
     return [
         Text.assemble(said, f" by {verdict.rules}{caveat}: {count}"),
-        *(Text.assemble(("  ✗ ", "bold red"), f"{rule.rule}: {rule.found}, allowed: {rule.allowed}") for rule in shown),
+        *(line for rule in shown for line in _failed(rule)),
         *more,
     ]
+
+
+def _failed(rule: Rule) -> Iterator[Text]:
+    from rich.text import Text
+
+    yield Text.assemble(("  ✗ ", "bold red"), f"{rule.rule}: {rule.found}, allowed: {rule.allowed}")
+    if rule.remedy:
+        yield Text(f"    remedy: {rule.remedy}", style="yellow")
 
 
 def _refusal(scope: str, reason: str, remedy: str) -> Text:

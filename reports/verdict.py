@@ -27,6 +27,7 @@ class Rule(NamedTuple):
     outcome: str
     ok: bool
     source: str = ""
+    remedy: str = ""
 
 
 class Verdict(NamedTuple):
@@ -34,12 +35,12 @@ class Verdict(NamedTuple):
 
     ``caveat`` is empty if results by these rules can be submitted. ``total`` and ``failures`` count rules, run by run;
     in ``failed`` and ``passed``, what is the same in several runs is said once, after the names of the runs.
-    ``sourced`` says whether rules name their sources.
+    ``sourced`` says whether rules name their sources. ``state`` is valid, partial (power was refused) or invalid.
     """
 
     verdict: str
     sign: str
-    valid: bool
+    state: str
     rules: str
     source: str
     caveat: str
@@ -50,8 +51,12 @@ class Verdict(NamedTuple):
     sourced: bool
 
 
-def verdict_of(validity: Validity | None, rules: Rules | None = None) -> Verdict | None:
-    """Return the verdict with failed and passed rules; ``rules`` are those of the run, if it is known."""
+def verdict_of(validity: Validity | None, rules: Rules | None = None, words: str = "") -> Verdict | None:
+    """Return the verdict with failed and passed rules.
+
+    ``rules`` are those of the run, if it is known. ``words`` are those of ``Result.verdict``; the default is VALID or
+    INVALID.
+    """
     if validity is None:
         return None
     alike: dict[Rule, list[str]] = {}
@@ -59,10 +64,12 @@ def verdict_of(validity: Validity | None, rules: Rules | None = None) -> Verdict
         alike.setdefault(rule, []).append(run)
     runs = {run for found in alike.values() for run in found if run}
     told = [rule._replace(rule=_named(found, len(runs)) + rule.rule) for rule, found in alike.items()]
+    said = words or validity.verdict
+    state = "invalid" if not validity.valid else "valid" if said == validity.verdict else "partial"
     return Verdict(
-        verdict=validity.verdict,
-        sign="✓" if validity.valid else "✗",
-        valid=validity.valid,
+        verdict=said,
+        sign={"valid": "✓", "partial": "!", "invalid": "✗"}[state],
+        state=state,
         rules=clean(validity.rules),
         source=clean(validity.source),
         caveat="" if validity.submittable else ALONE if rules is not None and rules.submittable else NEVER,
@@ -87,5 +94,11 @@ def _split(check: Finding) -> tuple[str, Rule]:
     run, rule = (match["run"], match["rule"]) if match else ("", check.rule)
     outcome = PASS if check.ok else FAIL
     return clean(run), Rule(
-        clean(rule), clean(check.found), clean(check.allowed), outcome, check.ok, clean(check.source)
+        clean(rule),
+        clean(check.found),
+        clean(check.allowed),
+        outcome,
+        check.ok,
+        clean(check.source),
+        clean(check.remedy),
     )

@@ -43,12 +43,7 @@ class Report:
         """Whether a meter watched a run and its readings support no active power."""
         if self.runs is not None:
             return any(run.power_refused for run in self.runs)
-        result = self.result
-        return (
-            result is not None
-            and bool(result.start.meters)
-            and not any(key.quantity == "active_power_w" for key in result.quantities)
-        )
+        return self.result is not None and self.result.power_refused
 
     @property
     def unfinished(self) -> bool:

@@ -126,7 +126,7 @@ def row_of(path: Path, cell: Cell) -> Row:
         runs={name: run.digest for name, run in runs.items()},
         content_sha256=content_digest(list(runs.values())),
         created_utc=starts[0].created_utc if starts else "",
-        verdict="" if result is None or result.validity is None else result.validity.verdict,
+        verdict="" if result is None else result.verdict,
         simulated=any(start.simulated for start in starts),
         refusals=0 if result is None else len(result.refusals),
         error=error,

@@ -72,6 +72,17 @@ class Result:
             return None
         return Validity(*self.ruling, tuple(f for f in self.findings if f.effect == "check"))
 
+    @property
+    def power_refused(self) -> bool:
+        """Whether a meter watched and its readings support no active power."""
+        return bool(self.start.meters) and not any(key.quantity == "active_power_w" for key in self.quantities)
+
+    @property
+    def verdict(self) -> str:
+        """VALID or INVALID, or for which figures the result is valid; "" without rules."""
+        said = "" if self.validity is None else self.validity.verdict
+        return "VALID for times; power refused" if said == "VALID" and self.power_refused else said
+
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each figure, by its name in ``results.json``.
 
@@ -112,7 +123,7 @@ class Result:
         """Return the figures of the whole device as a table, for notebooks."""
         said = [clean(self.run_id)]
         said += ["SIMULATED"] if self.simulated else []
-        said += [f"{self.validity.verdict} by {clean(self.validity.rules)}"] if self.validity is not None else []
+        said += [f"{self.verdict} by {clean(self.validity.rules)}"] if self.validity is not None else []
         said += [f"refused: {clean(r.scope)} ({clean(r.reason)})" for r in self.refusals]
         lines = "".join(f"<p>{html.escape(text)}</p>" for text in said)
         names = [str(key) for key in self.quantities if key.of_whole]
@@ -136,7 +147,7 @@ class Result:
             **start.played,
             "purpose": start.purpose,
             **{name: said for name, said in lab.items() if said},
-            "validity": None if self.validity is None else _verdict(self.validity),
+            "validity": None if self.validity is None else _validity(self.validity, self.verdict),
             "quantities": {str(key): q.to_json() for key, q in self.quantities.items()},
             "refusals": [{"scope": str(r.scope), "reason": r.reason, "remedy": r.remedy} for r in self.refusals],
             "notes": list(self.notes),
@@ -144,8 +155,8 @@ class Result:
         }
 
 
-def _verdict(validity: Validity) -> dict[str, Any]:
-    names = ("rule", "found", "allowed", "ok", "source")
-    checks = [{k: said for k in names if (said := getattr(c, k)) or k != "source"} for c in validity.checks]
+def _validity(validity: Validity, verdict: str) -> dict[str, Any]:
+    names = ("rule", "found", "allowed", "ok", "source", "remedy")
+    checks = [{k: said for k in names if (said := getattr(c, k)) or k not in names[4:]} for c in validity.checks]
     ruling = {"rules": validity.rules, "source": validity.source, "submittable": validity.submittable}
-    return {"verdict": validity.verdict, **ruling, "checks": checks}
+    return {"verdict": verdict, **ruling, "checks": checks}

@@ -154,7 +154,7 @@ def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> 
     yield Finding(
         "execution time of the power runs, against the performance runs",
         f"{powered[worst][TIME].value:.6g} s in {worst}, {mean.value:.6g} s for speed: {share:.3%} beyond intervals",
-        f"at most {rules.trial_tolerance:.0%}; measure power and time with the same settings of the device",
+        f"at most {rules.trial_tolerance:.0%}",
         share <= rules.trial_tolerance,
         rules.source_of("session"),
     )

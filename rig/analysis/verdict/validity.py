@@ -15,6 +15,7 @@ from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
 from rig.analysis.verdict.benchmark import benchmark_checks
 from rig.analysis.verdict.missing import ended_well
+from rig.analysis.verdict.remedies import remedy_of
 from rig.analysis.verdict.rule_set import differing_rules, is_known
 from rig.recording.events import Start
 from rig.recording.reader import Run
@@ -41,9 +42,14 @@ def checks_of(rules: Rules, run: Run, q: Queries, figures: Figures) -> list[Find
 
 
 def named(findings: Iterable[Finding], rules: Rules | None) -> tuple[Finding, ...]:
-    """Return findings, of which checks have the source that the rules give for all others, where they have none."""
+    """Return findings, of which checks have the source and the remedy of their rule, where they have none."""
     source = "" if rules is None else rules.source_of()
-    return tuple(replace(f, source=f.source or source) if f.effect == "check" else f for f in findings)
+    return tuple(_named(f, source) if f.effect == "check" else f for f in findings)
+
+
+def _named(check: Finding, source: str) -> Finding:
+    remedy = check.remedy or ("" if check.ok else remedy_of(check.rule))
+    return replace(check, source=check.source or source, remedy=remedy)
 
 
 def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:

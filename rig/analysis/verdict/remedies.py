@@ -1,0 +1,71 @@
+"""What to do where a rule fails, by the rule."""
+
+from __future__ import annotations
+
+import re
+
+_BUSY = "The host was busy: end other programs, see `rig doctor`, and measure again"
+_DRIVER = (
+    "Check what the driver of the meter delivers (rate_hz, tick_hz, latency_s) with `rig doctor`, and measure again"
+)
+_CLOCK = "Check tick_hz and tolerance that the driver declares, see `rig doctor`, and measure again"
+_SPANS = "Check how the driver stamps begin and end of a span (`rig check`), and measure again"
+_NETWORK = "Correct what the driver declares of the network or counts of its activity (`rig check`)"
+_QUERIES = "Play more samples: raise the option of the scenario that counts them (`rig list SCENARIO`)"
+_SET = "Leave the options of rules and workload as they are (`rig list`), and measure again"
+_SAME = "Measure all runs of a session with one command, one device and one meter"
+_SLOW = "Lower the load (scenario.arrival_hz, a longer scenario.stride_s), or let the device answer sooner"
+
+REMEDIES: tuple[tuple[str, str], ...] = (
+    ("the run$", "`rig report` says what broke it off; mend that and measure again"),
+    ("samples without an answer|samples that the device answered", "Let the device answer each sample (`rig check`)"),
+    ("samples of the set answered", "Play the whole set: leave out options that shorten it (`rig list WORKLOAD`)"),
+    ("device and meters", "Measure on hardware: leave out --simulate, or take --rules quick"),
+    ("mode$", "Leave out --mode together"),
+    ("samples at a time", "Issue one sample at a time: set the driver's max_batch and max_pending to 1"),
+    ("warm-up samples", "Set scenario.warmup to no more than is allowed"),
+    ("duration$", "Play longer: raise the duration or the number of samples (`rig list SCENARIO`)"),
+    ("queries", _QUERIES),
+    ("shortest idle window", "Leave scenario.idle_s as the rules have it"),
+    (r"p\S+ of latency|frames answered within", _SLOW),
+    ("deadline of a frame", "Set the deadline to no more than the stride that the rules allow"),
+    (r"p99 of the host's slip|Kolmogorov distance|gaps in the host's heartbeat", _BUSY),
+    ("the rules are those of|scenario of the benchmark|benchmark: |benchmark of", _SET),
+    ("samples with another length|samples in the recording|samples without a label", _SET),
+    ("data on which the network was trained", "Measure on samples that the network was not trained on"),
+    ("answers that are no label|(predictions|forecasts) of", "Let the device answer as `rig check` asks"),
+    ("phases that ran|answers without a span", "Return a span of every declared phase with each answer (`rig check`)"),
+    ("pre-processing", "Declare the pre-processing (phase, rail, or none) in the driver, and measure with --per-phase"),
+    ("the declared network|counted activity|executions of a sample", _NETWORK),
+    ("values that cannot be used|files that were written|readings of rail .* on disk",
+     "The recording is damaged: check disk and driver, and measure again"),
+    ("spans of one tick or less", "The clock is too coarse for the spans: give --repeat N or a finer clock"),
+    ("spans (that|of rail .* against)|stretches of spans", _SPANS),
+    ("readings of rail .* that are numbers", "Check the wiring and the range of the meter with `rig doctor`"),
+    ("sign of power", "Swap the leads of the meter, or correct the sign or zero in the bench file"),
+    ("rise of|deliveries of|true rate of|readings missing|readings of rail .* after|change of the delay", _DRIVER),
+    ("rate of the clock|readings of the clock", _CLOCK),
+    ("samples answered otherwise", "Answer alike in every run: one network, one seed, the same settings of the device"),
+    ("time of (sample|the samples)", "Switch off the cache of answers in the device or its driver"),
+    ("runs that share a recording|meters of the power runs|configurations of|devices, as they were", _SAME),
+    ("runs (for|of the session)", "Measure the whole session, with --trials as the rules ask; --resume goes on"),
+    ("outline of the", "State it in the driver: description, algorithm.outline, algorithm.tuned"),
+    (".* reported$", "Measure what the figure needs; where it is refused, the refusal says what helps"),
+    (".* from the mean$", "Let the device settle, end other programs (`rig doctor`), and measure again"),
+    ("execution time of the power runs", "Measure power and time with the same settings of the device"),
+    ("solves with a seed", "Give each solve a seed of its own"),
+    ("tunings of the solver", "Keep one tuning of the solver for all problems of a run"),
+    ("solutions that could|solves whose costs", "Return the solution that has the claimed cost (`rig check`)"),
+    ("solves past their budget", "Let the solver stop at its budget, `budget_s`"),
+)  # fmt: skip
+"""The beginning of a rule as a regular expression, and what to do; the first that fits counts."""
+_OF_RUN = re.compile(r"[\w.-]+: ")
+
+
+def remedy_of(rule: str) -> str:
+    """Return what to do where a rule failed, in a run or in a run of a session; "" for a rule that is not known."""
+    for said in (rule, _OF_RUN.sub("", rule, count=1)):
+        for pattern, remedy in REMEDIES:
+            if re.match(pattern, said):
+                return remedy
+    return ""
