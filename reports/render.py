@@ -71,22 +71,23 @@ def render(
     out: Path | None = None,
     submission: Mapping[str, Any] | None = None,
     beside: Mapping[str, Any] | None = None,
+    pictures: bool = True,
 ) -> dict[str, bytes]:
     """Return every file of a report by its name below the output directory ``out``.
 
     This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first, and
-    ``beside`` a table of another result beside this one.
+    ``beside`` a table of another result beside this one. Without ``pictures`` the page says how to have them.
     """
-    figures = draw(result)
-    content = context(run, result, out) | {"submission": submission, "beside": beside}
+    figures = draw(result) if pictures else {}
+    content = context(run, result, out) | {"submission": submission, "beside": beside, "drawn": pictures}
     env = _environment()
     vectors = {name: inline(svg, name, FIGURES[name]) for name, svg in figures.items()}
-    model = embedded(result.series, result.simulated, run)
+    model = embedded(result.series, result.simulated, run) if pictures else None
     trace = None if model is None else {"model": as_json(model), "script": script()}
     policy_ = policy(scripts=trace is not None)
     page = env.get_template("report.html.j2").render(**content, vectors=vectors, trace=trace, policy=policy_)
-    beside = {name: name for name in figures} if submission is None else {}  # it has no files of pictures
-    text = env.get_template("report.md.j2").render(**content, vectors=beside)
+    stored = dict.fromkeys(figures) if submission is None else {}  # it has no files of pictures
+    text = env.get_template("report.md.j2").render(**content, vectors=stored)
     files = {
         "results.json": json.dumps(_strict(result.to_json()), sort_keys=True, indent=1, allow_nan=False),
         "report.md": re.sub(r"\n{3,}", "\n\n", text),
@@ -99,14 +100,18 @@ def render(
 
 
 def write(
-    result: Result, out: Path | Folder, run: Run | None = None, beside: Mapping[str, Any] | None = None
+    result: Result,
+    out: Path | Folder,
+    run: Run | None = None,
+    beside: Mapping[str, Any] | None = None,
+    pictures: bool = True,
 ) -> list[Path]:
     """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files.
 
     No link below ``out`` is followed.
     """
     folder = Folder.at(out, make=True)
-    files = render(run, result, folder.path, beside=beside)
+    files = render(run, result, folder.path, beside=beside, pictures=pictures)
     for name, content in files.items():
         folder.write(name, content)
     for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):

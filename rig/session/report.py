@@ -71,8 +71,9 @@ def report(path: Path | str, out: Path | str | None = None, beside: Mapping[str,
     """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
 
     Files are written to ``out``, by default the folder ``derived`` of the recording. Of a session, each run has its
-    own report. ``beside`` is a table for the page of the whole. Raises a ``RigError`` for a recording that cannot be
-    read or does not match its hashes, and ``StoreError`` where the files cannot be written.
+    own report without pictures, which the report of this run alone has. ``beside`` is a table for the page of the
+    whole. Raises a ``RigError`` for a recording that cannot be read or does not match its hashes, and ``StoreError``
+    where the files cannot be written.
 
     Example::
 
@@ -87,7 +88,8 @@ def report(path: Path | str, out: Path | str | None = None, beside: Mapping[str,
     for part in parts_of(path, session):
         parts.append(part)
         own = None if out is None else out / part.run.path.name if session else out
-        runs.append(_written(part.run.folder, part.result, own, part.run, beside=None if session else beside))
+        alone = {"beside": beside} if session is None else {"pictures": False}
+        runs.append(_written(part.run.folder, part.result, own, part.run, **alone))
     if session is None:
         return runs[0]
     whole = session_result(session, parts)
@@ -185,11 +187,12 @@ def _written(
     run: Run,
     runs: tuple[Report, ...] | None = None,
     beside: Mapping[str, Any] | None = None,
+    pictures: bool = True,
 ) -> Report:
     target = out or own.path / DERIVED
     try:
         folder = own.sub(DERIVED, make=True) if out is None else Folder.at(out, make=True)
-        files: Sequence[Path] = load("reports", "files")(result, folder, run, beside)
+        files: Sequence[Path] = load("reports", "files")(result, folder, run, beside, pictures)
     except OSError as error:
         what = f"cannot write {target}: {error.strerror}"
         raise StoreError(what, field="out", value=str(target), remedy="Choose another --out") from error

@@ -19,6 +19,7 @@ from rig.errors import DeviceTimeoutError, Interrupted, RigError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST, measure
+from rig.session.report import report
 from rig.session.setup import Request
 from tests.support.paths import SUPPORT
 
@@ -264,3 +265,17 @@ def test_a_session_is_reported_from_wherever_it_was_moved_to_with_the_same_figur
     assert results["validity"]["verdict"] == document["results"]["validity"]["verdict"]
     assert results["quantities"]["active_power_w"]["value"] == pytest.approx(3e-3, rel=0.01)
     assert document["results"]["validity"]["submittable"] is False
+
+
+def test_a_session_draws_its_own_pictures_and_those_of_a_run_come_when_its_report_is_asked_for(
+    session: Measure,
+) -> None:
+    path = session()
+    report(path)
+    whole, run = (folder / "derived" / "report.html" for folder in (path, path / "power"))
+    assert "<svg" in whole.read_text() and "trace-model" in whole.read_text()
+    assert "<svg" not in run.read_text() and "trace-model" not in run.read_text()
+    assert "rig report power" in run.read_text()
+    assert not list((path / "power" / "derived").rglob("*.svg"))
+    report(path / "power")
+    assert "<svg" in run.read_text()
