@@ -37,8 +37,8 @@ FIGURES = {
     "stream": "The probability of each class while the scene changed: inside a grey box it is that of the scene heard. "
     "An answer holds until the next; a bar runs from a change of scene to the first answer that is right and stays so.",
     "power": "Power over time, shaded by what the device did for most of each column.",
-    "latency": "Execution time per inference: how often each occurred, and the share that took no longer. Lines are "
-    "the figures; of several trials they are the means, and the times are of all.",
+    "latency": "Execution time per inference: how often each occurred. Lines are the figures; of several trials they "
+    "are the means, and the times are of all.",
     "service": "Time from the request of a sample to its completion at the host: over the run, and the share of the "
     "completed samples that took no longer.",
     "peak": "Each rate that the search tried: the latency that the rules bound, with its 95 % interval.",
@@ -51,7 +51,7 @@ FIGURES = {
     "budget": "The share of the variance of each key figure by its sources.",
 }
 """What is said below each picture."""
-HALVES = ("clocks", "trials", "energy", "layers", "budget")
+HALVES = ("latency", "clocks", "trials", "energy", "layers", "budget")
 """Pictures that are half as wide as others."""
 _MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
 """The main picture of each scenario; of others it is that of execution times."""

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from reports.figures.style import HALF_IN, HUES, INK, key_below, new_figure
+from reports.figures.sheet import Sheet, hue
+from reports.figures.style import HUES
 from reports.format import budget
 from reports.names import parts_of, title
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
 
-_ROW_IN, _TOP_IN, _BOTTOM_IN, _KEY_IN = 0.47, 0.3, 0.42, 0.16
 _LEAST = 0.09
 """Share of the variance from which a part of a bar has its number written in it."""
+_WHOLE = 0.995
+"""Share from which one source is all of it, which a line of text says."""
 OTHERS = "others"
 
 
-def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collection[str]) -> Any:
-    """Return a bar for each of ``keys`` that states components; sources that differ by the rail alone are one."""
-    bars = {key: _shares(quantities, key, rails) for key in keys if key in quantities and quantities[key].u > 0}
-    bars = {key: shares for key, shares in bars.items() if shares}
+def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collection[str]) -> Sheet | None:
+    """Return a bar for each of ``keys`` that several sources make; sources that differ by the rail alone are one.
+
+    A figure of one source has a line of text. None where no figure has several.
+    """
+    shown = {key: _shares(quantities, key, rails) for key in keys if key in quantities and quantities[key].u > 0}
+    bars = {key: shares for key, shares in shown.items() if shares and max(shares.values()) < _WHOLE}
     if not bars:
         return None
     weight: dict[str, float] = {}
@@ -31,21 +35,22 @@ def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collect
     ranked = sorted(weight, key=lambda source: -weight[source])
     named = ranked[: len(HUES) - (len(ranked) > len(HUES))]
     labels = [*named, OTHERS] if len(ranked) > len(named) else named
-    key_in = 0.1 + _KEY_IN * -(-len(labels) // 2)
-    height = _TOP_IN + _BOTTOM_IN + key_in + _ROW_IN * len(bars)
-    figure = new_figure(height, HALF_IN)
-    axis = figure.add_axes((0.04, (_BOTTOM_IN + key_in) / height, 0.92, _ROW_IN * len(bars) / height))
-    for row, (key, shares) in enumerate(bars.items()):
+    sheet = Sheet("what each ± is made of")
+    for key, shares in bars.items():
         own = [shares.get(source, 0.0) for source in named]
         own += [1.0 - sum(own)] if len(labels) > len(named) else []
-        _bar(axis, row, own)
-        _, half, unit = parts_of(key, quantities[key])
-        axis.text(0.0, row + 0.08, f"{title(key)}: ± {half} {unit}", va="center", color=INK, fontsize=8)
-    axis.set(ylim=(len(bars), -0.1), xlim=(0, 100), yticks=[], xlabel="share of the variance, %")
-    axis.spines["left"].set_visible(False)
-    axis.set_title("what each ± is made of")
-    key_below(figure, [f"{k + 1} {label}" for k, label in enumerate(labels)])
-    return figure
+        parts = [(100.0 * x, hue(k), str(k + 1) if x >= _LEAST else "") for k, x in enumerate(own)]
+        sheet.bar(_told(quantities, key), parts, 100.0)
+    sheet.scale(0.0, 100.0, "share of the variance, %")
+    sheet.key([(hue(k), f"{k + 1} {label}") for k, label in enumerate(labels)])
+    for key in (key for key, shares in shown.items() if shares and key not in bars):
+        sheet.note(f"{_told(quantities, key)}, all of it {max(shown[key], key=shown[key].__getitem__)}")
+    return sheet
+
+
+def _told(quantities: Figures, key: FigureKey) -> str:
+    _, half, unit = parts_of(key, quantities[key])
+    return f"{title(key)}: ± {half} {unit}".rstrip()
 
 
 def _shares(quantities: Figures, key: FigureKey, rails: Collection[str]) -> dict[str, float]:
@@ -56,12 +61,3 @@ def _shares(quantities: Figures, key: FigureKey, rails: Collection[str]) -> dict
             source = clean(stem if rail in rails and stem else line.source)
             shares[source] = shares.get(source, 0.0) + line.share
     return shares
-
-
-def _bar(axis: Any, row: int, shares: Sequence[float]) -> None:
-    begin = 0.0
-    for k, share in enumerate(shares):
-        axis.barh(row + 0.5, 100 * share, left=begin, height=0.36, color=HUES[k], edgecolor="white", linewidth=0.8)
-        if share >= _LEAST:
-            axis.text(begin + 50 * share, row + 0.5, str(k + 1), ha="center", va="center", color="black", fontsize=7.5)
-        begin += 100 * share

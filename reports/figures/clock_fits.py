@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from reports.figures.style import HALF_IN, MUTED, TRACE, Floats, margins, new_figure
+from reports.figures.sheet import Sheet
+from reports.figures.style import MUTED, TRACE, Floats
 from reports.format import prefix, si
 from rig.analysis.result.result import ClockSummary
 from rig.terminal import clean
@@ -15,27 +15,27 @@ from rig.terminal import clean
 _MOST = 4
 """Clocks that are drawn; more are in the table."""
 _MARKS = 400
+_HEIGHT = 90.0
 
 
-def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary]) -> Any:
+def clocks_figure(reads: Mapping[str, Floats], clocks: Mapping[str, ClockSummary]) -> Sheet | None:
     """Return a panel for each clock that was read: differences from its fit over the run; None without any."""
     shown = [(name, rows) for name, rows in reads.items() if name in clocks and len(rows)][:_MOST]
     if not shown:
         return None
-    figure = new_figure(0.6 + 1.35 * len(shown), HALF_IN)
-    axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
-    margins(figure, top=0.3, left=0.62, gap=0.35)
-    for axis, (name, rows) in zip(axes, shown, strict=True):
+    sheet = Sheet("readings of each clock against its fit")
+    for name, rows in shown:
         quickest = np.sort(np.argsort(rows[:, 2], kind="stable")[:_MARKS])
         at_s, off_s, half_s = rows[quickest].T
-        factor, unit = prefix(float(np.max(np.abs(off_s) + half_s)), "s")
-        bars = {"elinewidth": 0.6, "ecolor": MUTED, "zorder": 3}
-        axis.errorbar(at_s, off_s * factor, yerr=half_s * factor, fmt="o", color=TRACE, ms=2.2, **bars)
-        axis.axhline(0.0, color=TRACE, linewidth=0.8)
-        axis.set_ylabel(unit)
+        most = float(np.max(np.abs(off_s) + half_s)) or 1e-9
+        factor, unit = prefix(most, "s")
         fit = clocks[name]
         some = "" if len(quickest) == len(rows) else f", the {len(quickest)} quickest"
-        placed = f"{clean(fit.method)}, sigma {si(fit.sigma_s, 's', 2)}"
-        axis.set_title(f"{clean(name)}: {fit.brackets} readings{some}; {placed}")
-    axes[-1].set_xlabel("time since the start of the run, s")
-    return figure
+        placed = f"{clean(fit.method)}, sigma {si(fit.sigma_s, 's', 2)}; in {unit}"
+        sheet.note(f"{clean(name)}: {fit.brackets} readings{some}; {placed}")
+        ends = float(at_s.min()), max(float(at_s.max()), float(at_s.min()) + 1e-6)
+        across, up = sheet.panel(ends, (-most * factor, most * factor), _HEIGHT, "time since the start of the run, s")
+        for at, off, half in zip(at_s.tolist(), (off_s * factor).tolist(), (half_s * factor).tolist(), strict=True):
+            sheet.line((across(at),) * 2, (up(off - half), up(off + half)), MUTED, 0.6)
+            sheet.dot(across(at), up(off), TRACE, 1.6)
+    return sheet

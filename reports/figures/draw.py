@@ -1,6 +1,7 @@
 """The pictures of a report as SVG, each from a module of its own.
 
-Figures are drawn without pyplot, and the same result gives the same bytes.
+Pictures of a fixed form are sheets. Others are drawn with matplotlib, without pyplot. The same result gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -26,18 +27,21 @@ def draw(result: Result) -> dict[str, bytes]:
     """Return SVG by the names in ``reports.render.FIGURES``; a figure without data is left out."""
     start, series = result.start, result.series
     rails = {rail.name for meter in start.meters for rail in meter.rails}
+    sheets = {
+        "latency": execution_figure(series.execution_times_s, result.quantities),
+        "clocks": clocks_figure(series.clock_reads, result.clocks),
+        "trials": trials_figure(series.trials, start.rules.trial_tolerance if start.rules else None),
+        "energy": energy_figure(result.quantities),
+        "layers": layers_figure(result.quantities),
+        "budget": budget_figure(result.quantities, key_figures(result), rails),
+    }
+    found = {name: sheet.svg(result.simulated) for name, sheet in sheets.items() if sheet is not None}
     with styled():
         figures = {
             "stream": stream_figure(series, result.quantities),
             "power": power_figure(series),
-            "latency": execution_figure(series.execution_times_s, result.quantities),
             "service": service_figure(result),
             "peak": peak_figure(result),
             "solver": solver_figure(series.solves, result.quantities.get(RUNTIME)),
-            "clocks": clocks_figure(series.clock_reads, result.clocks),
-            "trials": trials_figure(series.trials, start.rules.trial_tolerance if start.rules else None),
-            "energy": energy_figure(result.quantities),
-            "layers": layers_figure(result.quantities),
-            "budget": budget_figure(result.quantities, key_figures(result), rails),
         }
-        return {name: svg_of(f, name, {result.simulated}) for name, f in figures.items() if f is not None}
+        return found | {name: svg_of(f, name, {result.simulated}) for name, f in figures.items() if f is not None}

@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from reports.figures.style import COLOURS, INK, TRACE, Floats, key_beside, log_axis, panel_pair
-from reports.format import prefix, quantity_text
-from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Quantity
+from reports.figures.sheet import Sheet
+from reports.figures.style import COLOURS, INK, Floats
+from reports.format import prefix
+from reports.names import text_of
+from rig.analysis.result.figure_key import FigureKey, Figures
+
+_WIDE = 50.0
+"""Slowest over median, from which the axis is logarithmic."""
+_HEIGHT = 150.0
+_LINES = (
+    ("mean", FigureKey("execution_time_s"), "", INK),
+    *(
+        (f"p{p}", FigureKey("execution_time_p{percentile}_s", percentile=p), dash, COLOURS[colour])
+        for p, dash, colour in ((50, "5 2", "postprocess"), (90, "6 2 1 2", "preprocess"), (99, "2 2", "mark"))
+    ),
+)
 
 
-def execution_figure(times_s: Floats, quantities: Mapping[FigureKey, Quantity]) -> Any:
-    """Return how often each execution time occurred and which share took no longer; None without data."""
+def execution_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
+    """Return how often each execution time occurred, with the figures as lines; None without data."""
     times = np.sort(np.asarray(times_s, dtype=np.float64)[np.isfinite(times_s)])
     if not len(times):
         return None
     factor, unit = prefix(float(np.median(np.abs(times))), "s")
     x = times * factor
-    figure, left, right = panel_pair(0.16)
-    wide = x[0] > 0 and x[-1] / np.median(x) > 50
-    count = int(np.clip(np.sqrt(len(x)), 8, 60))
+    wide = bool(x[0] > 0 and x[-1] / np.median(x) > _WIDE)
+    bins = int(np.clip(np.sqrt(len(x)), 8, 60))
     room = max(0.02 * (x[-1] - x[0]), 1e-3 * abs(x[-1]), 1e-9)
-    low, high = (x[0] * 0.9, x[-1] * 1.1) if wide else (x[0] - room, x[-1] + room)
-    edges = np.geomspace(low, high, count + 1) if wide else np.linspace(low, high, count + 1)
-    left.hist(x, bins=edges, color=COLOURS["inference"], alpha=0.75, edgecolor="white", linewidth=0.4)
-    left.set_xlabel(unit)
-    left.yaxis.get_major_locator().set_params(integer=True)
-    left.set_title(f"inferences by execution time, n = {len(x)}")
-    at = np.unique(np.linspace(0, len(x) - 1, min(len(x), 500)).astype(int))
-    right.step(x[at], (at + 1) / len(x), where="post", color=TRACE, linewidth=1.2)
-    right.set(ylim=(0, 1.04), xlabel=unit)
-    right.set_title("share that took no longer")
-    for axis, most in ((left, 4), (right, 2)):  # times that differ in the last digits alone have long labels
-        axis.xaxis.get_major_locator().set_params(nbins=most)
-        if wide:
-            log_axis(axis.xaxis, axis.set_xscale)
-    _percentiles((left, right), quantities, factor)
-    key_beside(figure, (left,))
-    return figure
-
-
-def _percentiles(axes: tuple[Any, Any], quantities: Mapping[FigureKey, Quantity], factor: float) -> None:
-    percentiles = [(p, FigureKey("execution_time_p{percentile}_s", percentile=p)) for p in (50, 90, 99)]
-    lines = [("mean", FigureKey("execution_time_s")), *((f"p{p}", key) for p, key in percentiles)]
-    colours = (INK, COLOURS["postprocess"], COLOURS["preprocess"], COLOURS["mark"])
-    for (label, key), dash, colour in zip(lines, ("-", "--", "-.", ":"), colours, strict=True):
+    low, high = map(float, (x[0] * 0.9, x[-1] * 1.1) if wide else (x[0] - room, x[-1] + room))
+    edges = np.geomspace(low, high, bins + 1) if wide else np.linspace(low, high, bins + 1)
+    counts = np.histogram(x, edges)[0]
+    sheet = Sheet(f"inferences by execution time, n = {len(x)}")
+    across, up = sheet.panel(
+        (low, high), (0.0, 1.08 * float(counts.max(initial=1))), _HEIGHT, f"execution time, {unit}", wide
+    )
+    for k, count in enumerate(counts.tolist()):
+        sheet.box(
+            (across(edges[k]) + 0.3, across(edges[k + 1]) - 0.3), (up(count), up(0.0)), COLOURS["inference"], 0.75
+        )
+    for label, key, dash, colour in _LINES:
         q = quantities.get(key)
-        if q is None or not np.isfinite(q.value):
-            continue
-        for axis in axes:
-            axis.axvline(q.value * factor, color=colour, linestyle=dash, linewidth=1.3, zorder=4)
-        text = f"{label}: {quantity_text(q)}"
-        text = text if len(text) <= 24 else text.replace(": ", "\n", 1).replace(" (", "\n(", 1)
-        axes[0].plot([], [], color=colour, linestyle=dash, label=text)
+        if q is not None and low <= q.value * factor <= high:
+            at = across(q.value * factor)
+            sheet.line((at, at), (up(0.0) - _HEIGHT, up(0.0)), colour, 1.4, dash)
+            sheet.key([(colour, f"{label}: {text_of(key, q)}")])
+    return sheet

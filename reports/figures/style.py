@@ -9,7 +9,6 @@ import io
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
 
-WIDTH_IN, HALF_IN = 9.2, 4.6
-"""Widths of pictures: of one that fills the page, and of one that stands beside another or fills a telephone."""
+WIDTH_IN = 9.2
+"""The width of a picture that fills the page."""
 PAIR_IN, KEY_IN = 2.95, 1.95
 """Height of two panels side by side, and the width of the key beside them."""
 INK, MUTED, GRID = "#1a1f26", "#5b6570", "#d9dee3"
@@ -66,11 +65,11 @@ RC: dict[Any, Any] = {
 }
 
 
-def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Any:
-    """Return an empty figure of one of the two widths."""
+def new_figure(height_in: float) -> Any:
+    """Return an empty figure that fills the page's width."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width_in, height_in), facecolor="white")
+    return Figure(figsize=(WIDTH_IN, height_in), facecolor="white")
 
 
 def margins(figure: Any, top: float, left: float = 0.8, gap: float = 0.0) -> None:
@@ -100,16 +99,6 @@ def key_beside(figure: Any, axes: Sequence[Any]) -> None:
     handles, labels = ([x for key in keys for x in key[k]] for k in (0, 1))
     place = (1 - (KEY_IN - 0.05) / WIDTH_IN, 1 - 0.3 / PAIR_IN)
     figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
-
-
-def key_below(figure: Any, labels: Sequence[str]) -> None:
-    """The names of the parts of bars, in the order of ``HUES``, at the foot of a half-width picture."""
-    from matplotlib.patches import Patch
-
-    told = [textwrap.shorten(label, 38, placeholder=" …") for label in labels]
-    handles = [Patch(color=HUES[k % len(HUES)], label=label) for k, label in enumerate(told)]
-    place = {"loc": "lower left", "bbox_to_anchor": (0.02, 0.0), "borderaxespad": 0.2}
-    figure.legend(handles=handles, ncols=2, fontsize=7.5, handlelength=1.0, **place) if handles else None
 
 
 def log_axis(side: Any, set_scale: Any) -> None:

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from reports.figures.draw import draw
+from reports.figures.sheet import ticks
 from reports.render import render, write
 from reports.stream import MAX_CLASSES, right_share, shown_of, stream_csv
 from rig.analysis.result.figure_key import FigureKey, Figures
+from rig.analysis.result.quantity import Component
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve, Stream
 from rig.analysis.service.change_detection import time_right
@@ -284,3 +286,32 @@ def test_names_of_layers_are_shown_as_text() -> None:
 
 def test_a_result_without_counters_has_no_picture_of_layers() -> None:
     assert "layers" not in draw(counted(0))
+
+
+# ---- pictures of a fixed form -------------------------------------------------------------
+
+
+def test_a_figure_of_one_source_is_a_line_and_no_bar() -> None:
+    result = without_pictures(made_up())
+    alone = {FigureKey("accuracy"): replace(q(0.9, "1"), components=(Component("finite sample", 0.02),))}
+    assert "budget" not in draw(replace(result, quantities=Figures(alone)))
+    both = Figures({**alone, FigureKey("execution_time_s"): q(0.9, "s", 0.002)})
+    svg = draw(replace(result, quantities=both))["budget"]
+    assert "all of it finite sample" in texts(svg)
+    assert svg.count(b"<rect") == 4  # two parts of one bar, and what their colours are
+
+
+def test_pictures_of_a_fixed_form_have_real_text_and_fit_a_telephone() -> None:
+    for name in ("latency", "budget"):
+        root = ET.fromstring(draw(made_up())[name])
+        sizes = [float(e.get("x", 0)) for e in root.iter() if e.tag.endswith("text")]
+        assert float(root.get("width", 0)) <= 360.0 and max(sizes) <= 360.0
+        assert not any(e.tag.endswith("path") for e in root.iter())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]), (3.0, 3.0, [3.0]), (-0.13, 0.1, [-0.1, -0.05, 0.0, 0.05, 0.1])],
+)
+def test_ticks_are_round_numbers(low: float, high: float, said: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(said)
