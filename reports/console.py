@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
-from reports.format import NO_NUMBER
+from reports.format import NO_NUMBER, within
 from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import cards, headline_keys
 from reports.verdict import Rule, Verdict, verdict_of
@@ -72,8 +72,8 @@ def _headlines(result: Result) -> Table:
     figures.add_column(no_wrap=True)
     for card in cards(result, headline_keys(result)):
         if card["state"] == "given":
-            half = f" ± {card['half']}" if card["half"] else ""
-            figures.add_row(Text(card["title"]), Text(f"{card['value']}{half}"), Text(clean(card["unit"])))
+            value = f"{card['value']}{within(card['half'])}"
+            figures.add_row(Text(card["title"]), Text(value), Text(clean(card["unit"])))
         elif card["state"] == "refused":
             figures.add_row(Text(card["title"]), Text("refused", style="yellow"), Text(""))
     return figures

@@ -16,6 +16,8 @@ from rig.terminal import clean
 
 NOT_STATED = "not stated"
 NO_NUMBER = "n/a"
+ENDS = " to "
+"""Between the ends of an interval that no half-width tells."""
 
 _PREFIXES = {
     **{-24: "y", -21: "z", -18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: ""},
@@ -58,7 +60,8 @@ def prefix(magnitude: float, unit: str, scale: Scale = "auto") -> tuple[float, s
 def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     """Return (value, half-width of the 95 % interval, unit) as text; both numbers have one prefix and one last digit.
 
-    The half-width is empty if no uncertainty is stated.
+    The half-width is empty if no uncertainty is stated. Of a share whose interval is so lopsided that a half-width
+    would go beyond 0 or 1, it is both ends: ``61.5 to 99.8``.
     """
     value = float(q.value)
     if not math.isfinite(value):
@@ -75,6 +78,9 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     if max(abs(value), half) >= 1e6 or decimals > 12:
         digits = max(0, min(15, math.floor(math.log10(max(abs(value), half))) - exponent + 1))
         return f"{value:.{digits}e}", f"{half:.1e}", unit
+    if q.limits is not None and not half <= value <= factor - half and 0.0 <= q.limits[0] <= q.limits[1] <= 1.0:
+        low, high = (_fixed(factor * end, max(decimals, 0)) for end in q.limits)
+        return _fixed(value, decimals), f"{low}{ENDS}{high}", unit
     return _fixed(value, decimals), _fixed(half, decimals), unit
 
 
@@ -86,7 +92,12 @@ def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
         return value
     if not half:
         return f"{value}{tail}" if q.stated else f"{value}{tail} (no uncertainty stated)"
-    return f"{value} ± {half}{tail}"
+    return f"{value}{within(half)}{tail}"
+
+
+def within(half: str) -> str:
+    """Return what follows a value: its half-width after ±, both ends in brackets, or nothing."""
+    return "" if not half else f" ({half})" if ENDS in half else f" ± {half}"
 
 
 def si(value: float | None, unit: str, digits: int = 4) -> str:
@@ -144,28 +155,42 @@ def _significant(value: float, digits: int) -> str:
 # ---- text ---------------------------------------------------------------------------------
 
 
-def flatten(value: Any, key: str = "", depth: int = 3) -> Iterable[tuple[str, str]]:
-    """Return nested JSON as (keys joined by colons, text) pairs; a unit at the end of a key follows its number."""
+def flatten(value: Any, key: str = "", depth: int = 3, unit: str = "") -> Iterable[tuple[str, str]]:
+    """Return nested JSON as (keys joined by colons, text) pairs.
+
+    A unit at the end of a key follows its number, and every number below that key.
+    """
+    stem, _, suffix = key.rpartition("_")
+    if suffix in _SUFFIXES and stem and _counts(value):
+        key, unit = stem, _SUFFIXES[suffix]
     if isinstance(value, Mapping) and value and depth > 0:
         for k, v in value.items():
-            yield from flatten(v, f"{key}: {k}" if key else str(k), depth - 1)
+            yield from flatten(v, f"{key}: {k}" if key else str(k), depth - 1, unit)
     else:
-        stem, _, suffix = key.rpartition("_")
-        unit = _SUFFIXES.get(suffix) if stem else None
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        yield (clean(stem), si(value, unit)) if unit and number else (clean(key), say(value))
+        yield clean(key), say(value, unit)
 
 
-def say(value: Any) -> str:
-    """Return any JSON value as short text; an empty value is ``not stated``."""
+def _counts(value: Any) -> bool:
+    """Whether all that a value holds are numbers, which a unit can follow."""
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(_counts, value.values()))
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_counts, value))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def say(value: Any, unit: str = "") -> str:
+    """Return any JSON value as short text, a number with its ``unit``; an empty value is ``not stated``."""
+    if unit and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return si(value, unit)
     if value is None or (isinstance(value, (str, list, tuple, dict)) and not value):
         return NOT_STATED
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return _short(", ".join(say(v) for v in value[:50]) + (", …" if len(value) > 50 else ""))
+        return _short(", ".join(say(v, unit) for v in value[:50]) + (", …" if len(value) > 50 else ""))
     if isinstance(value, Mapping):
-        return _short("; ".join(f"{clean(k)}: {say(v)}" for k, v in list(value.items())[:50]))
+        return _short("; ".join(f"{clean(k)}: {say(v, unit)}" for k, v in list(value.items())[:50]))
     return _short(f"{value:.6g}" if isinstance(value, float) else clean(value))
 
 

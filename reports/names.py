@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from reports.format import quantity_parts, quantity_text
+from reports.format import quantity_parts, quantity_text, within
 from rig.analysis.result.catalogue import CATALOGUE, entry_of, title_of
 from rig.analysis.result.figure_key import LITERAL, PEER, TRIMMED, FigureKey
 from rig.analysis.result.quantity import Quantity
@@ -147,7 +147,7 @@ def parts_of(key: FigureKey, q: Quantity) -> tuple[str, str, str]:
 def short_text(key: FigureKey, q: Quantity) -> str:
     """Return a figure as text that leaves out an uncertainty that is not stated: ``341.2 ± 3.1 µW``, ``120 Hz``."""
     value, half, unit = parts_of(key, q)
-    return f"{value}{f' ± {half}' if half else ''} {unit}".strip()
+    return f"{value}{within(half)} {unit}".strip()
 
 
 def text_of(key: FigureKey, q: Quantity) -> str:

@@ -138,6 +138,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "complete": result.complete,
         "error": _error_text(run, result),
         "device": say(start.device.name),
+        "occasion": sections.occasion(start),
         "headlines": results.cards(result, keys),
         "architecture": sections.led(sections.architecture(start.device), sections.OF_SYSTEM),
         "algorithm": sections.led(sections.algorithm(start), sections.OF_ALGORITHM),

@@ -185,14 +185,25 @@ def _clock_text(clock: ClockInfo) -> str:
 
 
 def environment(start: Start) -> Pairs:
-    """Return when, with what command and in which surroundings the recording was made."""
-    around = {"Lab": start.lab, "Operator": start.operator}
-    pairs = [(title, say(text)) for title, text in around.items() if text]
+    """Return with what command and in which surroundings the recording was made."""
+    pairs = []
     if start.ambient_temperature_c is not None:
         pairs.append(("Ambient temperature", f"{start.ambient_temperature_c:g} °C"))
-    pairs += [("Recorded (UTC)", say(start.created_utc)), ("Command", clean(shlex.join(start.argv) or NOT_STATED))]
+    pairs.append(("Command", clean(shlex.join(start.argv) or NOT_STATED)))
     ran = {} if start.environment is None else to_builtins(start.environment)
     return pairs + [(_words(k), v) for k, v in flatten(ran) if k]
+
+
+def occasion(start: Start) -> Pairs:
+    """Return when, with what, by whom and where the recording was made; the first screen says it."""
+    instruments = [" ".join(filter(None, (m.name, m.serial_number))) for m in start.meters]
+    return [
+        ("Recorded (UTC)", say(start.created_utc.replace("T", " ").removesuffix("+00:00"))),
+        ("Device", say(start.device.name)),
+        ("Instrument", say(", ".join(instruments) or "none")),
+        ("Operator", say(start.operator)),
+        ("Lab", say(start.lab)),
+    ]
 
 
 def simulated_parts(start: Start) -> list[str]:

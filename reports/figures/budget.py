@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from reports.figures.sheet import Sheet, hue
 from reports.figures.style import HUES
-from reports.format import budget
+from reports.format import ENDS, budget
 from reports.names import parts_of, title
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
@@ -50,7 +50,7 @@ def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collect
 
 def _told(quantities: Figures, key: FigureKey) -> str:
     _, half, unit = parts_of(key, quantities[key])
-    return f"{title(key)}: ± {half} {unit}".rstrip()
+    return f"{title(key)}: {half if ENDS in half else f'± {half}'} {unit}".rstrip()
 
 
 def _shares(quantities: Figures, key: FigureKey, rails: Collection[str]) -> dict[str, float]:

@@ -14,34 +14,30 @@ from rig.terminal import clean
 
 Windows = dict[str, Floats]
 
-MAX_RAIL_PANELS = 4
-_BUCKETS = 2400  # envelope columns of one figure, shared by its panels; keeps the file below 300 kB
+_BUCKETS = 800  # envelope columns of a panel; keeps the file below 300 kB
 _COLUMNS = 480
 _LEGEND_COLUMNS = 6
 
 
 def power_figure(series: Series) -> Any:
-    """Return panels for the total, for each of a few rails, and for the first spans; None without data."""
+    """Return panels for the total of all rails and for the first spans; None without data."""
     rails = [r for r in series.rails if len(r.watts)]
     if not rails:
         return None
     total = total_of(rails)
-    shown = [total] + (rails if 1 < len(rails) <= MAX_RAIL_PANELS else [])
     span = float(total.start_s[0]), float(total.end_s[-1])
     near = _near(series, *span)
-    panels = [(r, span, r.rail) for r in shown]
+    panels = [(total, span, total.rail)]
     if near is not None:
         panels.append((total, near, f"{total.rail}, the first spans"))
-    heights = [2.1 if k == 0 or limits is near else 1.3 for k, (_, limits, _) in enumerate(panels)]
     windows = windows_of(series)
     legend_rows = -(-(len(windows) + 1) // _LEGEND_COLUMNS)
     top = 0.25 * legend_rows + 0.35
-    figure = new_figure(sum(heights) + 0.45 * (len(panels) - 1) + top + 0.55)
-    axes = figure.subplots(len(panels), 1, height_ratios=heights, squeeze=False)[:, 0]
+    figure = new_figure(2.55 * len(panels) + top + 0.1)
+    axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
     margins(figure, top=top, gap=0.45)
-    buckets = min(800, _BUCKETS // len(panels))
     for axis, (rail, limits, heading) in zip(axes, panels, strict=True):
-        draw_power(axis, rail, limits, buckets)
+        draw_power(axis, rail, limits, _BUCKETS)
         _shade(axis, windows, limits)
         axis.set_title(clean(heading))
     axes[-1].set_xlabel("time since the start of the run, s")

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from reports.figures.style import Floats
-from reports.figures.trace import MAX_RAIL_PANELS, colours_of, envelope, total_of, windows_of
+from reports.figures.trace import colours_of, envelope, total_of, windows_of
 from reports.viewing.browse import LongTrace, Look, long_trace, placed
 from reports.viewing.jumps import jumps_of
 from rig.analysis.result.series import RailSeries, Series
 from rig.recording.reader import Run
 from rig.terminal import clean
 
+_RAILS = 4
+"""More rails are in the total alone."""
 WHOLE = 32_768
 """Columns of the whole trace, shared by the rails: 16 bytes each in the page."""
 NEAR, NEAR_ALL = 1_000, 60_000
@@ -39,7 +41,7 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
     if not rails:
         return None
     total = total_of(rails)
-    shown = [total, *(rails if 1 < len(rails) <= MAX_RAIL_PANELS else [])]
+    shown = [total, *(rails if 1 < len(rails) <= _RAILS else [])]
     windows = windows_of(series)
     phases = {name: w for name, w in windows.items() if name in series.phase_windows_s}
     jumps = jumps_of(phases, {name: _energies(total, w) for name, w in phases.items()})

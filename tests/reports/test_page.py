@@ -180,3 +180,33 @@ def test_gaps_stand_against_energy_where_power_was_measured() -> None:
 def test_dynamic_power_that_is_not_above_zero_is_explained_beside_the_figure(said: str) -> None:
     shown = page_of(replace(made_up(), findings=(note(said),)))
     assert shown.index("Key figures") < shown.index(f'<p class="warn">{said}') < shown.index("1. System")
+
+
+# ---- the first screen, the print and the telephone ------------------------------------------
+
+
+def test_the_first_screen_says_when_with_what_by_whom_and_where() -> None:
+    result = made_up()
+    page = page_of(replace(result, start=structs.replace(result.start, operator="Ada", lab="Basement")))
+    head = " ".join(Unfolded(page[: page.index("Key figures")]).words)
+    for said in ("Recorded (UTC)", "Device", "Instrument", "Operator Ada", "Lab Basement"):
+        assert said in head
+    assert "Operator not stated" in " ".join(Unfolded(page_of(result)).words)
+
+
+def test_what_is_folded_on_the_screen_is_not_printed_and_the_print_says_so(page: str) -> None:
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert re.search(r"@media print {[^@]*details:not\(\[open\]\)[^}]*display: none", style)
+    assert "not printed" in page
+
+
+def test_a_cell_names_its_column_where_a_telephone_shows_no_heads(page: str) -> None:
+    for table in re.findall(r"<table.*?</table>", page, re.S):
+        heads = [head for head in re.findall(r'<th scope="col"[^>]*>([^<]*)<', table) if head]
+        cells = set(re.findall(r'data-of="([^"]*)"', table))
+        assert len(heads) == 0 or len(cells) >= len(heads) - 1
+
+
+def test_each_picture_stands_once(page: str) -> None:
+    labels = re.findall(r'<svg role="img" aria-label="([^"]*)"', page)
+    assert len(labels) == len(set(labels))

@@ -278,3 +278,23 @@ def test_a_figure_that_repeats_another_is_listed_once() -> None:
     twins = {FigureKey("energy_per_inference_j"): energy, FigureKey("energy_per_inference_integrated_j"): energy}
 
     assert [key.quantity for group in groups(twins) for key, _ in group.entries] == ["energy_per_inference_j"]
+
+
+def test_a_share_whose_half_width_would_leave_0_to_1_has_both_ends() -> None:
+    few = Quantity(1.0, "1", (Component("finite sample", 0.19),), limits=(0.63, 1.0))
+    assert quantity_text(few, "percent") == "100 (63 to 100) %"
+    many = Quantity(0.9, "1", (Component("finite sample", 0.02),), limits=(0.86, 0.93))
+    assert quantity_text(many, "percent") == "90.0 ± 4.0 %"
+
+
+def test_a_unit_follows_every_number_below_its_key() -> None:
+    told = dict(
+        flatten({"idle_w": {"io": 6.3145e-05}, "phase_w": {"a": {"io": 1e-3, "core": 2.0}}, "list_s": [0.1, 2]})
+    )
+    assert told["idle: io"] == "63.15 µW"
+    assert told["phase: a: io"] == "1 mW"
+    assert told["list"] == "100 ms, 2 s"
+
+
+def test_a_letter_at_the_end_of_a_key_is_no_unit_of_text() -> None:
+    assert dict(flatten({"model_a": {"name": "x"}, "is_s": True})) == {"model_a: name": "x", "is_s": "yes"}

@@ -216,7 +216,7 @@ def test_any_number_of_rails(rails: int) -> None:
     slow = RailSeries("slow", one.start_s[::50], one.end_s[49::50], one.watts[::50])
     many = (slow, *(replace(one, rail=f"r{k}") for k in range(rails - 1)))
     svg = draw(replace(result, series=replace(result.series, rails=many)))["power"]
-    assert (b">r0<" in svg) == (1 < rails <= 4)
+    assert b">r0<" not in svg  # the trace that zooms shows each rail
     assert len(svg) < 300_000
 
 
