@@ -61,7 +61,7 @@ def test_every_rule_has_a_remedy_of_its_own() -> None:
 def test_every_remedy_belongs_to_a_rule_and_is_one_short_sentence() -> None:
     found = {*rules(), "predictions of every step", "forecasts of the whole"}
     assert [p for p, _ in REMEDIES if not any(re.match(p, rule) for rule in found)] == []
-    assert [text for _, text in REMEDIES if len(text) > 140 or text.endswith(".")] == []
+    assert [text for _, text in REMEDIES if len(text) > 88 or text.endswith(".")] == []
 
 
 def test_a_rule_that_fails_carries_its_remedy_and_one_that_passes_none() -> None:

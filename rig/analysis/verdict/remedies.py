@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 
 _BUSY = "The host was busy: end other programs, see `rig doctor`, and measure again"
-_DRIVER = (
-    "Check what the driver of the meter delivers (rate_hz, tick_hz, latency_s) with `rig doctor`, and measure again"
-)
-_CLOCK = "Check tick_hz and tolerance that the driver declares, see `rig doctor`, and measure again"
+_DRIVER = "Check rate_hz, tick_hz and latency_s of the meter with `rig doctor`, and measure again"
+_CLOCK = "Check the declared tick_hz and tolerance of the clock with `rig doctor`"
 _SPANS = "Check how the driver stamps begin and end of a span (`rig check`), and measure again"
 _NETWORK = "Correct what the driver declares of the network or counts of its activity (`rig check`)"
-_QUERIES = "Play more samples: raise the option of the scenario that counts them (`rig list SCENARIO`)"
+_QUERIES = "Play more samples: `rig list SCENARIO` shows the option that counts them"
 _SET = "Leave the options of rules and workload as they are (`rig list`), and measure again"
 _SAME = "Measure all runs of a session with one command, one device and one meter"
-_SLOW = "Lower the load (scenario.arrival_hz, a longer scenario.stride_s), or let the device answer sooner"
+_SLOW = "Lower the load (scenario.arrival_hz, a longer stride_s), or answer sooner"
 
 REMEDIES: tuple[tuple[str, str], ...] = (
     ("the run$", "`rig report` says what broke it off; mend that and measure again"),
@@ -35,7 +33,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("data on which the network was trained", "Measure on samples that the network was not trained on"),
     ("answers that are no label|(predictions|forecasts) of", "Let the device answer as `rig check` asks"),
     ("phases that ran|answers without a span", "Return a span of every declared phase with each answer (`rig check`)"),
-    ("pre-processing", "Declare the pre-processing (phase, rail, or none) in the driver, and measure with --per-phase"),
+    ("pre-processing", "Declare it in the driver (phase, rail, or none), and measure with --per-phase"),
     ("the declared network|counted activity|executions of a sample", _NETWORK),
     ("values that cannot be used|files that were written|readings of rail .* on disk",
      "The recording is damaged: check disk and driver, and measure again"),
