@@ -33,7 +33,7 @@ def power_figure(series: Series) -> Any:
     windows = windows_of(series)
     legend_rows = -(-(len(windows) + 1) // _LEGEND_COLUMNS)
     top = 0.25 * legend_rows + 0.35
-    figure = new_figure(2.55 * len(panels) + top + 0.1)
+    figure = new_figure(1.65 * len(panels) + top + 0.1)
     axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
     margins(figure, top=top, gap=0.45)
     for axis, (rail, limits, heading) in zip(axes, panels, strict=True):
