@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
 from reports.format import quantity_parts
-from reports.names import text_of, title
+from reports.names import short_text, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
-from rig.analysis.result.catalogue import entry_of
+from rig.analysis.result.catalogue import Scale, entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Component, Quantity
 from rig.submission.compare import Comparison, Difference, Subject
-from rig.terminal import clean
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from rig.submission.gate import Judged
+from rig.terminal import clean, say, width, wrapped
 
 _SCORES = ("accuracy", "r2", "smape_mean")
 KEPT = {True: "kept within 5 %", False: "worse by more than 5 %", None: ""}
-SHOWN = {True: "differs", False: "no difference shown", None: "no interval stated"}
+GAP = "  "
+MOST_DIFFERING = 8
+"""Places in which two recordings differ that are shown without ``--verbose``."""
+MOST_TEXT = 32
+"""The longest text of a value that differs."""
 
 
-def print_comparisons(found: Sequence[Comparison], file: IO[str] | None = None, verbose: bool = False) -> None:
-    """Print a table for each pair to ``file``, or to standard output.
+def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judged]], verbose: bool = False) -> None:
+    """Print a table for each pair to standard output, and what the gates of each pair found.
 
-    It has the main figures, and those of the network where the two differ.
+    It has the main figures, and those of the network where the two differ. No line is wider than the terminal.
     """
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=file, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, highlight=False, width=140)
-    for c in found:
-        console.print(Text(clean(f"first   {c.first.path}: {c.first.name}")))
-        console.print(Text(clean(f"second  {c.second.path}: {c.second.name}")))
-        console.print(_table(c, verbose))
-        for line in _notes(c):
-            console.print(Text(clean(line), style="dim"))
+    wide = width()
+    for c, judged in zip(found, gates, strict=True):
+        say(f"first   {c.first.path}: {c.first.name}", f"second  {c.second.path}: {c.second.name}", "")
+        say(*_table(c, verbose, wide), "")
+        lines = [*_notes(c, verbose), *(_gate(one, c) for one in judged)]
+        say(*(part for line in lines for part in wrapped(clean(line), wide)))
 
 
 def beside(c: Comparison) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def beside(c: Comparison) -> dict[str, Any]:
             f"{title(d.key)}{f', {d.key.phase}' if d.key.phase else ''}",
             *(text_of(d.key, q) for q in (d.first, d.second)),
             _change(d),
-            SHOWN[d.shown],
+            d.said,
         )
         for d in c.differences
         if replace(d.key, phase="") in headlines or (d.key.of_whole and d.key.quantity in (*_SCORES, *COMPLEXITY))
@@ -81,32 +79,72 @@ def _unseen(subject: Subject) -> Iterator[str]:
             )
 
 
-def _table(c: Comparison, verbose: bool) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
+    """The rows in the widest form that fits; a title that leaves no place for numbers stands above them."""
     judged = any(d.kept is not None for d in c.differences)
-    for head in ("", "first", "second", "second - first", "%", "", *(["by the rules"] if judged else [])):
-        table.add_column(head, overflow="fold", justify="right" if head in ("first", "second", "%") else "left")
     headlines = headline_keys(c.first.result)
-    for d in c.differences:
-        other_network = entry_of(d.key).family == "complexity" and d.key.of_whole and d.value != 0.0
-        if verbose or d.key in headlines or other_network:
-            cells = [
-                _name(d) if verbose else title(d.key),
-                text_of(d.key, d.first),
-                text_of(d.key, d.second),
-                _change(d),
-            ]
-            cells += ["—" if d.relative is None else f"{100 * d.relative:+.2f}", SHOWN[d.shown]]
-            table.add_row(*(Text(cell) for cell in (*cells, *([KEPT[d.kept]] if judged else []))))
-    return table
+    rows = [
+        (clean(d.key) if verbose else title(d.key), d)
+        for d in c.differences
+        if verbose
+        or d.key in headlines
+        or (entry_of(d.key).family == "complexity" and d.key.of_whole and d.value != 0.0)
+    ]
+    heads = ("first", "second", "second - first", "change", "", *(["by the rules"] if judged else []))
+    full = [heads]
+    for _, d in rows:
+        words = (d.said, *([KEPT[d.kept]] if judged else []))
+        full.append((short_text(d.key, d.first), short_text(d.key, d.second), _change(d), _percent(d), *words))
+    short = [row[:2] + row[3:] for row in full]
+    longest = max((len(name) for name, _ in rows), default=0)
+    for form in (full, short, [(_bare(row[0]), _bare(row[1]), *row[2:]) for row in short]):
+        widths = [max(map(len, column)) for column in zip(*form, strict=True)]
+        room = wide - sum(widths) - len(GAP) * len(widths)
+        if longest <= room:
+            break
+    pad, words_from = max(min(longest, room), 0), len(widths) - 1 - judged
+    for name, row in zip(["", *(name for name, _ in rows)], form, strict=True):
+        if len(name) > pad:
+            yield name
+        cells = [
+            f"{cell:{'>' if k < words_from else '<'}{w}}" for k, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield GAP.join([f"{name if len(name) <= pad else '':{pad}}", *cells]).rstrip()
 
 
-def _name(d: Difference) -> str:
-    return clean(d.key)
+def _bare(text: str) -> str:
+    """A figure without its half-width."""
+    return re.sub(r" ± \S+", "", text)
+
+
+def _percent(d: Difference) -> str:
+    """The difference relative to the first, with its interval; a dash for a first of zero."""
+    if d.relative is None:
+        return "—"
+    one = abs(d.first.value)
+    limits = None if d.low is None or d.high is None else (d.low / one, d.high / one)
+    return signed(Quantity(d.relative, "1", limits=limits), "percent")
+
+
+def signed(q: Quantity, scale: Scale = "auto") -> str:
+    """Return a change as text, with its sign."""
+    value, half, unit = quantity_parts(q, scale)
+    sign = "" if value.startswith("-") or not value.strip("0.") else "+"
+    return f"{sign}{value}{f' ± {half}' if half else ''} {unit}".rstrip()
+
+
+def _gate(one: Judged, c: Comparison) -> str:
+    """One line: what was decided, the limit, what was found, and what would decide."""
+    unit = "1" if one.limit.relative else next(d.first.unit for d in c.differences if str(d.key) == one.limit.figure)
+    change = Quantity(one.change, unit, limits=(one.low, one.high))
+    said = f"{one.outcome.upper():11}  {one.limit.text}: {signed(change, 'percent')}"
+    if one.outcome != "not decided":
+        return said
+    if one.samples_more is None:
+        return f"{said}; more samples would hardly decide, the change is too near the limit"
+    n = c.first.result.quantities[one.limit.figure].n
+    trials = f", as with --trials {1 + math.ceil(one.samples_more / n)}" if n and not one.of_counts else ""
+    return f"{said}; about {one.samples_more} samples more of each would decide{trials}"
 
 
 def _change(d: Difference) -> str:
@@ -117,8 +155,14 @@ def _change(d: Difference) -> str:
     return f"{value} ± {half_text} {unit}" if half_text else f"{value} {unit}"
 
 
-def _notes(c: Comparison) -> Iterator[str]:
+def _notes(c: Comparison, verbose: bool) -> Iterator[str]:
     yield from (f"no repetition: {what}" for what in c.unlike)
+    places = [p for p in c.differs if not p.startswith("scenario.options.") and p != "workload.digest_sha256"]
+    for place in places if verbose else places[:MOST_DIFFERING]:
+        one, other = (_shortened(value) for value in c.differs[place])
+        yield f"differs: {place}: {one} and {other}"
+    if len(places) > MOST_DIFFERING and not verbose:
+        yield f"{len(places) - MOST_DIFFERING} more places differ; --verbose names them"
     yield from _on_differences(c)
     if c.alone:
         yield f"in one of them only: {', '.join(map(str, c.alone[:6]))}{' ...' if len(c.alone) > 6 else ''}"
@@ -132,3 +176,9 @@ def _on_differences(c: Comparison) -> Iterator[str]:
         )
     if any(d.cancelled for d in c.differences):
         yield "Both were measured with one instrument and calibration; what they share of its error cancels."
+
+
+def _shortened(value: Any) -> str:
+    """A declared value; a dash for one that is not declared."""
+    said = "—" if value is None else f"{value:.6g}" if isinstance(value, float) else clean(value)
+    return said if len(said) <= MOST_TEXT else f"{said[: MOST_TEXT - 1]}…"

@@ -226,6 +226,18 @@ class AuditFailedError(RigError):
     exit_code = 32
 
 
+class WorseError(RigError):
+    """A figure is worse than a gate allows; the exit code of such a ``rig compare --fail-if``."""
+
+    exit_code = 34
+
+
+class NotDecidedError(RigError):
+    """Two recordings do not decide whether a figure is worse than a gate allows; the exit code of such a gate."""
+
+    exit_code = 35
+
+
 @dataclass(frozen=True, slots=True)
 class RuleFailure:
     """One rule that a driver fails: what was found, and what is required."""

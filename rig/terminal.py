@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +29,16 @@ def clean(text: object) -> str:
     if said.isprintable():
         return said
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in said)
+
+
+def width() -> int:
+    """Return how many columns there are: those of the terminal or of ``COLUMNS``, and else 100."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def wrapped(text: str, wide: int, indent: str = "  ") -> list[str]:
+    """Return a line as lines of ``wide`` columns that break no word; all but the first are indented."""
+    return textwrap.wrap(text, max(wide, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def say(*lines: object, error: bool = False) -> None:

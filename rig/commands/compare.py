@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from rig.errors import NotDecidedError, WorseError
 from rig.terminal import say_json
 
 
@@ -16,19 +17,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="a run, a session, a folder of runs as folds, or a submission; the first is the reference",
+        help="a run, a session, a folder of runs as folds, or a submission, or a name below runs/; the first is the "
+        "reference",
     )
-    parser.add_argument("--verbose", action="store_true", help="show every figure, and not only those of the device")
+    parser.add_argument(
+        "--fail-if", action="append", default=[], metavar="LIMIT",
+        help="exit with 34 if a figure is worse than this, such as 'energy_per_inference_j > +5%%', and with 35 if "
+        "that is not decided; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help="show every figure, and all that differs")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the differences. Raises a ``RigError`` for what cannot be read or compared."""
-    from rig.plugins import load
-    from rig.submission.compare import compare
+    """Print the differences; the exit code is that of the worst ``--fail-if``.
 
-    found = compare(args.path)
+    Raises a ``RigError`` for what cannot be read or compared.
+    """
+    from rig.plugins import load
+    from rig.session.named import meant
+    from rig.submission.compare import compare
+    from rig.submission.gate import judged, limit_of
+
+    limits = [limit_of(text) for text in args.fail_if]
+    found = compare([meant(path) for path in args.path])
+    gates = [[judged(comparison, limit) for limit in limits] for comparison in found]
     if args.json:
-        say_json(json.dumps([comparison.to_json() for comparison in found]))
+        documents = [c.to_json() | {"gates": [j.to_json() for j in g]} for c, g in zip(found, gates, strict=True)]
+        say_json(json.dumps(documents))
     else:
-        load("reports", "comparison")(found, verbose=args.verbose)
-    return 0
+        load("reports", "comparison")(found, gates, verbose=args.verbose)
+    outcomes = {one.outcome for gate in gates for one in gate}
+    codes = {"worse": WorseError.exit_code, "not decided": NotDecidedError.exit_code}
+    return next((code for outcome, code in codes.items() if outcome in outcomes), 0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig report DIR``."""
-    parser.add_argument("path", type=Path, metavar="DIR", help="a run directory or a session")
+    parser.add_argument("path", type=Path, metavar="DIR", help="a run directory or a session, or its name below runs/")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write the report; default: DIR/derived")
     parser.add_argument(
         "--beside",
@@ -31,8 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report and print. Raises a ``RigError`` for a recording that cannot be read."""
+    from rig.session.named import meant, one_of
     from rig.session.report import report
 
+    args.path = one_of(meant(args.path))
     beside = _beside(args.beside, args.path) if args.beside else None
     return show(report(args.path, args.out, beside), args.json, args.verbose, args.allow_invalid)
 

@@ -21,6 +21,7 @@ from rig.recording.records import MeterRecord
 from rig.recording.session import is_session
 from rig.recording.submission import is_submission, open_submission
 from rig.session.report import Evaluated, evaluated
+from rig.submission.differing import differing
 from rig.types import Rail
 
 TOLERANCE = 0.05
@@ -32,6 +33,17 @@ WORSE = (
     "average_power_w", "runtime_power_w", "energy_per_inference_j", "average_energy_per_sample_j",
 )  # fmt: skip
 """Figures of which less is better, and that the rules judge."""
+MORE = (
+    *BETTER, "balanced_accuracy", "r2", "peak_rate_hz", "feasible_share", "reached_gap_{target}_{threshold}_share",
+    "largest_nodes", "real_time_factor", "synaptic_operations_per_j", "throughput_hz", "throughput_median_hz",
+)  # fmt: skip
+"""Figures of which more is better."""
+NEITHER = (
+    "connection_sparsity", "activation_sparsity", "parameters", "model_execution_rate_hz", "executions_per_sample",
+    "spikes_per_execution", "spikes_per_sample", "silent_share", "synaptic_operations_hz", "target_{target}_mean",
+    "synaptic_operations_ne15_hz", "response_latency_mean_s", "testing_over_ranging", "duration_s",
+)  # fmt: skip
+"""Figures of which neither more nor less is better; of all others less is."""
 _CALIBRATION = ("gain:", "offset:")
 """Origins that belong to an instrument; all others belong to one run, such as its stamps and its clocks."""
 _ACCURACY = FigureKey("accuracy")
@@ -79,6 +91,17 @@ class Difference:
         return None if self.low is None or self.high is None else not self.low <= 0.0 <= self.high
 
     @property
+    def said(self) -> str:
+        """Whether the second is better or worse, as far as the interval shows it."""
+        if self.shown is None:
+            return "no interval stated"
+        if not self.shown:
+            return "no difference shown"
+        if self.key.quantity in NEITHER:
+            return "differs"
+        return "better" if (self.value > 0.0) == (self.key.quantity in MORE) else "worse"
+
+    @property
     def relative(self) -> float | None:
         """The difference over the magnitude of the first; None for a first of zero."""
         return self.value / abs(self.first.value) if self.first.value else None
@@ -87,7 +110,7 @@ class Difference:
         """The difference as a JSON object."""
         found = {"first": self.first.value, "second": self.second.value, "unit": self.first.unit}
         found |= {"difference": self.value, "low": self.low, "high": self.high, "relative": self.relative}
-        found |= {"shown": self.shown, "calibration_cancelled": self.cancelled, "kept": self.kept}
+        found |= {"shown": self.shown, "said": self.said, "calibration_cancelled": self.cancelled, "kept": self.kept}
         return found if self.paired is None else {**found, "right_in_one_only": list(self.paired)}
 
 
@@ -97,16 +120,23 @@ class Comparison:
 
     first: Subject
     second: Subject
+    instruments: frozenset[str]
+    """The rails or gains that both measured with one instrument and calibration."""
     differences: tuple[Difference, ...]
     alone: tuple[FigureKey, ...]
     unlike: tuple[str, ...]
     """What is not as in a repetition: another scenario, rules, workload or data, or the same recording."""
 
+    @property
+    def differs(self) -> dict[str, tuple[Any, Any]]:
+        """What both declare differently, by its place in the start line."""
+        return differing(self.first.result.start, self.second.result.start)
+
     def to_json(self) -> dict[str, Any]:
         """The comparison as a JSON object."""
         return {
             "first": str(self.first.path), "second": str(self.second.path),
-            "configuration": [self.first.name, self.second.name], "unlike": list(self.unlike),
+            "configuration": [self.first.name, self.second.name], "unlike": list(self.unlike), "differs": self.differs,
             "figures": {str(d.key): d.to_json() for d in self.differences}, "alone": [str(key) for key in self.alone],
         }  # fmt: skip
 
@@ -119,7 +149,7 @@ def compare(paths: Sequence[Path]) -> list[Comparison]:
     if len(paths) < 2:
         raise UsageError("there is nothing to compare", field="path", remedy="Name two or more: rig compare A B")
     first, *others = [list(subjects(path)) for path in paths]
-    return [_comparison(a, b) for other in others for a, b in _pairs(first, other)]
+    return [compared(a, b) for other in others for a, b in _pairs(first, other)]
 
 
 def subjects(path: Path) -> Iterator[Subject]:
@@ -192,13 +222,15 @@ def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Su
     raise UsageError(what, field="path", value=str(second[0].path), remedy=remedy)
 
 
-def _comparison(first: Subject, second: Subject) -> Comparison:
+def compared(first: Subject, second: Subject) -> Comparison:
+    """Return the difference of each figure that both state."""
     a, b = first.result.quantities, second.result.quantities
     judged = first.submitted and second.submitted
-    shared = {k for k, said in first.instruments.items() if said == second.instruments.get(k)}
+    shared = frozenset(k for k, said in first.instruments.items() if said == second.instruments.get(k))
     return Comparison(
         first,
         second,
+        shared,
         tuple(
             _paired(_difference(key, a[key], b[key], shared, judged), first, second)
             for key in a
@@ -222,7 +254,7 @@ def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
     return replace(d, low=low, high=high, paired=(lost, won))
 
 
-def _difference(key: FigureKey, a: Quantity, b: Quantity, shared: set[str], judged: bool) -> Difference:
+def _difference(key: FigureKey, a: Quantity, b: Quantity, shared: frozenset[str], judged: bool) -> Difference:
     value = b.value - a.value
     kept = _kept(key, a.value, b.value) if judged else None
     if not (a.stated and b.stated):
@@ -233,13 +265,24 @@ def _difference(key: FigureKey, a: Quantity, b: Quantity, shared: set[str], judg
         low = value - math.hypot(b.value - b_low, a_high - a.value)
         high = value + math.hypot(b_high - b.value, a.value - a_low)
         return Difference(key, a, b, value, low, high, False, kept)
-    found = linear([(-1.0, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
+    found = apart(a, b, shared)
     names = {c.shared for c in a.components if c.shared} & {c.shared for c in b.components if c.shared}
     low, high = found.interval()
     return Difference(key, a, b, value, low, high, any(_instrument(name) in shared for name in names), kept)
 
 
-def _owned(q: Quantity, owner: str, shared: set[str]) -> Quantity:
+def apart(a: Quantity, b: Quantity, shared: frozenset[str], factor: float = 1.0) -> Quantity:
+    """Return ``b - factor * a``, in which the calibrations of ``shared`` instruments stay correlated."""
+    terms = [(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))]
+    return linear(terms, a.unit, "difference")
+
+
+def of_instrument(origin: str | None) -> bool:
+    """Return whether an origin of ``apart`` is a calibration, which more samples do not average."""
+    return origin is not None and origin.removeprefix("first:").removeprefix("second:").startswith(_CALIBRATION)
+
+
+def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
     """The quantity with every origin of its own named as its own, so that only a shared calibration cancels."""
 
     def part(c: Component) -> Component:
@@ -263,16 +306,17 @@ def _kept(key: FigureKey, first: float, second: float) -> bool | None:
 
 
 def _unlike(a: Result, b: Result) -> Iterator[str]:
+    one, other = a.start.scenario.options, b.start.scenario.options
     pairs = {
         "device": (a.start.device.name, b.start.device.name),
         "mode": (a.start.device.mode, b.start.device.mode),
         "scenario": (a.start.scenario.name, b.start.scenario.name),
-        "options of the scenario": (a.start.scenario.options, b.start.scenario.options),
+        **{f"option {name} of the scenario": (one.get(name), other.get(name)) for name in one | other},
         "workload": (a.start.workload.name, b.start.workload.name),
         "data of the workload": (a.start.workload.digest_sha256[:12], b.start.workload.digest_sha256[:12]),
         "rules": tuple(None if r.start.rules is None else r.start.rules.name for r in (a, b)),
     }
-    yield from (f"{what}: {one} and {other}" for what, (one, other) in pairs.items() if one != other)
+    yield from (f"{what}: {x} and {y}" for what, (x, y) in pairs.items() if x != y)
 
 
 def _subject(path: Path, name: str, result: Result, sessions: Sequence[Evaluated], submitted: bool) -> Subject:

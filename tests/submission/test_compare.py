@@ -24,7 +24,7 @@ from rig.errors import UsageError
 from rig.recording.records import MeterRecord
 from rig.session.report import Evaluated, evaluated
 from rig.submission import compare as module
-from rig.submission.compare import Difference, Subject, _comparison, _subject, compare, instruments_of
+from rig.submission.compare import Difference, Subject, _subject, compare, compared, instruments_of
 from rig.types import Accuracy, Calibration, Rail
 from tests.support.submissions import session, submitted
 
@@ -39,8 +39,9 @@ def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitt
         scenario=SimpleNamespace(name="s", options={}),
         workload=SimpleNamespace(name="w", digest_sha256="0"),
         rules=None,
+        as_recorded={},
     )
-    result = cast(Any, SimpleNamespace(quantities=Figures(figures), start=start))
+    result = cast(Any, SimpleNamespace(quantities=Figures(figures), start=start, validity=None, refusals=()))
     return Subject(Path(), "", result, submitted, frozenset(), {"core": instrument} if instrument else {})
 
 
@@ -56,7 +57,7 @@ def power(watts: float) -> Quantity:
 def difference(
     a: Quantity, b: Quantity, one: str = "", other: str = "", key: FigureKey = POWER, judged: bool = False
 ) -> Difference:
-    (found,) = _comparison(subject({key: a}, one, judged), subject({key: b}, other, judged)).differences
+    (found,) = compared(subject({key: a}, one, judged), subject({key: b}, other, judged)).differences
     return found
 
 
@@ -152,7 +153,7 @@ def test_a_repetition_may_be_five_percent_worse(key: FigureKey, second: float, k
 
 
 def test_figures_that_one_of_them_lacks_are_named() -> None:
-    found = _comparison(subject({POWER: power(1.0)}), subject({ACCURACY: power(1.0)}))
+    found = compared(subject({POWER: power(1.0)}), subject({ACCURACY: power(1.0)}))
     assert (found.differences, found.alone) == ((), (POWER, ACCURACY))
 
 
@@ -202,7 +203,7 @@ def answered(right: Mapping[str, bool]) -> Subject:
 
 
 def accuracy_of(first: Subject, second: Subject) -> Difference:
-    (found,) = _comparison(first, second).differences
+    (found,) = compared(first, second).differences
     return found
 
 

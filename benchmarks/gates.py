@@ -1,0 +1,133 @@
+"""How often does a gate say worse where it should, and where it should not? Pairs of simulated benches.
+
+    python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
+
+Each bench is drawn at random, as in ``benchmarks.truth``, and measured as the first. Then its device is made to draw 0,
+3, 5 and 10 % more of everything and is measured again, with another instrument of the same data sheet. Where a gate is
+not decided and asks for at most ``MOST_TRIALS`` times as many samples, a fifth of the pairs are measured that often.
+
+With ``--noise``, readings have so many times the noise, and none is clipped.
+
+Prints a table and, last, one JSON line; exits 1 where more than 5 % of the pairs are called worse without being so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fixtures.worlds.random_draw import Draw, draw, measured
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result.figure_key import Figures
+from rig.analysis.result.result import Result
+from rig.analysis.sessions.summary import over_trials
+from rig.errors import UsageError
+from rig.recording.reader import open_run
+from rig.submission.compare import Subject, compared
+from rig.submission.gate import judged, limit_of
+
+CHANGES = (0.0, 0.03, 0.05, 0.10)
+LIMITS = ("energy_per_inference_j > +0%", "energy_per_inference_j > +5%")
+MOST_TRIALS = 4
+EVERY = 5
+"""Of so many benches, one is measured again."""
+FALSE = 0.05
+
+
+def changed(d: Draw, change: float, again: int) -> Draw:
+    """The bench whose device draws more by ``change``, with noise and an instrument of another draw."""
+    device = d.device | {key: d.device[key] * (1.0 + change) for key in ("idle_w", "inference_w")}
+    seeds = d.plant["seed"] + 7919 * again
+    return replace(d, device=device, plant=d.plant | {"seed": seeds}, meter=d.meter | {"meter_seed": seeds + 2})
+
+
+def subject(d: Draw, trials: int, folder: Path) -> Subject:
+    """A bench that was measured ``trials`` times over, as their mean."""
+    results: list[Result] = []
+    for trial in range(trials):
+        path = folder / str(len(list(folder.iterdir())))
+        measured(replace(d, meter=d.meter | {"meter_seed": d.meter["meter_seed"] + 104729 * trial}), path)
+        results.append(evaluate(open_run(path)))
+    mean = Figures(over_trials([r.quantities for r in results]))
+    return Subject(folder, "", replace(results[0], quantities=mean), False, frozenset({path.name}), {})
+
+
+def noisy(d: Draw, times: float) -> Draw:
+    """The bench whose readings have ``times`` the noise."""
+    louder = {key: d.meter[key] * times for key in ("noise", "flicker")}
+    return d if times == 1.0 else replace(d, meter=d.meter | louder | {"clip": 0.0})
+
+
+def one(seed: int, noise: float) -> dict[str, Any]:
+    """What both gates say of one bench at each change, and what they say with as many samples as they ask for."""
+    d, row = noisy(draw(seed), noise), dict[str, Any]({"seed": seed, "found": []})
+    with tempfile.TemporaryDirectory() as folder:
+        first = subject(changed(d, 0.0, 1), 1, Path(folder))
+        for number, change in enumerate(CHANGES, 2):
+            second = subject(changed(d, change, number), 1, Path(folder))
+            for text in LIMITS:
+                told: dict[str, Any] = {"change": change, "limit": text}
+                try:
+                    found = judged(compared(first, second), limit_of(text))
+                except UsageError as error:
+                    row["found"].append(told | {"outcome": "refused", "why": str(error)})
+                    continue
+                told |= {"outcome": found.outcome, "half": found.high - found.change, "more": found.samples_more}
+                trials = 1 + math.ceil((found.samples_more or 0) / d.windows)
+                if 1 < trials <= MOST_TRIALS and seed % EVERY == 0:
+                    again = (
+                        subject(changed(d, c, n + 10), trials, Path(folder)) for c, n in ((0.0, 1), (change, number))
+                    )
+                    told["again"] = judged(compared(*again), limit_of(text)).outcome
+                row["found"].append(told)
+    return row
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--noise", type=float, default=1.0, help="times the noise that is drawn")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rows", type=Path, help="write one JSON line for each bench")
+    args = parser.parse_args()
+    table: list[dict[str, Any]] = []
+    seeds = range(args.seed * 1_000_000, args.seed * 1_000_000 + args.pairs)
+    with ProcessPoolExecutor(args.workers) as pool, (args.rows or Path(os.devnull)).open("w") as file:
+        for row in pool.map(partial(one, noise=args.noise), seeds, chunksize=2):
+            table.append(row)
+            print(json.dumps(row), file=file, flush=True)
+    every, false = [f for row in table for f in row["found"]], 0.0
+    print(f"{'limit':32}{'change':>8}{'pairs':>7}{'worse':>8}{'not worse':>11}{'not decided':>13}{'refused':>9}")
+    for limit in LIMITS:
+        for change in CHANGES:
+            some = [f for f in every if (f["limit"], f["change"]) == (limit, change)]
+            share = {k: n / len(some) for k, n in Counter(f["outcome"] for f in some).items()}
+            told = [share.get(k, 0.0) for k in ("worse", "not worse", "not decided", "refused")]
+            print(
+                f"{limit:32}{change:>8.0%}{len(some):>7}{told[0]:>8.1%}{told[1]:>11.1%}{told[2]:>13.1%}{told[3]:>9.1%}"
+            )
+            false = max(false, told[0] if change <= 0.01 * float(limit.rstrip("%").rpartition("+")[2]) else 0.0)
+    asked = [f["again"] for f in every if f.get("again")]
+    decided = sum(outcome != "not decided" for outcome in asked) / max(len(asked), 1)
+    print(
+        f"{len(asked)} were measured again with as many samples as they asked for: {decided:.1%} of them were decided"
+    )
+    found = {"false alarms at most": false, "asked": len(asked), "decided": decided, "pass": false <= FALSE}
+    print(json.dumps({"benchmark": "gates", "pairs": len(table)} | found))
+    return 0 if found["pass"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

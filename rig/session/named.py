@@ -1,0 +1,68 @@
+"""Recordings by name: a path, or a part of the name of one below ``runs/``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rig.errors import UsageError, refused
+from rig.recording.layout import EVENTS
+from rig.recording.session import FILE, REQUEST
+from rig.terminal import say
+
+RUNS = Path("runs")
+MOST = 10
+"""Recordings that are shown, newest first."""
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """Return the sessions and runs in a folder, newest first."""
+    inside = folder.iterdir() if folder.is_dir() else ()
+    found = {path: time_s for path in inside if (time_s := _recorded_s(path)) is not None}
+    return sorted(found, key=lambda path: -found[path])
+
+
+def unfinished_in(folder: Path) -> list[Path]:
+    """Return the sessions in a folder that can go on, newest first."""
+    return [path for path in recordings_in(folder) if (path / REQUEST).is_file()]
+
+
+def meant(path: Path) -> Path:
+    """Return the recording that a path names, or that alone below ``runs/`` has this name or this part of a name.
+
+    Raises ``UsageError`` where several have it; they are said before.
+    """
+    if path.exists() or path.is_absolute():
+        return path
+    known = [one for one in recordings_in(RUNS) if path.name == str(path) and path.name in one.name]
+    exact = [one for one in known if one.name == path.name]
+    if len(found := exact or known) > 1:
+        raise several(found, str(path), f"{path} may be one of {len(found)} recordings")
+    return found[0] if found else path
+
+
+def one_of(path: Path) -> Path:
+    """Return the path of a recording. Raises ``UsageError`` for a folder of recordings, which are said before."""
+    inside = [] if _recorded_s(path) is not None else recordings_in(path)
+    if inside:
+        raise several(inside, str(path), f"{path} holds {len(inside)} recordings")
+    return path
+
+
+def several(found: list[Path], given: str, what: str) -> UsageError:
+    """Say which recordings could be meant, newest first, and return the error that asks for one of them."""
+    say(*(f"  {path}{_ago(path)}" for path in found[:MOST]), error=True)
+    say(*([f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []), error=True)
+    return refused("path", given, f"Name one of them, such as {found[0]}", what)
+
+
+def _recorded_s(path: Path) -> float | None:
+    """When a recording was written last, in seconds of the system's clock; None for what is no recording."""
+    times = [file.stat().st_mtime for name in (FILE, EVENTS) if (file := path / name).is_file()]
+    return max(times, default=None)
+
+
+def _ago(path: Path) -> str:
+    s = time.time() - (_recorded_s(path) or 0.0)
+    size, unit = next((pair for pair in ((86400, "d"), (3600, "h"), (60, "min")) if s >= pair[0]), (1, "s"))
+    return f", {s / size:.0f} {unit} ago"

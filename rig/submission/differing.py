@@ -1,0 +1,52 @@
+"""What two recordings declare differently: options, versions, bench, firmware, host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from rig.recording.events import Start
+
+_HOST = ("python", "platform", "processor", "cpus")
+_VERSION = ("packages", "commit", "dirty")
+_BENCH = ("configuration", "lab", "operator", "ambient_temperature_c", "imported")
+
+
+def differing(a: Start, b: Start) -> dict[str, tuple[Any, Any]]:
+    """Return what the start lines of two recordings declare differently, by its place, such as ``host.cpus``.
+
+    None stands for what one of them does not declare.
+    """
+    one, other = _declared(a), _declared(b)
+    found: dict[str, tuple[Any, Any]] = {}
+    for root in one:
+        x, y = dict(_leaves(root, one[root])), dict(_leaves(root, other[root]))
+        found |= {place: (x.get(place), y.get(place)) for place in x | y if x.get(place) != y.get(place)}
+    return found
+
+
+def _declared(start: Start) -> dict[str, Any]:
+    line = start.as_recorded
+    environment, argv = line.get("environment") or {}, line.get("argv") or ()
+    options = (text.partition("=") for flag, text in pairwise(argv) if flag == "--option")
+    return {
+        "option": {key: value for key, _, value in options},
+        "rules": (line.get("rules") or {}).get("name"),
+        "version": {key: environment.get(key) for key in _VERSION},
+        "bench": {key: line.get(key) for key in _BENCH},
+        "host": {key: environment.get(key) for key in _HOST},
+        "device": line.get("device"), "meter": line.get("meters"),
+        "scenario": line.get("scenario"), "workload": line.get("workload"),
+    }  # fmt: skip
+
+
+def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Each value of nested JSON with the names that lead to it; parts of a list that have names go by these."""
+    if isinstance(value, list) and value and all(isinstance(x, Mapping) and "name" in x for x in value):
+        value = {x["name"]: x for x in value}
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(f"{place}.{key}", part)
+    elif value not in (None, "", []):
+        yield place, value

@@ -1,0 +1,156 @@
+"""A gate: whether the second of two results is worse than the first by more than a limit, as far as both can say."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from rig.analysis.result.distributions import normal_quantile
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Quantity, coverage_factor
+from rig.errors import UsageError, closest, refused
+from rig.submission.compare import Comparison, Subject, apart, of_instrument
+
+EXAMPLE = "energy_per_inference_j > +5%"
+POWER = 0.8
+"""The chance with which as many samples more as are named decide, if the change is as it was found."""
+MOST_TIMES = 1000.0
+"""How many times as many samples are still a number to name."""
+MAY_DIFFER = ("device:", "rules:")
+"""What two results may differ in that are compared."""
+_FORM = re.compile(
+    r"\s*(?P<figure>[^\s<>=]+)\s*(?P<sign>[<>])\s*(?P<change>[+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*(?P<of>%?)\s*"
+)
+Outcome = Literal["not worse", "not decided", "worse"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """By how much a figure may change, in its unit or relative to the magnitude of the first."""
+
+    text: str
+    figure: str
+    above: bool
+    """Whether more is worse."""
+    change: float
+    relative: bool
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A limit and what was found: the change with its 95 % interval, in the unit of the limit, 1 for relative."""
+
+    limit: Limit
+    outcome: Outcome
+    change: float
+    low: float
+    high: float
+    samples_more: int | None
+    """Of each of the two, with which they would probably decide; None where they do, or where no number would."""
+    of_counts: bool = False
+    """Whether the figure is a share of counts, of which more trials of the same samples tell nothing new."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The limit and what was found as a JSON object."""
+        return {**asdict(self), "limit": self.limit.text}
+
+
+def limit_of(text: str) -> Limit:
+    """Read a limit. Raises ``UsageError`` for a text that is none."""
+    found = _FORM.fullmatch(text)
+    try:
+        change = float(found["change"]) if found else math.nan
+    except ValueError:
+        change = math.nan
+    if found is None or math.isnan(change):
+        raise refused(
+            "fail-if", text, f"Write a figure, > or <, and a change, such as '{EXAMPLE}'", f"{text!r} is no limit"
+        )
+    relative = bool(found["of"])
+    return Limit(text.strip(), found["figure"], found["sign"] == ">", change / 100 if relative else change, relative)
+
+
+def judged(c: Comparison, limit: Limit) -> Judged:
+    """Judge one figure of two results: worse or not where the 95 % interval of its change leaves the limit out.
+
+    Each of the two is wrong in at most 2.5 % of the cases. Raises ``UsageError`` for results that cannot be compared,
+    and for a figure that one of them lacks or states without an interval.
+    """
+    key = _checked(c, limit)
+    a, b = c.first.result.quantities[key], c.second.result.quantities[key]
+    one = abs(a.value) if limit.relative else 1.0
+    (d,) = (d for d in c.differences if d.key == key)
+    if d.low is not None and d.high is not None and (d.paired or a.limits or b.limits):
+        beyond = limit.change * one
+        over = Quantity(d.value - beyond, a.unit, limits=(d.low - beyond, d.high - beyond), n=max(a.n, b.n))
+    else:
+        factor = 1.0 + limit.change * math.copysign(1.0, a.value) if limit.relative else 1.0
+        over = apart(a, b, c.instruments, factor)
+        over = over if limit.relative else replace(over, value=over.value - limit.change)
+    low, high = over.interval()
+    worse, fine = (low > 0.0, high < 0.0) if limit.above else (high < 0.0, low > 0.0)
+    outcome: Outcome = "worse" if worse else "not worse" if fine else "not decided"
+    more = None if worse or fine else _samples_more(over, max(a.n, b.n))
+    change, low, high = (limit.change + x / one for x in (over.value, low, high))
+    return Judged(limit, outcome, change, low, high, more, over.limits is not None)
+
+
+def _samples_more(over: Quantity, n: int) -> int | None:
+    """How many samples more of each decide with the chance ``POWER``, if as many more make own errors as much smaller.
+
+    A calibration and a bias stay as they are.
+    """
+    if over.limits is not None:
+        own, fixed, sure = (over.limits[1] - over.limits[0]) / (2 * coverage_factor(math.inf)), 0.0, 0.0
+    else:
+        calibration = replace(over, components=tuple(x for x in over.components if of_instrument(x.shared)))
+        fixed, sure = calibration.u, over.bias
+        own = math.sqrt(max(over.u**2 - fixed**2, 0.0))
+
+    def missing(times: float) -> float:
+        left = own / math.sqrt(times)
+        return (
+            coverage_factor(over.dof) * math.hypot(left, fixed) + sure + normal_quantile(POWER) * left - abs(over.value)
+        )
+
+    if missing(MOST_TIMES) > 0.0:
+        return None
+    few, many = 1.0, MOST_TIMES
+    while many - few > 1e-3 * few:
+        times = math.sqrt(few * many)
+        few, many = (times, many) if missing(times) > 0.0 else (few, times)
+    return max(math.ceil((many - 1.0) * n), 1)
+
+
+def _checked(c: Comparison, limit: Limit) -> FigureKey:
+    """The key of the figure that a limit names. Raises ``UsageError`` where it cannot be judged."""
+    if unlike := [what for what in c.unlike if not what.startswith(MAY_DIFFER)]:
+        remedy = f"Measure the second as the first: rig measure --like {shlex.quote(str(c.first.path))}"
+        raise _refused(limit, f"{c.first.path} and {c.second.path} cannot be compared: {'; '.join(unlike)}", remedy)
+    for subject in (c.first, c.second):
+        if (validity := subject.result.validity) is not None and not validity.valid:
+            raise _refused(limit, f"{subject.path} is INVALID", f"See what it breaks: rig report {subject.path}")
+    a, b = ({str(key): key for key in subject.result.quantities} for subject in (c.first, c.second))
+    for subject, known in ((c.first, a), (c.second, b)):
+        if limit.figure not in known:
+            near = closest(limit.figure, a.keys() & b.keys(), "`rig compare --verbose` shows every figure")
+            raise _refused(limit, f"{subject.path} does not state {limit.figure}{_why(subject, limit)}", near)
+    key = a[limit.figure]
+    one, other = c.first.result.quantities[key], c.second.result.quantities[key]
+    if not (one.stated and other.stated):
+        raise _refused(limit, f"{limit.figure} states no uncertainty", "Name a figure with an interval")
+    if limit.relative and one.value == 0.0:
+        raise _refused(limit, f"{limit.figure} of {c.first.path} is 0", "Give the change in its unit, without %")
+    return key
+
+
+def _why(subject: Subject, limit: Limit) -> str:
+    """Why a figure was refused, if it was."""
+    return next((f": {r.reason}" for r in subject.result.refusals if limit.figure.endswith(str(r.scope))), "")
+
+
+def _refused(limit: Limit, what: str, remedy: str) -> UsageError:
+    return refused("fail-if", limit.text, remedy, what)
