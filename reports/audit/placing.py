@@ -33,6 +33,8 @@ spans draw less than idle does, gaps that draw more are no other place of theirs
 PIECES, UNLIKE = 5, 0.4
 """A trace that was moved shows so in the first and the last of so many pieces, up to this part of the power. Readings
 that were lost one by one, or came twice, move each span by more than the one before it."""
+ENDS = 2.0
+"""Places of spans whose power differs by fewer deviations of the readings at their ends are alike."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
@@ -48,7 +50,10 @@ def open_s(run: Run, clock: str) -> float:
 
 
 def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
-    """How clearly spans stand out of a rail, and by how much its readings lie late on the device's time then."""
+    """How clearly spans stand out of a rail, and by how much its readings lie late on the device's time then.
+
+    Of places that are alike it is the one nearest to that of the clocks.
+    """
     window, most = windows_of(_few(stamped)), open_s(run, trace.clock)
     step = max(facts.period_s / 4, 2 * most / SHIFTS)
     tried = np.arange(-most - step, most + 2 * step, step)
@@ -56,7 +61,10 @@ def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts)
     level = np.nan_to_num(level)
     upwards = -1.0 if level.mean() < rest[len(tried) // 2] else 1.0
     clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + TINY))
-    return clear, float(tried[np.argmax(upwards * level)])
+    count = max(length_s(window) / max(facts.period_s, TINY), 1.0)
+    ends = facts.noise_w * np.sqrt(2.0 * len(window)) / count  # a phase at idle level leaves an edge of the spans open
+    best = np.flatnonzero(upwards * level >= np.max(upwards * level) - ENDS * ends)
+    return clear, float(tried[best[np.argmin(np.abs(tried[best]))]])
 
 
 def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float) -> float:

@@ -107,5 +107,14 @@ def _lines(known: Mapping[str, str], starts: Sequence[Start]) -> Iterator[str]:
 
 def _text(values: Sequence[Any]) -> str:
     """The distinct values as one line of text, which a basic string of TOML holds once it is quoted as JSON."""
-    plain = [v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values if v]
-    return clean("; ".join(dict.fromkeys(plain)))[:MOST_CHARACTERS]
+    return clean("; ".join(dict.fromkeys(_words(v) for v in values if v)))[:MOST_CHARACTERS]
+
+
+def _words(value: Any, inner: bool = False) -> str:
+    """A value of a recording as words: lists by commas, and names of parts before them."""
+    if isinstance(value, Mapping):
+        found = "; ".join(f"{str(key).replace('_', ' ')} {_words(part, True)}" for key, part in value.items())
+        return f"({found})" if inner else found
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_words(part, True) for part in value) or "none"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

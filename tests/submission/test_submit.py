@@ -19,11 +19,14 @@ import pytest
 from reports.submission import table
 from rig.commands.main import main
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
+from rig.recording.events import Start
+from rig.recording.records import Algorithm, DeviceRecord, MeterRecord, ScenarioRecord, WorkloadRecord
 from rig.recording.schema import schemas
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
-from rig.submission.about import FIELDS, read_about
+from rig.submission.about import FIELDS, read_about, write_template
 from rig.submission.folder import Submitted, submit
+from rig.types import Rail
 from tests.support.hardware_clothes import recorded
 from tests.support.submissions import WHOLE, session, submitted
 
@@ -233,6 +236,23 @@ def test_the_template_holds_what_the_recordings_know_and_asks_for_the_rest(
     assert file.read_text().count("TO FILL IN") == len(left)
     assert re.search(r"# The recordings say: \d{4}-\d\d-\d\d\ndate = ", file.read_text())
     assert f"fill in {', '.join(left)}" in capsys.readouterr().out
+
+
+def test_the_template_says_in_words_what_recordings_hold_in_parts(tmp_path: Path) -> None:
+    trained = {"epochs": 60, "data": {"seeds": [0, 1000], "unseen": False}, "program": "rig network train"}
+    start = Start(
+        schema="", run_id="", t0_ns=0, clocks=[], scenario=ScenarioRecord(), workload=WorkloadRecord(),
+        device=DeviceRecord(algorithm=Algorithm(training=trained)),
+        meters=[MeterRecord(name="m", rails=[Rail("core")])],
+    )  # fmt: skip
+    write_template(tmp_path / "s.toml", [start])
+    text = (tmp_path / "s.toml").read_text()
+    assert (
+        read_about(tmp_path / "s.toml")[0].tuning
+        == "epochs 60; data (seeds 0, 1000; unseen no); program rig network train"
+    )
+    assert "# The recordings say: m (rails core; omitted none)" in text
+    assert not re.search(r"[{}\\]", text)
 
 
 def test_the_template_asks_for_every_field() -> None:

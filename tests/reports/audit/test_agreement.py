@@ -10,12 +10,16 @@ from benchmarks.audit import BUGS, shortened
 from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
 from reports.audit.evidence import compared
-from reports.audit.figures import Plain
-from reports.audit.subject import Claim
+from reports.audit.figures import Plain, spans
+from reports.audit.placing import clearest, open_s
+from reports.audit.power import idle_windows, power_rails
+from reports.audit.subject import Claim, open_subject
+from reports.audit.windows import facts_of
 from rig.commands.main import main
 from tests.support.asleep import BUSY_W, RATE_HZ, recording
 from tests.support.paths import ROOT
 from tests.support.submission_folder import unpacked
+from tests.support.submissions import session
 
 EVERY_KIND = (
     "by-hand-example", "counter-rapl", "current-burden", "dropped-readings", "host-clock-own-meter",
@@ -92,3 +96,14 @@ def test_a_plain_figure_known_to_two_thousandths_decides_alone(bound: float, all
 
     assert found.allowed == pytest.approx(allowed)
     assert found.ok == (allowed > 5e-3)
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_spans_that_end_at_idle_level_are_laid_where_the_clocks_have_them(tmp_path: Path, seed: int) -> None:
+    """Any earlier place shows as much power; one beyond what is open puts the end of one span into the gap after it."""
+    options = ("preprocess_s=0.1", "preprocess_w=3e-3", "inference_w=1e-3", f"device_seed={seed}", f"meter_seed={seed}")
+    path = session(tmp_path / "run", *options, mode="together")
+    ((_, run),) = open_subject(path).runs
+    (trace,) = power_rails(run).values()
+    late_s = clearest(run, trace, spans(run), idle_windows(run), facts_of(run, trace))[1]
+    assert abs(late_s) < 0.8 * open_s(run, trace.clock)
