@@ -94,7 +94,7 @@ def help_texts() -> Iterator[str]:
 
 def _help(main: Any, words: list[str]) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main([*words, "--help"])
+        main([*words, "--help-all" if words == ["measure"] else "--help"])
     return out.getvalue()
 
 

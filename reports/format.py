@@ -25,6 +25,8 @@ _PREFIXES = {
 }
 _ROUNDING = 1e-10
 """Percent below which a share is what is left of rounding."""
+_DUST = 1e-13
+"""A half-width below this part of its number is what is left of rounding."""
 _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
 _SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
 
@@ -67,6 +69,7 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     if not math.isfinite(value):
         return NO_NUMBER, "", ""
     half = _half_width(q)
+    half = 0.0 if half <= _DUST * abs(value) else half
     factor, unit = prefix(max(abs(value), half if q.unit != "1" and math.isfinite(half) else 0.0), q.unit, scale)
     value, half = value * factor, half * factor
     value = 0.0 if unit == "%" and abs(value) < _ROUNDING else value

@@ -87,7 +87,7 @@ HEAD = ("System", "Organization", "Date", "Availability", "Scenario", "Workload"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig leaderboard FOLDER --out PAGE``."""
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of submissions")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder of submissions, or one")
     parser.add_argument("--out", type=Path, required=True, metavar="PAGE.html", help="the page to write")
     parser.add_argument(
         "--audit", type=Path, action="append", default=[], metavar="FILE", help="an audit.json of `rig audit --out`"
@@ -99,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
     found = [audit for path in args.audit for audit in _audits(path)]
     audits = {audit.root: audit for audit in sorted(found, key=lambda audit: not audit.ok)}  # one that failed counts
     entries, left = [], []
-    for folder in sorted(path for path in args.folder.glob("*") if path.is_dir() and not path.is_symlink()):
+    inside = sorted(path for path in args.folder.glob("*") if path.is_dir() and not path.is_symlink())
+    for folder in [args.folder] if is_submission(args.folder) else inside:
         try:
             opened = open_submission(folder) if is_submission(folder) else None
             if opened is not None and opened.root in audits and not audits[opened.root].ok:

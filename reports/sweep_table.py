@@ -11,9 +11,11 @@ from reports.names import parts_of, title
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
-from rig.terminal import clean, own
+from rig.terminal import clean, own, say, width, wrapped
 
-COLUMNS, ROWS = 4, 30
+COLUMNS, ROWS, HEAD, WIDEST = 5, 30, 22, 10_000
+CORRECT = (FigureKey("accuracy"), FigureKey("r2"), FigureKey("smape_mean"))
+"""Figures that stand first, as the gaps of ``WANTED`` do: whether the answers are right."""
 
 
 def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures, file: IO[str] | None = None) -> None:
@@ -23,22 +25,23 @@ def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures, fi
     from rich.table import Table
     from rich.text import Text
 
-    file = file or own()
-    console = Console(file=file, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, highlight=False, width=140)
+    console = Console(file=file or own(), highlight=False, width=width())
     known = {key: name for name, key in figures.items()}
-    shown = [(known[key], key) for key in WANTED if key in known][:COLUMNS]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in (*varied, "", *(title(key) for _, key in shown)):
-        table.add_column(clean(name), overflow="fold")
-    for row in rows[:ROWS]:
-        verdict = row.get("verdict") or row.get("state")
-        cells = [*(row.get(key) for key in varied), verdict, *(_text(row, *pair) for pair in shown)]
-        table.add_row(*(Text("" if cell is None else clean(cell)) for cell in cells))
+    wanted = [(known[key], key) for key in dict.fromkeys((*CORRECT, *WANTED)) if key in known][:COLUMNS]
+    for count in range(len(wanted), -1, -1):  # as many figures as fit
+        shown, table = wanted[:count], Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in (*varied, "", *(title(key) for _, key in shown)):
+            table.add_column("\n".join(wrapped(clean(name), HEAD, "")))
+        for row in rows[:ROWS]:
+            verdict = row.get("verdict") or row.get("state")
+            cells = [*(row.get(key) for key in varied), verdict, *(_text(row, *pair) for pair in shown)]
+            table.add_row(*(Text("" if cell is None else clean(cell)) for cell in cells))
+        if console.measure(table, options=console.options.update(max_width=WIDEST)).maximum <= console.width:
+            break
     console.print(table)
-    if len(rows) > ROWS:
-        console.print(Text(f"{len(rows) - ROWS} more rows are in table.csv", style="dim"))
+    left = [f"{len(rows) - ROWS} more rows"] * (len(rows) > ROWS)
+    left += [f"{'; '.join(title(key) for _, key in wanted[count:])}"] * (count < len(wanted))
+    say(*wrapped(f"table.csv also has: {'; '.join(left)}", console.width) if left else ())
 
 
 def _text(row: Row, name: str, key: FigureKey) -> str:

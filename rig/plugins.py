@@ -100,6 +100,10 @@ def load(group: str, name: str) -> Factory:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name that is not registered; of a file of one's own, it lists the functions, and runs none."""
+    path = name.rpartition(":")[0] or name
+    if not path.endswith(".py") and ("/" in path or Path(path).exists()):
+        what = f"{kind} {name!r} is no Python file"
+        return UsageError(what, field=kind, value=name, remedy="Write path/to/file.py:function")
     if not name.endswith(".py"):
         return UnknownNameError(kind, name, [*known, "./file.py:function"])
     if not Path(name).is_file():

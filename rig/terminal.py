@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -39,6 +40,11 @@ def width() -> int:
 def wrapped(text: str, wide: int, indent: str = "  ") -> list[str]:
     """Return a line as lines of ``wide`` columns that break no word; all but the first are indented."""
     return textwrap.wrap(text, max(wide, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def command(*words: object) -> str:
+    """Return a command of the rig as text that a shell reads as these words."""
+    return shlex.join(["rig", *map(str, words)])
 
 
 def say(*lines: object, error: bool = False) -> None:

@@ -20,7 +20,7 @@ from drivers.devices.xylo.networks.network import load_network, write_network
 from drivers.devices.xylo.networks.nir_deploy import write_nir
 from rig.bench.options import within
 from rig.errors import StoreError, UsageError, refused
-from rig.terminal import say, say_json
+from rig.terminal import command, say, say_json
 
 N = TypeVar("N")
 
@@ -104,10 +104,10 @@ def _train(args: argparse.Namespace) -> int:
     kept = [text for text in given if text.partition("=")[0] in _SAME_DATA]
     if "listing_sha256" in record["data"] and "fold" not in record["data"]:
         kept = ["data=ANOTHER_FOLDER"]  # the network has heard all of its own
-    options = " ".join(f"--option {text}" for text in (*kept, f"network={args.out}"))
+    options = [word for text in (*kept, f"network={args.out}") for word in ("--option", text)]
     say(f"wrote {args.out} ({digest[:12]}). Measure it on other samples:")
     for device in target.measured_as:
-        say(f"  rig measure --workload {args.workload} --device {device} {options}")
+        say(f"  {command('measure', '--workload', args.workload, '--device', device, *options)}")
     return 0
 
 

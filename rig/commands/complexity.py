@@ -21,7 +21,7 @@ from rig.factories import build, split_options, takes
 from rig.network.description import NetworkInfo
 from rig.plugins import load
 from rig.session.setup import close_quietly, opened, plant_factory_of
-from rig.terminal import say, say_json
+from rig.terminal import command, say, say_json
 from rig.types import Device
 
 
@@ -72,7 +72,7 @@ def network_of(name: str, options: list[str], workload: str | None = None) -> Ne
     finally:
         close_quietly(device)
     if network is None:
-        how = f"rig measure --device {name}" + (" --simulate" if known["simulate"] or plant else "")
+        how = command("measure", "--device", name, *(["--simulate"] if known["simulate"] or plant else []))
         remedy = (
             f"Where each sample is a network of its own, a run has the figures, in the group Complexity: {how}, with "
             "workload and scenario. Any other network is declared by the driver; see docs/how-to/add-a-device.md"

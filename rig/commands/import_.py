@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from rig.terminal import say, say_json
+from rig.terminal import command, say, say_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
         say_json(json.dumps({"runs": paths, "notes": notes}))
         return 0
     say(
-        *(f"run     {path}" for path in paths), *(f"note    {note}" for note in notes), f"next    rig report {args.out}"
+        *(f"run     {path}" for path in paths),
+        *(f"note    {note}" for note in notes),
+        f"next    {command('report', args.out)}",
     )
     return 0

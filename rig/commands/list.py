@@ -7,19 +7,16 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import fields
-from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import DISTRIBUTION, UnknownNameError, UsageError, closest
 from rig.factories import Factory, Option, options_of
 from rig.plugins import load, names
-from rig.terminal import say, say_json
+from rig.terminal import say, say_json, width, wrapped
 
 if TYPE_CHECKING:
     from rig.types import Rules
-
-WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,17 +46,21 @@ def _print(text: str, as_json: bool) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as aligned text of at most ``WIDTH`` columns."""
+    """The rows as aligned text that keeps to the width of the terminal."""
     lines = []
     for group in SHOWN:
         lines.append(f"{group}")
         for r in (r for r in rows if r["group"] == group):
-            missing = "" if r["installed"] else f"[not installed: pip install 'neurorig[{r['extra']}]'] "
+            missing = "" if r["installed"] else f"pip install '{DISTRIBUTION}[{r['extra']}]': "
             simulated = "[simulator] " if r["modes"] == ["simulator"] else ""
             others = "" if r["package"] == DISTRIBUTION else f"[of {r['package']}] "
-            text = shorten(f"{missing}{others}{simulated}{r['description']}", WIDTH - 19, placeholder=" ...")
-            lines.append(f"  {r['name']:16} {text}")
-    lines.append("\n`rig list NAME` shows the options of NAME. For your own file, write path.py:function as NAME.")
+            head = f"{'✓' if r['installed'] else '-'} {r['name']:16} "
+            text = f"{head}{missing}{others}{simulated}{r['description'].replace('``', '`')}"
+            lines += wrapped(text, width(), " " * len(head))
+    told = (
+        "✓ is installed. `rig list NAME` shows the options of NAME. For your own file, write path.py:function as NAME."
+    )
+    lines += ["", *wrapped(told, width(), "")]
     return "\n".join(lines) + "\n"
 
 
@@ -97,7 +98,7 @@ def _told(factory: Factory) -> list[str]:
     """What the docstring of a factory tells its users: all but what it raises."""
     paragraphs = [" ".join(part.split()) for part in (factory.__doc__ or "").replace("``", "`").split("\n\n")]
     told = [re.split(r"(?:^| )Raises? ", part)[0] for part in paragraphs]
-    return [line for part in told for line in wrap(part, WIDTH, initial_indent="  ", subsequent_indent="  ")]
+    return [line for part in told for line in wrapped(f"  {part}", width())]
 
 
 def _option(option: Option) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -27,7 +27,7 @@ from rig.errors import (
     plain,
 )  # fmt: skip
 from rig.supervision import supervised
-from rig.terminal import drop_full_streams, say, say_json, usable_streams
+from rig.terminal import drop_full_streams, say, say_json, usable_streams, width, wrapped
 
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter measures, then report"),
@@ -47,14 +47,22 @@ COMMANDS = {
     ),
     "complexity": ("rig.commands.complexity", "state the memory and operations of a device's network, without a run"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
+    "completion": ("rig.commands.completion", "print what makes a shell complete command lines of rig"),
 }
 """By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.
 
 Other packages add commands by the entry-point group ``rig.commands``: such modules, whose docstring begins with what
 the command does.
 """
+GROUPS = {
+    "measure": ("init", "check", "doctor", "measure", "sweep", "import"),
+    "read": ("report", "compare", "view", "tail", "complexity"),
+    "share": ("submit", "audit", "leaderboard"),
+}
+"""The commands in the order in which the help shows them; all others follow as ``more``."""
 
 
+ABOUT = "Measure latency, power and energy of neuromorphic systems, and state the uncertainty."
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """What the libraries beneath numpy take their number of threads from."""
 
@@ -66,6 +74,8 @@ GARBAGE = 1_000_000
 
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
 """Commands that run code of drivers, importers or workloads in their process."""
+COMPLETED = "_ARGCOMPLETE"
+"""The variable that a shell sets where it asks how a command line may go on."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
 """Those of them that have a parent, which sees it if such code ends the process."""
 
@@ -75,7 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without ``argv`` it is that of the command line, and the process may fork.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    if COMPLETED in os.environ:
+        from rig.commands.completion import complete
+
+        complete(parser)
+    given = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     with on_signals(interrupt, *ENDING):
         return _safely(given, lambda: _main(given, argv is None))
 
@@ -125,20 +139,33 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
 
 def parser(command: str = "") -> argparse.ArgumentParser:
     """The argument parser of every command. Only ``command`` is imported, and only its arguments are declared."""
+    known = COMMANDS if command in COMMANDS else COMMANDS | _registered()
     top = _Parser(
-        prog="rig", description="Measure latency, power and energy of neuromorphic systems, and state the uncertainty."
+        prog="rig",
+        usage="rig COMMAND ...",
+        description="\n".join(wrapped(ABOUT, width(), "")),
+        epilog="\n".join(_grouped(known)) + "\n\n`rig COMMAND --help` shows what a command takes.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=_version() if command == "--version" else "")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    known = COMMANDS if command in COMMANDS else COMMANDS | _registered()
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="rig", help=argparse.SUPPRESS)
     for name, (module, text) in known.items():
-        own = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+        own = commands.add_parser(name, description=f"{text[:1].upper()}{text[1:]}.")
         own.add_argument("--json", action="store_true", help="print one JSON document on standard output")
         if name == command:
             body = importlib.import_module(module) if name in COMMANDS else _loaded(name)
             body.add_arguments(own)
             own.set_defaults(run=body.run, parser=own, **({"log": body.log_of} if hasattr(body, "log_of") else {}))
     return top
+
+
+def _grouped(known: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """The commands by what they are for, each with what it does."""
+    shown = [name for names in GROUPS.values() for name in names]
+    for group, names in {**GROUPS, "more": tuple(name for name in known if name not in shown)}.items():
+        yield f"{group}:"
+        for name in (name for name in names if name in known):
+            yield from wrapped(f"    {name:13}{known[name][1]}", width(), " " * 17)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from rig.errors import StoreError, refused
+from rig.errors import Interrupted, StoreError, refused
 from rig.session.run_name import run_name
-from rig.terminal import say, usable_streams
+from rig.terminal import command, say, usable_streams, width, wrapped
 
 if TYPE_CHECKING:
     from rig.session.like import Like
@@ -25,10 +25,29 @@ _OWN = (
 """What one's own command line gives beside ``--like``."""
 
 
+RARE = (
+    "like", "amortise", "per_phase", "mode", "compliance", "configuration", "find_peak", "find_size", "speed",
+    "keep_identity", "quiet", "allow_invalid", "trust",
+)  # fmt: skip
+"""What ``--help`` leaves to ``--help-all``."""
+
+
+class _HelpAll(argparse.Action):
+    """Prints the help with the options that are rarely used."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Leave with the exit code 0."""
+        for action in parser._actions:
+            action.help = vars(action).get("rare_help", action.help)
+        parser.print_help()
+        parser.exit()
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig measure --device NAME ...``."""
     add = parser.add_argument
-    what = parser.add_mutually_exclusive_group(required=True)
+    add("--help-all", action=_HelpAll, nargs=0, help="also show the options that are rarely used, and exit")
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--device", help="a device of `rig list` or of the bench file, or path.py:function")
     what.add_argument("--resume", type=Path, metavar="DIR", help="go on with a session that was broken off")
     add(
@@ -69,6 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--verbose", action="store_true", help="print every figure and every note")
     add("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")
     add("--out", type=Path, metavar="DIR", help="the new directory for the recording; default: runs/NAME")
+    for action in (action for action in parser._actions if action.dest in RARE):
+        vars(action)["rare_help"], action.help = action.help, argparse.SUPPRESS
 
 
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +127,9 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
 
 def log_of(args: argparse.Namespace) -> Path:
     """Where what drivers print is kept: beside the recording, which has its name from here on."""
+    if args.device is None and args.resume is None:
+        _show_what_could_be_meant()
+        args.parser.error("one of --device and --resume is required")
     if args.out is None and args.resume is None:
         from rig.session.setup import scenario_for
 
@@ -114,10 +138,23 @@ def log_of(args: argparse.Namespace) -> Path:
     return place.with_name(f"{place.name}.log")
 
 
+def _show_what_could_be_meant() -> None:
+    """Say which sessions can go on, newest first, and which devices there are."""
+    from rig.commands.completion import named_in_bench
+    from rig.plugins import names
+    from rig.session.book import go_on
+    from rig.session.named import MOST, RUNS, ago, unfinished_in
+
+    rows = [f"{go_on(path)}  (of {ago(path)})" for path in unfinished_in(RUNS)[:MOST]]
+    rows += [f"{command('measure', '--device', name)}  (of the bench file)" for name in named_in_bench("devices")]
+    say(*rows, *wrapped(f"devices: {', '.join(names('devices'))}", width()), error=True)
+
+
 def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` for what cannot be measured."""
     from rig.commands.report import show
-    from rig.session.book import request_in
+    from rig.recording.session import REQUEST
+    from rig.session.book import go_on, request_in
     from rig.session.measure import measure
     from rig.session.report import report
 
@@ -127,14 +164,21 @@ def run(args: argparse.Namespace) -> int:
         _check_alone(args, _BESIDE, "--resume", "a session goes on with what it was asked for")
         request = request_in(args.resume, args.trust)
     quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: the document is alone
-    path = measure(request, quiet=quiet, resume=args.resume is not None)
+    try:
+        path = measure(request, quiet=quiet, resume=args.resume is not None)
+    except KeyboardInterrupt as error:
+        if request.out is None or not (request.out / REQUEST).is_file():
+            raise
+        raise Interrupted("interrupted", remedy=f"Go on with: {go_on(request.out)}") from error
     if usable_streams():
-        say(f"a driver closed a standard stream; the recording is kept: rig report {path}", error=True)
+        say(f"a driver closed a standard stream; the recording is kept: {command('report', path)}", error=True)
     try:
         found = report(path)
     except StoreError as error:
         if error.field == "out":
-            error.remedy = f"The recording is kept. Make room or correct the permissions, then: rig report {path}"
+            error.remedy = (
+                f"The recording is kept. Make room or correct the permissions, then: {command('report', path)}"
+            )
         raise
     return show(found, args.json, args.verbose, args.allow_invalid)
 

@@ -21,7 +21,7 @@ from rig.sweep.loop import Means, available_cores, renew_rows, work_off
 from rig.sweep.reading import from_file, from_texts, values_in, with_workload
 from rig.sweep.results import Columns, write_results
 from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen
-from rig.terminal import say, say_json
+from rig.terminal import command, say, say_json
 
 GRID = ("device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary")
 REPEATED = ("repetitions", "repetition_seed")
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         with suppress(RigError):
             write_results(folder, grids, _columns(args))
         if args.trust and isinstance(error, Ended):
-            again = f"rig sweep {folder}"
+            again = command("sweep", folder)
             error.remedy = error.remedy.replace(again, f"{again} --trust")
         raise
     if args.fresh:
@@ -181,9 +181,9 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
             load("reports", "sweep-table")(table.rows, table.varied, table.figures)
         say(*(f"failed  {key}: {error.get('message')}" for key, error in failed[:5]))
         if failed:
-            trust = " --trust" if args.trust else ""
+            again = command("sweep", folder, "--retry-failed", *(["--trust"] if args.trust else []))
             where = failure_of(folder, cells[0]).parent
-            say(f"        {len(failed)} in all, see {where}; try again with: rig sweep {folder} --retry-failed{trust}")
+            say(f"        {len(failed)} in all, see {where}; try again with: {again}")
     return int(failed[0][1].get("exit_code") or SetupError.exit_code) if failed else 0
 
 

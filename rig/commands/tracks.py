@@ -14,7 +14,7 @@ from rig.sweep.reading import with_workload
 from rig.sweep.store import error_of, keep, state_of
 from rig.sweep.table import table_of, write
 from rig.sweep.tracks import Asked, grids_of, tracks_of
-from rig.terminal import say, say_json
+from rig.terminal import command, say, say_json
 
 PAGE = "tracks.html"
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         cells = work_off(args.out, grids, means)
     except (RigError, KeyboardInterrupt) as error:
         if isinstance(error, Ended):
-            error.remedy = error.remedy.replace(f"rig sweep {args.out}", "the same command")
+            error.remedy = error.remedy.replace(command("sweep", args.out), "the same command")
         raise
     files = write(args.out, table_of(args.out, cells, [entry.grid for entry in grids]))
     found = tracks_of(args.out, grids, refusals)

@@ -28,6 +28,7 @@ from rig.session.asked import check_continued, code_of_continued, note
 from rig.session.locks import holder_of, locked
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
+from rig.terminal import command
 
 LOCK = ".lock"
 """The file in its directory by which one process alone holds a session."""
@@ -148,7 +149,7 @@ def go_on(folder: Path) -> str:
     with suppress(StoreError):
         found, content = _stored(folder)
         foreign = code_of_continued(_code_of(found), folder / REQUEST, content)
-    return f"rig measure --resume {folder}{' --trust' if foreign else ''}"
+    return command("measure", "--resume", folder, *(["--trust"] if foreign else []))
 
 
 def request_in(folder: Path, trust: bool) -> Request:
@@ -161,7 +162,7 @@ def request_in(folder: Path, trust: bool) -> Request:
         what, remedy = f"{folder} is not a session", "Name the directory that `rig measure --out` wrote"
         raise StoreError(what, field="resume", value=str(folder), remedy=remedy)
     if not (folder / REQUEST).is_file():
-        what, remedy = f"{folder} has nothing left to record", f"Report it: rig report {folder}"
+        what, remedy = f"{folder} has nothing left to record", f"Report it: {command('report', folder)}"
         raise UsageError(what, field="resume", value=str(folder), remedy=remedy)
     found, content = _stored(folder)
     check_continued(_code_of(found), folder / REQUEST, content, trust)

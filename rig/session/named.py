@@ -51,7 +51,7 @@ def one_of(path: Path) -> Path:
 
 def several(found: list[Path], given: str, what: str) -> UsageError:
     """Say which recordings could be meant, newest first, and return the error that asks for one of them."""
-    say(*(f"  {path}{_ago(path)}" for path in found[:MOST]), error=True)
+    say(*(f"  {path}, {ago(path)}" for path in found[:MOST]), error=True)
     say(*([f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []), error=True)
     return refused("path", given, f"Name one of them, such as {found[0]}", what)
 
@@ -62,7 +62,8 @@ def _recorded_s(path: Path) -> float | None:
     return max(times, default=None)
 
 
-def _ago(path: Path) -> str:
+def ago(path: Path) -> str:
+    """Return how long ago a recording was written last, in words."""
     s = time.time() - (_recorded_s(path) or 0.0)
     size, unit = next((pair for pair in ((86400, "d"), (3600, "h"), (60, "min")) if s >= pair[0]), (1, "s"))
-    return f", {s / size:.0f} {unit} ago"
+    return f"{s / size:.0f} {unit} ago"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity, coverage_factor
 from rig.errors import UsageError, closest, refused
 from rig.submission.compare import Comparison, Subject, apart, of_instrument
+from rig.terminal import command
 
 EXAMPLE = "energy_per_inference_j > +5%"
 POWER = 0.8
@@ -128,11 +128,13 @@ def _samples_more(over: Quantity, n: int) -> int | None:
 def _checked(c: Comparison, limit: Limit) -> FigureKey:
     """The key of the figure that a limit names. Raises ``UsageError`` where it cannot be judged."""
     if unlike := [what for what in c.unlike if not what.startswith(MAY_DIFFER)]:
-        remedy = f"Measure the second as the first: rig measure --like {shlex.quote(str(c.first.path))}"
+        remedy = f"Measure the second as the first: {command('measure', '--like', c.first.path)}"
         raise _refused(limit, f"{c.first.path} and {c.second.path} cannot be compared: {'; '.join(unlike)}", remedy)
     for subject in (c.first, c.second):
         if (validity := subject.result.validity) is not None and not validity.valid:
-            raise _refused(limit, f"{subject.path} is INVALID", f"See what it breaks: rig report {subject.path}")
+            raise _refused(
+                limit, f"{subject.path} is INVALID", f"See what it breaks: {command('report', subject.path)}"
+            )
     a, b = ({str(key): key for key in subject.result.quantities} for subject in (c.first, c.second))
     for subject, known in ((c.first, a), (c.second, b)):
         if limit.figure not in known:

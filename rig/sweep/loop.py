@@ -22,7 +22,7 @@ from rig.sweep.pool import Brake, spread
 from rig.sweep.progress import Progress
 from rig.sweep.rows import kept_row, row_path
 from rig.sweep.store import Frozen, failure_of, frozen, place_of, state_of, torn
-from rig.terminal import say
+from rig.terminal import command, say
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
         if brake.level:
             done = sum(state_of(folder, cell) == "done" for cell in cells)
             raise Interrupted(
-                f"interrupted with {done} of {len(cells)} cells done", remedy=f"Continue with: rig sweep {folder}"
+                f"interrupted with {done} of {len(cells)} cells done",
+                remedy=f"Continue with: {command('sweep', folder)}",
             )
         if missing := sum(state_of(folder, cell) == "open" for cell in cells):
             what = f"{missing} of {len(cells)} cells are not there any more"
@@ -94,7 +95,7 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
                 _stop_if_halted(outcome)
     if brake.level == 0 and any(place_of(folder, c).exists() and kept_row(folder, c) is None for c in missing):
         what = "the estimators were changed while figures were computed"
-        remedy = f"What is recorded is kept; make the table with: rig sweep {folder} --table"
+        remedy = f"What is recorded is kept; make the table with: {command('sweep', folder, '--table')}"
         raise SetupError(what, field="figures", value=str(folder), remedy=remedy)
 
 

@@ -1,0 +1,174 @@
+"""What a user reads before a first measurement, and after a wrong one: help, lists, completion, what could be meant."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reports.format import quantity_text
+from reports.sweep_table import print_sweep
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.quantity import Component, Quantity
+from rig.commands.main import GROUPS, main, parser
+from rig.errors import Interrupted, UsageError
+from rig.session import measure as module
+from tests.support.submissions import session, submitted
+
+
+@pytest.fixture(params=[60, 80, 120])
+def columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    return int(request.param)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_rig_alone_shows_the_commands_by_what_they_are_for(capsys: pytest.CaptureFixture[str], columns: int) -> None:
+    said = shown(capsys)
+    assert said == shown(capsys, "--help")
+    assert max(map(len, said.splitlines())) <= columns
+    heads = [line for line in said.splitlines() if line in {f"{group}:" for group in (*GROUPS, "more")}]
+    assert heads == ["measure:", "read:", "share:", "more:"]
+    assert said.index("read:") < said.index("    report ") < said.index("share:") < said.index("    audit ")
+    assert said.index("more:") < said.index("    targets ")
+
+
+def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    common, whole = shown(capsys, "measure", "--help"), shown(capsys, "measure", "--help-all")
+    assert "--device" in common and "--help-all" in common and "--amortise" not in common
+    assert "--amortise" in whole and "measure power and execution time on sequences" in whole
+    assert len(common.splitlines()) < 0.7 * len(whole.splitlines())
+
+
+def test_a_list_cuts_nothing_keeps_to_the_width_and_says_what_is_installed(
+    capsys: pytest.CaptureFixture[str], columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= columns
+    words = " ".join(said.split())
+    assert all(" ".join(row["description"].replace("``", "`").split()) in words for row in rows)
+    assert "✓ mock" in words
+    monkeypatch.setattr("rig.commands.list.describe", lambda: [rows[0] | {"installed": False, "extra": "serial"}])
+    assert main(["list"]) == 0
+    assert "- arduino pip install 'neurorig[serial]'" in " ".join(capsys.readouterr().out.split())
+
+
+def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for age_s, name in enumerate(("new one", "old")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        for file in ("session.json", "request.json"):
+            (tmp_path / "runs" / name / file).write_text("{}")
+            os.utime(tmp_path / "runs" / name / file, (1e9 - age_s, 1e9 - age_s))
+    with pytest.raises(SystemExit) as ended:
+        main(["measure"])
+    assert ended.value.code == 2
+    first, second, *devices, said = capsys.readouterr().err.splitlines()
+    assert first.startswith("rig measure --resume 'runs/new one'") and second.startswith(
+        "rig measure --resume runs/old"
+    )
+    assert "mock" in " ".join(devices) and "--device" in said
+
+
+def test_an_interrupted_session_says_how_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*given: object, **more: object) -> Path:
+        played.append(given)
+        return record(*given, **more) if len(played) == 1 else signal.raise_signal(signal.SIGINT)  # type: ignore[return-value]
+
+    played: list[object] = []
+    record = module.record
+    monkeypatch.setattr(module, "record", stopped)
+    out = tmp_path / "a run"
+    words = ["--option", "samples=4", "--option", "audio_hz=1000", "--quiet"]
+    assert main(["measure", "--device", "mock", "--out", str(out), *words]) == Interrupted.exit_code
+    *_, command = capsys.readouterr().err.partition("Go on with: ")
+    assert shlex.split(command) == ["rig", "measure", "--resume", str(out)]
+    monkeypatch.setattr(module, "record", record)
+    assert main([*shlex.split(command)[1:], "--quiet", "--allow-invalid"]) == 0
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "notes.txt:open_device", "./folder", "folder:open_device"])
+def test_a_device_that_is_no_python_file_is_told_so(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "folder").mkdir()
+    assert main(["measure", "--device", name]) == UsageError.exit_code
+    assert "is no Python file. Write path/to/file.py:function" in capsys.readouterr().err
+
+
+def test_a_leaderboard_takes_one_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = submitted(tmp_path / "one", session(tmp_path / "a"))
+    assert main(["leaderboard", str(made.path), "--out", str(tmp_path / "page.html")]) == 0
+    assert "rows    1" in capsys.readouterr().out
+
+
+def completed(line: str, folder: Path) -> set[str]:
+    """What a shell is told of how a command line may go on."""
+    env = os.environ | {
+        "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_POINT": str(len(line)),
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / "out"),
+    }  # fmt: skip
+    code = "from rig.commands.main import main; main()"
+    subprocess.run([sys.executable, "-c", code], env=env, check=False, cwd=folder)
+    return {word.strip() for word in (folder / "out").read_text().splitlines()}
+
+
+def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
+    pytest.importorskip("argcomplete")
+    (tmp_path / "bench.toml").write_text('[devices.board]\ndriver = "mock"\n')
+    (tmp_path / "runs" / "before").mkdir(parents=True)
+    (tmp_path / "runs" / "before" / "session.json").write_text("{}")
+    assert {"measure", "audit"} <= completed("rig ", tmp_path)
+    assert completed("rig compare --fail", tmp_path) == {"--fail-if"}
+    assert {"mock", "xylo", "board"} <= completed("rig measure --device ", tmp_path)
+    assert completed("rig report bef", tmp_path) == {"before"}
+
+
+def test_the_code_for_a_shell_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("argcomplete")
+    assert main(["completion", "bash"]) == 0
+    assert "_python_argcomplete" in capsys.readouterr().out
+    assert parser("completion").parse_args(["completion", "zsh"]).shell == "zsh"
+
+
+def test_a_sweep_shows_first_whether_answers_are_right_and_leaves_out_what_does_not_fit(
+    capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    quantities = ("energy_per_inference_j", "active_power_w", "execution_time_s", "accuracy")
+    row = {"inference_s": 0.05, "verdict": "VALID", "accuracy": 0.95, "accuracy.half_width_95": 0.05}
+    row |= dict.fromkeys(quantities[:3], 1.23456e-3) | {f"{q}.half_width_95": 1.2e-6 for q in quantities[:3]}
+    print_sweep([row], ["inference_s"], {q: FigureKey(q) for q in quantities})
+    said = capsys.readouterr().out
+    assert max(len(line.rstrip()) for line in said.splitlines()) <= columns
+    assert "95.0 ± 5.0 %" in said
+    assert said.index("Accuracy") < (said + "Energy").index("Energy") < (said + "Active").index("Active")
+    assert ("table.csv also has: " in said) == (columns < 100)
+
+
+def test_what_is_left_of_rounding_is_no_uncertainty() -> None:
+    """The gap of one seed: its scatter is that of floating point."""
+    gap = Quantity(-0.02985074626865671, "1", (Component("scatter", 2.4e-18),))
+    assert quantity_text(gap, "percent") == "-2.985 %"
+    assert quantity_text(replace(gap, components=(Component("scatter", 1e-5),)), "percent") == "-2.9851 ± 0.0020 %"
