@@ -7,11 +7,12 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.distributions import normal_quantile
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity, coverage_factor
 from rig.errors import UsageError, closest, refused
-from rig.submission.compare import Comparison, Subject, apart, of_instrument
+from rig.submission.compare import Comparison, apart, of_instrument
 from rig.terminal import command
 
 EXAMPLE = "energy_per_inference_j > +5%"
@@ -139,7 +140,9 @@ def _checked(c: Comparison, limit: Limit) -> FigureKey:
     for subject, known in ((c.first, a), (c.second, b)):
         if limit.figure not in known:
             near = closest(limit.figure, a.keys() & b.keys(), "`rig compare --verbose` shows every figure")
-            raise _refused(limit, f"{subject.path} does not state {limit.figure}{_why(subject, limit)}", near)
+            why = next(iter(subject.result.refusals if limit.figure in CATALOGUE else ()), None)
+            what = f"{subject.path} does not state {limit.figure}"
+            raise _refused(limit, f"{what}: {why.reason}" if why else what, why.remedy if why else near)
     key = a[limit.figure]
     one, other = c.first.result.quantities[key], c.second.result.quantities[key]
     if not (one.stated and other.stated):
@@ -147,11 +150,6 @@ def _checked(c: Comparison, limit: Limit) -> FigureKey:
     if limit.relative and one.value == 0.0:
         raise _refused(limit, f"{limit.figure} of {c.first.path} is 0", "Give the change in its unit, without %")
     return key
-
-
-def _why(subject: Subject, limit: Limit) -> str:
-    """Why a figure was refused, if it was."""
-    return next((f": {r.reason}" for r in subject.result.refusals if limit.figure.endswith(str(r.scope))), "")
 
 
 def _refused(limit: Limit, what: str, remedy: str) -> UsageError:

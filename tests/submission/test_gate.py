@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.finding import refusal
 from rig.analysis.result.quantity import Component, Quantity
 from rig.commands.main import main
 from rig.errors import NotDecidedError, UsageError, WorseError
@@ -68,9 +69,9 @@ def test_what_is_not_decided_says_how_many_samples_more_of_each_would_decide() -
     assert gate(few[0], few[1], "energy_per_inference_j > +5%").outcome == "not decided"
 
 
-@pytest.mark.parametrize("fixed", [{"gain": 0.02}, {"bias": 0.02}], ids=str)
-def test_no_number_of_samples_averages_a_calibration_or_a_bias(fixed: dict[str, float]) -> None:
-    found = gate(energy(1.0, 1e-3, **fixed), energy(1.08, 1e-3, **fixed), "energy_per_inference_j > +5%")
+@pytest.mark.parametrize(("gain", "bias"), [(0.02, 0.0), (0.0, 0.02)])
+def test_no_number_of_samples_averages_a_calibration_or_a_bias(gain: float, bias: float) -> None:
+    found = gate(energy(1.0, 1e-3, gain, bias), energy(1.08, 1e-3, gain, bias), "energy_per_inference_j > +5%")
     assert (found.outcome, found.samples_more) == ("not decided", None)
 
 
@@ -91,6 +92,15 @@ def test_a_limit_that_cannot_be_read_shows_one_that_can(text: str) -> None:
 def test_a_figure_that_is_not_in_both_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="Did you mean energy_per_inference_j"):
         gate(energy(1.0, 0.1), energy(1.0, 0.1), "energy_per_inferences_j > +5%")
+
+
+def test_a_figure_that_one_of_them_refuses_is_refused_with_its_remedy() -> None:
+    found = refusal("power", "no span is longer than a reading", "Add --repeat 20")
+    first = subject({ENERGY: energy(1.0, 0.1)})
+    second = subject({})
+    vars(second.result)["refusals"] = (found,)
+    with pytest.raises(UsageError, match=r"no span is longer than a reading.*Add --repeat 20"):
+        judged(compared(first, second), limit_of("energy_per_inference_j > +5%"))
 
 
 def test_a_figure_without_an_interval_is_refused() -> None:
