@@ -14,9 +14,10 @@ from scipy import stats
 
 from rig.errors import DataError, UsageError
 from scenarios.workloads.ne15 import aer
+from scenarios.workloads.ne15.drawn import RETINA_STEP, retina, write_folder
 from scenarios.workloads.ne15.export import export
 from scenarios.workloads.ne15.focal import rank_order, reconstructed
-from scenarios.workloads.ne15.mnist import PIXELS, read_digits
+from scenarios.workloads.ne15.mnist import PIXELS, idx_file, read_digits
 from scenarios.workloads.ne15.poisson import Events, poisson
 from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import SHARED
@@ -28,17 +29,12 @@ RNG = np.random.default_rng(7)
 DRAWN = np.where(np.hypot(*(np.indices((28, 28)) - 13.5)) < 8, 200, 0).astype(np.uint8).ravel()
 
 
-def idx(data: np.ndarray) -> bytes:
-    """The idx file of an array of bytes."""
-    return bytes((0, 0, 8, data.ndim)) + np.array(data.shape, ">u4").tobytes() + data.tobytes()
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of 20 drawn digits: the images plain, the labels as gzip."""
     images = np.stack([np.roll(DRAWN, 28 * (k % 5)) for k in range(20)]).reshape(20, 28, 28)
-    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(images))
-    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.arange(20, dtype=np.uint8) % 10)))
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx_file(images))
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_file(np.arange(20, dtype=np.uint8) % 10)))
     return tmp_path
 
 
@@ -265,6 +261,61 @@ def test_recordings_of_a_retina_are_a_workload_too(tmp_path: Path) -> None:
     (sample,) = open_workload(data=str(tmp_path), encoding="dvs").samples
     assert (sample.id, sample.label, sample.duration_s) == ("one.aedat", "3", pytest.approx(1.2))
     assert sample.payload.tolist() == events.tolist()
+
+
+def test_a_retina_s_recordings_are_parted_by_folds_too_and_say_how_many_addresses_they_have(drawn: Path) -> None:
+    parts = [open_workload(data=str(drawn / "flashing"), encoding="dvs", fold=k, folds=2) for k in range(2)]
+    assert [[sample.id for sample in part.samples] for part in parts] == [
+        [f"{k:05d}.aedat" for k in range(first, 10, 2)] for first in range(2)
+    ]
+    assert parts[0].details["addresses"] == 2 * 128 * 128
+
+
+# ---- digits that the project draws ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn")
+    write_folder(folder, 40, 10, 0)
+    return folder
+
+
+def test_drawn_digits_are_in_the_layout_of_mnist_and_differ_from_each_other(drawn: Path) -> None:
+    images, labels = read_digits(drawn, "train", verify=False)
+    others, _ = read_digits(drawn, "test", verify=False)
+    assert labels.tolist() == [k % 10 for k in range(40)]
+    assert len({image.tobytes() for image in (*images, *others)}) == 80
+    means = np.stack([images[labels == k].mean(axis=0) for k in range(10)])
+    nearest = np.linalg.norm(others[:, None] - means, axis=2).argmin(axis=1)
+    assert (nearest == labels).mean() > 0.8
+
+
+def test_drawn_digits_are_told_from_mnist(drawn: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        open_workload(data=str(drawn))
+    assert caught.value.field == "md5"
+
+
+def test_a_pixel_sends_an_event_for_each_step_of_the_logarithm_of_its_light() -> None:
+    dark, bright = np.zeros((128, 128)), np.zeros((128, 128))
+    bright[3, 5] = 20.0 * (np.exp(2.4 * RETINA_STEP) - 1.0)
+    events = retina(iter([dark, bright, bright, dark]))
+    place = 3 * 128 + 5
+    assert events[:, 1].tolist() == [place, place, place + aer.PIXELS, place + aer.PIXELS]
+    assert events[:, 0].tolist() == [1, 1001, 4001, 5001]
+
+
+def test_a_flash_sends_about_as_many_events_as_the_recordings_of_ne15_and_a_moving_digit_both_polarities(
+    drawn: Path,
+) -> None:
+    for kind, count, last_s in (("flashing", (3000, 12_000), 0.03), ("moving", (10_000, 80_000), 1.6)):
+        for sample in open_workload(data=str(drawn / kind), encoding="dvs").samples:
+            assert count[0] < len(sample.payload) < count[1]
+            assert sample.payload[0, 0] >= 1 and (np.diff(sample.payload[:, 0]) >= 0).all()
+            assert 0.8 * last_s < sample.payload[-1, 0] * 1e-6 <= last_s
+            off = (sample.payload[:, 1] >= aer.PIXELS).mean()
+            assert off == 0.0 if kind == "flashing" else 0.3 < off < 0.7
 
 
 # ---- digits without a pause -----------------------------------------------------------------

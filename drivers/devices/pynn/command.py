@@ -13,18 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.pynn.description import checked, write_network
-from drivers.devices.pynn.ne15 import PIXELS, TEACHING_S, teaching
+from drivers.devices.pynn.ne15 import TEACHING_S, teaching
 from drivers.devices.pynn.nest import opened
 from drivers.devices.pynn.training import Course, taught
-from rig.bench.options import within
+from rig.bench.options import one_of, within
 from rig.errors import UsageError
 from rig.recording.atomic_write import regular
 from rig.terminal import say, say_json
 from rig.types import Sample
+from scenarios.workloads.ne15.drawn import write_folder
 from scenarios.workloads.ne15.export import export
 from scenarios.workloads.ne15.mnist import has
 from scenarios.workloads.ne15.poisson import Events
-from scenarios.workloads.ne15.workload import open_workload
+from scenarios.workloads.ne15.workload import ADDRESSES, open_workload
+
+NO_MD5 = "take images that are not MNIST's, such as drawn ones"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--fold", type=int, help="train on the test images outside this fold; default: training images")
     train.add_argument("--folds", type=int, default=10, help="default: 10")
     train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--encoding", default="poisson", help="poisson (default), rank-order or dvs")
+    train.add_argument("--dialect", default="jaer", help="of dvs: jaer (default) or ne15")
+    train.add_argument("--lesson-s", type=float, default=TEACHING_S, metavar="S", help="for a template; default: 180")
+    train.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
     train.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
     train.add_argument("--json", action="store_true", help="print one JSON document on standard output")
@@ -46,10 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stream = actions.add_parser("export", help="write the stream of one test image")
     stream.add_argument("--data", required=True, metavar="DIR", help="folder with MNIST's idx files")
     stream.add_argument("--number", type=int, default=0, metavar="N", help="which image; default: 0")
-    stream.add_argument("--encoding", default="poisson", help="poisson (default) or rank-order")
+    stream.add_argument("--encoding", default="poisson", help="poisson (default), rank-order or dvs")
+    stream.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     stream.add_argument("--rate-hz", type=float, default=5000.0, metavar="HZ", help="sum of the rates; default: 5000")
     stream.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .aedat (jAER) or .npy (PyNN)")
     stream.set_defaults(do=_export)
+    draw = actions.add_parser("draw", help="digits of the project's own, to try all of this without MNIST")
+    draw.add_argument("--images", type=int, default=1000, metavar="N", help="for training and test each; default: 1000")
+    draw.add_argument("--recordings", type=int, default=0, metavar="N", help="of a retina, in each way; default: 0")
+    draw.add_argument("--seed", type=int, default=0)
+    draw.add_argument("--out", type=Path, required=True, metavar="DIR")
+    draw.set_defaults(do=_draw)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,10 +74,17 @@ def run(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     """Write the stream of one image, as the workload shows it with its default seed."""
     streams = open_workload(
-        data=args.data, encoding=args.encoding, rate_hz=args.rate_hz, samples=args.number + 1
+        data=args.data, encoding=args.encoding, rate_hz=args.rate_hz, samples=args.number + 1, md5=args.md5
     ).samples
-    export(streams[args.number].payload, PIXELS if args.encoding == "poisson" else 4 * PIXELS, args.out)
+    export(streams[args.number].payload, ADDRESSES[args.encoding], args.out)
     say(args.out)
+    return 0
+
+
+def _draw(args: argparse.Namespace) -> int:
+    """Draw a folder in the layout of MNIST, and recordings in that of NE15-MNIST."""
+    write_folder(args.out, args.images, args.recordings, args.seed)
+    say(f"wrote {args.out}: use it with --no-md5, and to measure with --option md5=false")
     return 0
 
 
@@ -77,11 +98,16 @@ def _train(args: argparse.Namespace) -> int:
     within(2, 100, folds=args.folds)
     within(0.001, 1000.0, scale=args.scale)
     regular(args.out)  # before hours go into the training
-    course = Course(args.data, args.subclasses, args.fold, args.folds, args.seed, args.scale)
-    if args.fold is None and not has(args.data, "train"):
+    one_of(tuple(ADDRESSES), encoding=args.encoding)
+    within(0.1, 1e6, "s", lesson_s=args.lesson_s)
+    course = Course(
+        args.data, args.subclasses, args.fold, args.folds, args.seed, args.scale,
+        args.encoding, args.dialect, args.lesson_s, args.md5,
+    )  # fmt: skip
+    if args.fold is None and args.encoding != "dvs" and not has(args.data, "train"):
         remedy = "Add train-images-idx3-ubyte and train-labels-idx1-ubyte, or train on test images with --fold 0"
         raise UsageError(f"{args.data} holds no training images", field="data", value=str(args.data), remedy=remedy)
-    network = taught(course, partial(_on_nest, args.interpreter, args.json), "NEST through PyNN")
+    network = taught(course, partial(_on_nest, course, args.interpreter, args.json), "NEST through PyNN")
     write_network(network, args.out)
     origin = network.description.origin
     if args.json:
@@ -91,12 +117,12 @@ def _train(args: argparse.Namespace) -> int:
     return 0
 
 
-def _on_nest(interpreter: str, quiet: bool, lessons: Iterator[Events]) -> Iterator[NDArray[np.float64]]:
-    """The weights of each template, shape (784,), each taught in a simulation of its own."""
-    network = checked(teaching(), {})
+def _on_nest(course: Course, interpreter: str, quiet: bool, lessons: Iterator[Events]) -> Iterator[NDArray[np.float64]]:
+    """The weights of each template, shape (sources,), each taught in a simulation of its own."""
+    network = checked(teaching(*course.network), {})
     began_s = time.monotonic()
     for k, stimulus in enumerate(lessons):
-        sample = Sample(f"lesson-{k}", stimulus, duration_s=TEACHING_S + 0.01)
+        sample = Sample(f"lesson-{k}", stimulus, duration_s=course.lesson_s + 0.01)
         device = opened(network, interpreter)
         try:
             device.stage([sample])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rig.errors import DataError, refused
 from rig.network.description import Connection, Layer, Memory, NetworkInfo
 from rig.recording.atomic_write import replacing
-from rig.types import Sample
+from rig.types import Sample, Workload
 
 Size = Annotated[int, Meta(ge=1, le=10**7)]
 Positive = Annotated[float, Meta(gt=0.0, le=1e6)]
@@ -138,6 +138,16 @@ class NetworkFile:
             used = weights != 0 if p.connector == "all-to-all" else np.diag(weights != 0)[:, None]
             zeros, fan_out = synapses - int(used.sum()), int(used.sum(axis=1).max())
         return Connection(name, p.source, p.target, synapses, zeros, synapses, fan_out, round(d.delay_ms / d.step_ms))
+
+    def check_sources(self, workload: Workload | None) -> None:
+        """Raise ``DataError`` for a workload whose encoding has not as many addresses as the network has sources."""
+        sources = sum(p.size for p in self.description.populations if p.source)
+        addresses = None if workload is None else workload.details.get("addresses", sources)
+        if workload is not None and addresses != sources:
+            encoding = workload.details.get("encoding")
+            what = f"the network has {sources} sources, and the encoding {encoding} has {addresses} addresses"
+            remedy = f"Train a network of this encoding: rig ne15 train --encoding {encoding}"
+            raise DataError(what, field="network", value=sources, remedy=remedy)
 
     def check(self, sample: Sample) -> None:
         """Raise ``DataError`` for a sample that the network was trained on: its answer would say nothing."""

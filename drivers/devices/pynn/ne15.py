@@ -30,7 +30,8 @@ NEURON = {
     "v_thresh": -50.0,
     "i_offset": 0.0,
 }
-RELAY_NA = 3.0
+RELAY_NA, SURE_RELAY_NA = 3.0, 6.0
+"""A spike of the second lets a relay fire by itself, for encodings in which a source spikes once or a few times."""
 TEACHING_S, TEACHER_HZ, TEACHING_HZ, TEACHING_REFRACTORY_MS = 180.0, 50.0, 2000.0, 3.0
 STDP = Rule(tau_plus=10.0, tau_minus=10.0, A_plus=0.01, A_minus=0.01, w_min=0.0, w_max=1.3)
 WEAK_NA, INHIBITION_NA = 0.1, -1.5
@@ -40,19 +41,19 @@ Events = NDArray[np.int64]
 Encode = Callable[[NDArray[np.uint8], float, float, np.random.Generator], Events]
 
 
-def teaching() -> Description:
+def teaching(sources: int = PIXELS, relay_na: float = RELAY_NA) -> Description:
     """Return the network that learns one template: a teacher makes the decision neuron fire while images are shown."""
     return Description(
         name="ne15-teaching",
         populations=(
-            Population("pixels", PIXELS, True),
+            Population("pixels", sources, True),
             Population("teacher", 1, True),
-            Population("input", PIXELS),
+            Population("input", sources),
             Population("decision", 1),
         ),
         neuron=NEURON | {"tau_refrac": TEACHING_REFRACTORY_MS},
         projections=(
-            Projection("pixels", "input", "one-to-one", RELAY_NA),
+            Projection("pixels", "input", "one-to-one", relay_na),
             Projection("teacher", "decision", "one-to-one", RELAY_NA),
             Projection("input", "decision", "all-to-all", 0.0, plastic=True),
         ),
@@ -62,18 +63,34 @@ def teaching() -> Description:
     )
 
 
-def lesson(images: Images, encode: Encode, rng: np.random.Generator) -> Events:
+def lesson(images: Images, encode: Encode, rng: np.random.Generator, lesson_s: float = TEACHING_S) -> Events:
     """Return the stimulus that teaches one template: the images in turn, 180 s in all, and the teacher's spikes."""
-    each_s = TEACHING_S / len(images)
+    each_s = lesson_s / len(images)
     shown = [encode(image, TEACHING_HZ, each_s, rng) for image in images]
-    for k, events in enumerate(shown):
-        events[:, 0] += math.floor(1e6 * each_s * k)
-    told = encode(np.ones(1, np.uint8), TEACHER_HZ, TEACHING_S, rng) + np.array([0, PIXELS])
-    events = np.concatenate([*shown, told])
-    return events[np.argsort(events[:, 0], kind="stable")]
+    return _with_teacher(shown, PIXELS, each_s, lesson_s, encode, rng)
 
 
-def subclasses(images: Images, labels: NDArray[np.uint8], count: int, seed: int) -> list[tuple[int, NDArray[np.int64]]]:
+def replayed(
+    streams: Sequence[Events], sources: int, each_s: float, lesson_s: float, encode: Encode, rng: np.random.Generator
+) -> Events:
+    """Return the stimulus that teaches one template its streams, each ``each_s`` long, in turn for ``lesson_s``."""
+    count = max(math.floor(lesson_s / each_s), 1)
+    return _with_teacher([streams[k % len(streams)] for k in range(count)], sources, each_s, lesson_s, encode, rng)
+
+
+def _with_teacher(
+    shown: Sequence[Events], sources: int, each_s: float, lesson_s: float, encode: Encode, rng: np.random.Generator
+) -> Events:
+    """Streams one after the other, and the spikes of the teacher, whose address follows those of the sources."""
+    later = [events + np.array([math.floor(1e6 * each_s * k), 0]) for k, events in enumerate(shown)]
+    told = encode(np.ones(1, np.uint8), TEACHER_HZ, lesson_s, rng) + np.array([0, sources])
+    events = np.concatenate([*later, told])
+    return np.asarray(events[np.argsort(events[:, 0], kind="stable")], np.int64)
+
+
+def subclasses(
+    images: NDArray[Any], labels: NDArray[np.uint8], count: int, seed: int
+) -> list[tuple[int, NDArray[np.int64]]]:
     """Return digit and image numbers of each subclass, the digits in order: K-means of the raw pixels of each digit.
 
     Raises ``UsageError`` for more subclasses than a digit has images.
@@ -96,10 +113,11 @@ def deployed(
     scale: float,
     origin: dict[str, Any],
     trained_on: frozenset[str] = frozenset(),
+    relay_na: float = RELAY_NA,
 ) -> NetworkFile:
-    """Return the network that recognises, of learnt weights (784, templates) in nA, of which weak ones inhibit alike.
+    """Return the network that recognises, of learnt weights (sources, templates) in nA.
 
-    ``scale`` multiplies what was learnt and the inhibition.
+    Weak weights inhibit alike. ``scale`` multiplies what was learnt and the inhibition.
     """
     weak = weights <= WEAK_NA
     arrays = {
@@ -109,13 +127,13 @@ def deployed(
     description = Description(
         name="ne15",
         populations=(
-            Population("pixels", PIXELS, True),
-            Population("input", PIXELS),
+            Population("pixels", len(weights), True),
+            Population("input", len(weights)),
             Population("decision", len(digits)),
         ),
         neuron=NEURON,
         projections=(
-            Projection("pixels", "input", "one-to-one", RELAY_NA),
+            Projection("pixels", "input", "one-to-one", relay_na),
             Projection("input", "decision", "all-to-all", "learnt"),
             Projection("input", "decision", "all-to-all", "inhibition", "inhibitory"),
         ),

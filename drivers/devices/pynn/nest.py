@@ -14,7 +14,7 @@ from drivers.links.remote_start import Worker, shipped
 from rig.bench.options import positive
 from rig.errors import refused
 from rig.network.description import NetworkInfo
-from rig.types import Device
+from rig.types import Device, Workload
 
 NAME = "nest"
 VARIABLE = "RIG_NEST_PYTHON"
@@ -22,17 +22,26 @@ VARIABLE = "RIG_NEST_PYTHON"
 SOURCES = ("pynn_network", "pynn_nest")
 
 
-def open_device(*, network: str = "", interpreter: str = "", start_s: float = 120.0, load_s: float = 120.0) -> Device:
+def open_device(
+    workload: Workload | None = None,
+    *,
+    network: str = "",
+    interpreter: str = "",
+    start_s: float = 120.0,
+    load_s: float = 120.0,
+) -> Device:
     """Open a network file (``rig ne15 train`` makes one) on NEST.
 
     ``interpreter`` is a Python with nest-simulator and PyNN, by default RIG_NEST_PYTHON. It has ``start_s`` to start
     and build the network, and ``load_s`` to take the samples. Phases: ``load`` gives the sources their spikes,
     ``inference`` simulates.
 
-    Raises ``DataError`` for a network that cannot be used, ``MissingExtraError`` without execnet, NEST or PyNN, and
-    ``SetupError`` without the interpreter.
+    Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
+    without execnet, NEST or PyNN, and ``SetupError`` without the interpreter.
     """
-    return opened(read_network(Path(network)), interpreter, start_s, load_s)
+    read = read_network(Path(network))
+    read.check_sources(workload)
+    return opened(read, interpreter, start_s, load_s)
 
 
 def network_of(*, network: str = "") -> NetworkInfo:

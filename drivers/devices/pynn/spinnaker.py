@@ -16,7 +16,7 @@ from drivers.links.remote import RemoteDevice, open_remote
 from drivers.links.remote_start import Worker, shipped
 from rig.bench.options import positive
 from rig.errors import refused
-from rig.types import Device
+from rig.types import Device, Workload
 
 __all__ = ["network_of", "open_device"]
 
@@ -27,6 +27,7 @@ SOURCES = ("pynn_network", "pynn_spinnaker")
 
 
 def open_device(
+    workload: Workload | None = None,
     *,
     simulate: bool = False,
     network: str = "",
@@ -42,8 +43,9 @@ def open_device(
     ``interpreter`` is a Python with sPyNNaker, by default RIG_SPINNAKER_PYTHON; ``nest_interpreter`` is NEST's, which
     simulates the spikes with ``simulate``. They have ``start_s`` to start, and ``load_s`` to take the samples.
 
-    Raises ``DataError`` for a network that cannot be used, ``MissingExtraError`` without execnet or sPyNNaker, and
-    ``SetupError`` without the interpreter, without a named machine, and for a network that does not fit 48 chips.
+    Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
+    without execnet or sPyNNaker, and ``SetupError`` without the interpreter, without a named machine, and for a network
+    that does not fit 48 chips.
     """
     positive(start_s=start_s, load_s=load_s)
     interpreter = interpreter or os.environ.get(VARIABLE, "")
@@ -51,6 +53,7 @@ def open_device(
         remedy = f"Make one: pip install 'sPyNNaker==1!7.4.1'; give its python here, or set {VARIABLE}"
         raise refused("interpreter", interpreter, remedy, "sPyNNaker needs an interpreter of its own")
     read = read_network(Path(network))
+    read.check_sources(workload)
     options = {"simulate": simulate, "board": board, "spalloc": spalloc}
     device = _opened(read, options, interpreter, start_s, load_s)
     if not simulate:

@@ -8,20 +8,21 @@ import numpy as np
 
 from rig.errors import refused
 from rig.recording.atomic_write import replacing
+from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.aer import write_aedat
 from scenarios.workloads.ne15.mnist import SIDE
 from scenarios.workloads.ne15.poisson import Events
 
 
 def export(events: Events, sources: int, out: Path) -> None:
-    """Write a stream of 28 x 28 pixels as ``.aedat``, or of any sources as ``.npy``.
+    """Write a stream of 28 x 28 pixels or of a retina as ``.aedat``, or of any sources as ``.npy``.
 
     The ``.npy`` holds one array of spike times in milliseconds for each source (NumPy reads it with
     ``allow_pickle=True``), which is PyNN's ``SpikeSourceArray(spike_times=...)``. Raises ``UsageError`` for another
     suffix and where it cannot be written, ``DataError`` for what the format cannot hold.
     """
     if out.suffix == ".aedat":
-        write_aedat(out, events, SIDE)
+        write_aedat(out, events, aer.SIDE if sources == 2 * aer.PIXELS else SIDE)
     elif out.suffix == ".npy":
         order = np.lexsort((events[:, 0], events[:, 1]))
         arrays = np.empty(sources, object)

@@ -65,6 +65,11 @@ def _read(folder: Path, name: str, wanted: tuple[int | None, ...], verify: bool)
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
+def idx_file(data: Bytes) -> bytes:
+    """Return the content of the idx file of an array of bytes."""
+    return bytes((0, 0, 8, data.ndim)) + np.array(data.shape, ">u4").tobytes() + data.tobytes()
+
+
 def _candidates(folder: Path, name: str) -> list[Path]:
     return [folder / name, folder / f"{name}.gz"]
 

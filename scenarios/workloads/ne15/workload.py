@@ -20,14 +20,15 @@ from rig.bench.options import one_of, positive, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample
 from scenarios.workloads.ne15 import mnist
-from scenarios.workloads.ne15.aer import DIALECTS, read_aedat
+from scenarios.workloads.ne15.aer import DIALECTS, PIXELS, read_aedat
 from scenarios.workloads.ne15.digit_stream import Show, frames_of
 from scenarios.workloads.ne15.focal import SHARE, rank_order
 from scenarios.workloads.ne15.poisson import Events, poisson
 
 NAME = "ne15-mnist"
 TASK = "classification of handwritten digits that are shown as spikes"
-ENCODINGS = ("poisson", "rank-order", "dvs")
+ADDRESSES = {"poisson": mnist.PIXELS, "rank-order": 4 * mnist.PIXELS, "dvs": 2 * PIXELS}
+"""How many sources each encoding has: pixels, four layers of ganglion cells, or a retina's pixels twice."""
 DIGITS = [str(digit) for digit in range(10)]
 PUBLISHED_HZ = (2000.0, 5000.0)
 """The sums of rates in the chapter: for teaching and most figures, and for its table of NEST and SpiNNaker."""
@@ -109,7 +110,7 @@ def open_workload(
 
     Raises ``UsageError`` for options out of range and ``DataError`` for files that cannot be used.
     """
-    one_of(ENCODINGS, encoding=encoding)
+    one_of(tuple(ADDRESSES), encoding=encoding)
     one_of(("train", "test"), split=split)
     one_of(DIALECTS, dialect=dialect)
     positive(rate_hz=rate_hz, image_s=image_s)
@@ -121,11 +122,12 @@ def open_workload(
             "data", data, "Give the folder of MNIST's four idx files (--data)", "no folder of images was given"
         )
     if encoding == "dvs":
-        return _recorded(Path(data), dialect, blank_s, samples)
+        return _recorded(Path(data), dialect, blank_s, (fold, folds, samples))
     images, labels = mnist.read_digits(Path(data), split, md5)
     numbers = _chosen(len(images), fold, folds, samples)
     encode, show, coding = _coded(images, numbers, encoding, rate_hz, image_s, stream_seed)
-    details = {"encoding": encoding, "image_s": image_s, "blank_s": blank_s, "classes": DIGITS, **coding}
+    details = {"encoding": encoding, "addresses": ADDRESSES[encoding], "image_s": image_s, "blank_s": blank_s}
+    details |= {"classes": DIGITS, **coding}
     details |= {"split": split, "fold": fold, "folds": None if fold is None else folds, "md5_checked": md5}
     ids = tuple(sample_id(split, number) for number in numbers)
     texts = tuple(str(labels[number]) for number in numbers)
@@ -173,19 +175,21 @@ def sample_id(split: str, number: int) -> str:
     return f"{split}-{number:05d}"
 
 
-def _recorded(folder: Path, dialect: str, blank_s: float, samples: int | None) -> Digits:
+def _recorded(folder: Path, dialect: str, blank_s: float, kept: tuple[int | None, int, int | None]) -> Digits:
     """Recordings of a retina: ``labels.csv`` has the columns file and label. Addresses of OFF events begin at 16384."""
     try:
         with (folder / "labels.csv").open(encoding="utf-8", newline="") as file:
-            rows = [(row["file"], row["label"]) for row in csv.DictReader(file)][:samples]
+            listed = [(row["file"], row["label"]) for row in csv.DictReader(file)]
     except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
         what = f"{folder / 'labels.csv'} cannot be read: {error!r}"
         raise DataError(what, field="data", value=str(folder), remedy="Its columns are file and label") from error
+    rows = [listed[number] for number in _chosen(len(listed), *kept)]
     streams = [read_aedat(folder / name, dialect) for name, _ in rows]
     if not all(map(len, streams)) or not streams:
         raise DataError(f"{folder} has a recording without events", field="data", value=str(folder))
     length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
-    details = {"encoding": "dvs", "dialect": dialect, "blank_s": blank_s, "files": [name for name, _ in rows]}
+    details = {"encoding": "dvs", "addresses": ADDRESSES["dvs"], "dialect": dialect, "blank_s": blank_s}
+    details |= {"fold": kept[0], "folds": None if kept[0] is None else kept[1], "files": [name for name, _ in rows]}
     names, labels = tuple(name for name, _ in rows), tuple(label for _, label in rows)
     return _workload(Encoded(tuple(range(len(rows))), names, labels, streams.__getitem__, length_s + blank_s), details)
 

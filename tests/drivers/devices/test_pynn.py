@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.busy_cores import RAIL, BusyCores
 from benchmarks.ne15_nest import true_power
-from drivers.devices.pynn import ne15, training
+from drivers.devices.pynn import training
 from drivers.devices.pynn.command import add_arguments
 from drivers.devices.pynn.command import run as train
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
@@ -37,8 +37,10 @@ from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.recording.reader import open_run
-from rig.types import Device, Idle, Issue, Sample, Step
+from rig.types import Device, Idle, Issue, Sample, Step, Workload
+from scenarios.workloads.ne15.drawn import write_folder
 from scenarios.workloads.ne15.poisson import poisson
+from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers
 
@@ -180,15 +182,13 @@ def test_templates_are_taught_equally_long_however_many_images_they_have(monkeyp
     images, lasting_s = np.full((55, PIXELS), 9, np.uint8), list[float]()
     monkeypatch.setattr(training, "read_digits", lambda *_: (images, labels))
     monkeypatch.setattr(training, "kept_numbers", lambda count, *_: list(range(count)))
-    for module in (ne15, training):
-        monkeypatch.setattr(module, "TEACHING_S", 5.5)
 
     def learn(lessons: Iterator[Any]) -> Iterator[Any]:
         for events in lessons:
             lasting_s.append(events[-1, 0] * 1e-6)
             yield np.zeros(PIXELS)
 
-    origin = training.taught(Course(Path(), 1, 0, 5), learn, "x").description.origin
+    origin = training.taught(Course(Path(), 1, 0, 5, lesson_s=5.5), learn, "x").description.origin
     assert lasting_s == pytest.approx([5.5] * 10, abs=0.02)
     assert origin["biological_s"] == 55.0
 
@@ -216,6 +216,41 @@ def test_training_without_training_images_asks_for_a_fold(tmp_path: Path) -> Non
     given = words.parse_args(["train", "--data", str(tmp_path), "--out", str(tmp_path / "n.npz")])
     with pytest.raises(UsageError, match="no training images"):
         train(given)
+
+
+def ne15_streams(folder: Path, encoding: str) -> Workload:
+    write_folder(folder, 20, 0, 0)
+    return open_workload(data=str(folder), encoding=encoding, md5=False, samples=2)
+
+
+def test_a_network_with_other_sources_than_the_encoding_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    write_network(network(), tmp_path / "n.npz")
+    with pytest.raises(DataError, match="784 sources, and the encoding rank-order has 3136") as caught:
+        open_device(ne15_streams(tmp_path, "rank-order"), network=str(tmp_path / "n.npz"), interpreter="/nowhere")
+    assert "--encoding rank-order" in caught.value.remedy
+
+
+def test_a_stream_is_taught_with_the_encoding_s_own_sources_and_a_relay_that_one_spike_makes_fire(
+    tmp_path: Path,
+) -> None:
+    write_folder(tmp_path, 20, 0, 0)
+    lasting_s = list[float]()
+
+    def learn(lessons: Iterator[Any]) -> Iterator[Any]:
+        for events in lessons:
+            lasting_s.append(events[-1, 0] * 1e-6)
+            yield np.bincount(events[:, 1], minlength=3137)[:3136] > 0
+
+    course = Course(tmp_path, 1, None, 5, encoding="rank-order", lesson_s=2.0, md5=False)
+    made = training.taught(course, learn, "x")
+    assert made.description.sizes == {"pixels": 3136, "input": 3136, "decision": 10}
+    assert made.description.projections[0].weight == teaching(*course.network).projections[0].weight == 6.0
+    assert lasting_s == pytest.approx([2.0] * 10, abs=0.4)
+    shown = open_workload(data=str(tmp_path), encoding="rank-order", split="train", md5=False).samples
+    assert made.trained_on == {sample.id for sample in shown}
+    for k in range(10):
+        sent = {*shown[k].payload[:, 1], *shown[k + 10].payload[:, 1]}
+        assert set(np.flatnonzero(made.arrays["learnt"][:, k])) == sent
 
 
 # ---- NEST ---------------------------------------------------------------------------------

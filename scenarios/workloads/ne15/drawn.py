@@ -1,0 +1,119 @@
+"""Digits that the project draws itself, in the layout of MNIST and of NE15-MNIST's recordings, to try the task with.
+
+Strokes of ten digits are bent, turned and shifted by chance, and drawn by a soft pen. A simple model of a retina looks
+at them on a screen: each pixel sends an event whenever the logarithm of its light has changed by a step. Accuracies on
+them say nothing about handwriting.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from rig.bench.options import within
+from rig.recording.atomic_write import replacing
+from rig.types import Floats
+from scenarios.workloads.ne15 import aer
+from scenarios.workloads.ne15.mnist import SIDE, idx_file
+from scenarios.workloads.ne15.poisson import Events
+
+STROKES = (
+    "50 32 35 38 59 78 75 72 50", "23 40 49", "21 30 60 72 68 29 79", "20 70 45 77 69 29 | 45 35", "60 26 76 | 60 69",
+    "70 30 25 55 77 69 29", "60 24 28 59 78 65 25", "20 70 49", "50 31 33 54 77 69 49 37 54 73 71 50",
+    "75 35 22 60 72 76 59 29",
+)  # fmt: skip
+"""The corners of each digit's strokes on a grid of ten by ten: column and row as two figures."""
+RETINA_STEP = 0.5
+"""The change of the logarithm of light that sends an event. A flashed digit then sends a few thousand."""
+FLASH_S, RISE_S, MOVE_S, FRAME_S = 1.0, 0.03, 1.6, 0.002
+"""How long a flashed digit is seen and within what time it appears, how long a digit moves, and a frame of the screen.
+
+The recordings of NE15-MNIST last 1 s and 3.2 to 3.4 s, and most spikes of a flash fall within 30 ms.
+"""
+
+
+def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
+    """Write ``images`` training and test images each, and ``recordings`` by a retina in flashing/ and moving/.
+
+    Raises ``UsageError`` for numbers out of range and where it cannot be written.
+    """
+    within(10, 60_000, images=images)
+    within(0, 10_000, recordings=recordings)
+    for split, prefix in enumerate(("train", "t10k")):
+        drawn = np.stack([digit(k % 10, np.random.default_rng([seed, split, k])) for k in range(images)])
+        labels = (np.arange(images) % 10).astype(np.uint8)
+        _write(folder / f"{prefix}-images-idx3-ubyte", idx_file(drawn.reshape(-1, SIDE, SIDE)))
+        _write(folder / f"{prefix}-labels-idx1-ubyte", idx_file(labels))
+    for kind, shown in (("flashing", _flashed), ("moving", _moved)) if recordings else ():
+        listed = io.StringIO(newline="")
+        table = csv.writer(listed)
+        table.writerow(["file", "label"])
+        for k in range(recordings):
+            image = digit(k % 10, np.random.default_rng([seed, 2, k])).reshape(SIDE, SIDE).astype(float)
+            (folder / kind).mkdir(parents=True, exist_ok=True)
+            aer.write_aedat(folder / kind / f"{k:05d}.aedat", retina(shown(image)), aer.SIDE)
+            table.writerow([f"{k:05d}.aedat", k % 10])
+        _write(folder / kind / "labels.csv", listed.getvalue().encode())
+
+
+def digit(number: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Return an image of shape (784,), 0 to 255."""
+    turn = np.array([[1.0, rng.normal(0.0, 0.15)], [rng.normal(0.0, 0.08), 1.0]]) * rng.normal(1.0, 0.06, (2, 1))
+    shift = np.array([13.5, 13.5]) + rng.normal(0.0, 0.7, 2)
+    pixels = np.indices((SIDE, SIDE)).reshape(2, -1)[::-1].T
+    nearest = np.full(len(pixels), np.inf)
+    for stroke in STROKES[number].split("|"):
+        corners = np.array([[int(c) for c in corner] for corner in stroke.split()], float)
+        corners = (2.2 * (corners - [4.7, 4.7]) + rng.normal(0.0, 0.45, corners.shape)) @ turn.T + shift
+        for a, b in pairwise(corners):
+            along = np.clip((pixels - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
+            nearest = np.minimum(nearest, np.linalg.norm(pixels - a - along[:, None] * (b - a), axis=1))
+    ink = 255.0 * np.clip(1.9 - nearest / rng.uniform(0.9, 1.3), 0.0, 1.0)
+    return np.asarray(ink, np.uint8)
+
+
+def retina(frames: Iterator[Floats]) -> Events:
+    """Return the events of frames of light, shape (128, 128), one every ``FRAME_S``; see ``aer.read_aedat``."""
+    known, events = np.log(next(frames) + 20.0), []
+    for k, frame in enumerate(frames):
+        steps = np.trunc((np.log(frame + 20.0) - known) / RETINA_STEP)
+        known += RETINA_STEP * steps
+        rows, columns = np.nonzero(steps)
+        fired = steps[rows, columns]
+        address = np.repeat(rows * aer.SIDE + columns + np.where(fired < 0, aer.PIXELS, 0), np.abs(fired).astype(int))
+        # within a frame, pixels are read out one after the other
+        times = 1 + np.round(1e6 * FRAME_S * (k + np.arange(len(address)) / max(len(address), 1))).astype(np.int64)
+        events.append(np.column_stack([times, address]))
+    return np.concatenate(events)
+
+
+def _on_screen(image: Floats) -> Floats:
+    """An image in the middle of the retina's view, three times as large."""
+    large = ndimage.zoom(image, 3, order=1)
+    return np.pad(large, (aer.SIDE - len(large)) // 2)
+
+
+def _flashed(image: Floats) -> Iterator[Floats]:
+    screen = _on_screen(image)
+    for k in range(round(FLASH_S / FRAME_S)):
+        yield screen * min(k * FRAME_S / RISE_S, 1.0)
+
+
+def _moved(image: Floats) -> Iterator[Floats]:
+    """The digit goes once round a circle of 8 pixels."""
+    screen, count = _on_screen(image), round(MOVE_S / FRAME_S)
+    for angle in np.linspace(0.0, 2 * np.pi, count):
+        yield ndimage.shift(screen, 8.0 * np.array([np.sin(angle), np.cos(angle) - 1.0]), order=1)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(data)
