@@ -18,7 +18,7 @@ from rig.submission.compare import Comparison, Difference, Subject
 from rig.submission.gate import Judged
 from rig.terminal import clean, say, width, wrapped
 
-_SCORES = ("accuracy", "r2", "smape_mean")
+_SCORES = ("accuracy", "map", "r2", "smape_mean")
 KEPT = {True: "kept within 5 %", False: "worse by more than 5 %", None: ""}
 GAP = "  "
 MOST_DIFFERING = 8

@@ -97,7 +97,7 @@ def key_figures(result: Result) -> list[FigureKey]:
 
 def headline_keys(result: Result) -> list[FigureKey]:
     """Return the keys of the most important figures of this scenario, stated or not."""
-    scores = [key for key in (FigureKey("r2"), FigureKey("smape_mean")) if key in result.quantities]
+    scores = [key for key in (FigureKey("map"), FigureKey("r2"), FigureKey("smape_mean")) if key in result.quantities]
     return [*scores, *_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
 
 

@@ -30,6 +30,7 @@ class Entry(NamedTuple):
 CATALOGUE: Mapping[str, Entry] = {
     "accuracy": Entry("1", "Accuracy", scale="percent"),
     "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
+    "map": Entry("1", "COCO mean average precision", scale="number"),
     "r2": Entry("1", "Coefficient of determination, R2", scale="number", signed=True),
     "smape_mean": Entry("1", "sMAPE, mean (0 to 200)", scale="number"),
     "smape_p{percentile}": Entry("1", "sMAPE, {percentile}", scale="number"),

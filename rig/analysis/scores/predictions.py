@@ -15,6 +15,7 @@ from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.scores.answers import answers_of
+from rig.analysis.scores.detections import detections_of
 from rig.recording.reader import Run
 from rig.types import Floats
 
@@ -28,7 +29,7 @@ def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
 
     With ``forecast_from`` in its details, the rest of each series from that point on is, and the answer is an output
     with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample is, from the step on that is named
-    for the sample, and the answer is an output with ``prediction``.
+    for the sample, and the answer is an output with ``prediction``. With ``detect``, see ``detections_of``.
     """
     details = run.start.workload.details
     first, field, each_first = (details.get(key) for key in ("forecast_from", "regress", "regress_from"))
@@ -36,6 +37,8 @@ def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
         return _forecasts(run, first)
     if isinstance(field, str) and isinstance(each_first, dict):
         return _regressions(run, field, each_first)
+    if isinstance(details.get("detect"), dict):
+        return detections_of(run, details["detect"])
     return Figures(), []
 
 

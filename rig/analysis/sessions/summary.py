@@ -34,7 +34,7 @@ from rig.analysis.verdict.rule_set import is_known
 from rig.recording.session import SizeProbe
 from rig.types import Floats
 
-SCORES = (ACCURACY, "balanced_accuracy", "r2", "smape_mean", "smape_p{percentile}")
+SCORES = (ACCURACY, "balanced_accuracy", "map", "r2", "smape_mean", "smape_p{percentile}")
 ROUNDING = 1e-12
 """Trials that differ by less than this part are equal but for the rounding of their arithmetic."""
 _EXECUTION_TIMES = (

@@ -47,8 +47,8 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
     within(10, 60_000, images=images)
     within(0, 10_000, recordings=recordings)
     for split, prefix in enumerate(("train", "t10k")):
-        drawn = np.stack([digit(k % 10, np.random.default_rng([seed, split, k])) for k in range(images)])
-        labels = (np.arange(images) % 10).astype(np.uint8)
+        drawn = np.stack([digit(_label(k), np.random.default_rng([seed, split, k])) for k in range(images)])
+        labels = np.array([_label(k) for k in range(images)], np.uint8)
         _write(folder / f"{prefix}-images-idx3-ubyte", idx_file(drawn.reshape(-1, SIDE, SIDE)))
         _write(folder / f"{prefix}-labels-idx1-ubyte", idx_file(labels))
     for kind, shown in (("flashing", _flashed), ("moving", _moved)) if recordings else ():
@@ -56,11 +56,16 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
         table = csv.writer(listed)
         table.writerow(["file", "label"])
         for k in range(recordings):
-            image = digit(k % 10, np.random.default_rng([seed, 2, k])).reshape(SIDE, SIDE).astype(float)
+            image = digit(_label(k), np.random.default_rng([seed, 2, k])).reshape(SIDE, SIDE).astype(float)
             (folder / kind).mkdir(parents=True, exist_ok=True)
             aer.write_aedat(folder / kind / f"{k:05d}.aedat", retina(shown(image)), aer.SIDE)
-            table.writerow([f"{k:05d}.aedat", k % 10])
+            table.writerow([f"{k:05d}.aedat", _label(k)])
         _write(folder / kind / "labels.csv", listed.getvalue().encode())
+
+
+def _label(k: int) -> int:
+    """The digit of image k: each ten hold all ten digits, in an order that no fold parts."""
+    return (k + k // 10) % 10
 
 
 def digit(number: int, rng: np.random.Generator) -> NDArray[np.uint8]:

@@ -1,0 +1,1 @@
+"""Event-camera object detection (NeuroBench). Opened through the entry point ``event-detection``."""

@@ -1,0 +1,188 @@
+"""Files of an event camera on the road: time surfaces in HDF5, raw events, and the boxes beside them.
+
+The layout is that of Prophesee's 1 Megapixel Automotive Detection Dataset, precomputed as NeuroBench's harness reads
+it, or as recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import DataError
+from rig.plugins import imported
+from rig.types import Floats
+
+SHAPE = (6, 360, 640)
+"""A time surface: three bins in time of two polarities, rows, columns."""
+FRAME_US, BINS = 50_000, 3
+SENSOR = (720, 1280)
+WORDS = {b"evt 2": ("evt2", 4), b"evt2": ("evt2", 4), b"evt 3": ("evt3", 2), b"evt3": ("evt3", 2)}
+"""What the header of a .raw file holds, by which its encoding and the bytes of a word are known."""
+END_S = 1.0
+"""How long boxes may go on after the last event or surface."""
+
+Frame = NDArray[Any]
+Boxes = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """One file: the number of its frames, and how frame k is read, shape ``SHAPE``."""
+
+    path: Path
+    frames: int
+    read: Callable[[int], Frame]
+
+
+def opened(path: Path) -> Recorded:
+    """Open time surfaces (.h5), or raw events (.raw in EVT2 or EVT3, .dat), of which the same surfaces are made.
+
+    Raises ``DataError`` for a file that is cut or of another content, ``MissingExtraError`` without the reader.
+    """
+    return _surfaces_in(path) if path.suffix == ".h5" else _surfaces_of(path)
+
+
+def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
+    """Return the boxes of each frame: rows of class, x, y, w, h in pixels of a surface, cut at its edges.
+
+    They stand in ``NAME_bbox.npy`` or ``NAME.npy`` beside the file, in pixels of a picture of ``width`` columns, and
+    belong to the frame in whose 50 ms they are stamped; of a track there, the last one counts. Raises ``DataError`` for
+    a missing file, another structure, a box outside the picture, and boxes that go on after the file ends.
+    """
+    name = path.stem.removesuffix("_td")
+    found = next((p for p in (path.with_name(f"{name}{end}.npy") for end in ("_bbox", "")) if p.is_file()), None)
+    if found is None:
+        raise _unfit(path, "data", f"no {name}_bbox.npy stands beside it", "Add the file of its boxes")
+    try:
+        with found.open("rb") as file:
+            table = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _unfit(found, "data", f"it cannot be read: {error}", "Download it again") from error
+    fields = table.dtype.names or ()
+    time = "ts" if "ts" in fields else "t"
+    if missing := {time, "x", "y", "w", "h", "class_id", "track_id"} - set(fields):
+        raise _unfit(
+            found, "data", f"it has no field {min(missing)}", "Give boxes as t, x, y, w, h, class_id, track_id"
+        )
+    place = np.stack([table[k].astype(float) for k in ("x", "y", "w", "h")], axis=1) * (SHAPE[2] / width)
+    ends = np.column_stack([place[:, :2], place[:, :2] + place[:, 2:]])
+    limits = np.array([SHAPE[2], SHAPE[1]] * 2, float)
+    bad = ~((place[:, 2:] > 0).all(axis=1) & (ends[:, :2] < limits[:2]).all(axis=1) & (ends[:, 2:] > 0).all(axis=1))
+    if bad.any():
+        row, said = int(np.flatnonzero(bad)[0]), place[bad][0].tolist()
+        why = f"box {row} lies outside of the picture: x, y, w, h are {said} of {SHAPE[2]} by {SHAPE[1]} pixels"
+        raise _unfit(found, "box", why, "Correct it, or name the width of its picture: --option boxes_width=PIXELS")
+    ends = np.clip(ends, 0.0, limits)
+    rows = np.column_stack([table["class_id"], ends[:, :2], ends[:, 2:] - ends[:, :2]]).astype(float)
+    if (end_s := 1e-6 * float(table[time].max(initial=0))) > 1e-6 * FRAME_US * frames + END_S:
+        why = f"it ends at {1e-6 * FRAME_US * frames:.2f} s, and its boxes at {end_s:.2f} s"
+        raise _unfit(path, "size", why, "It was cut: download it again, whole")
+    last = {
+        (int(t) // FRAME_US, track): k
+        for k, (t, track) in enumerate(zip(table[time].tolist(), table["track_id"].tolist(), strict=True))
+    }
+    of_frame: list[list[int]] = [[] for _ in range(frames)]
+    for (frame, _), k in last.items():
+        if 0 <= frame < frames:
+            of_frame[frame].append(k)
+    return [rows[kept] for kept in of_frame]
+
+
+def surface(events: NDArray[Any], begin_us: int) -> Frame:
+    """Return the time surface of events (t, x, y, p) of one frame, uint8 of shape ``SHAPE``.
+
+    A pixel holds when its last event of a bin came, from the begin of the bin (NeuroBench, equation 9), 1 to 255 for
+    the whole bin; 0 is no event. Pixels of the sensor fall on the surface's two by two.
+    """
+    out = np.zeros(SHAPE, np.uint8)
+    since = (events["t"].astype(np.int64) - begin_us) * BINS / FRAME_US
+    bins = np.clip(since.astype(np.int64), 0, BINS - 1)
+    value = np.clip(np.ceil(255 * (since - bins)), 1, 255)
+    y, x = (events[k].astype(np.int64) * SHAPE[n] // SENSOR[n - 1] for n, k in ((1, "y"), (2, "x")))
+    out[2 * bins + events["p"].astype(np.int64), y, x] = value
+    return out
+
+
+def _surfaces_in(path: Path) -> Recorded:
+    h5py = imported("h5py", "time surfaces of an event camera", "detection", field="data", value=str(path))
+    try:
+        with h5py.File(path, "r") as file:
+            shape = tuple(file["data"].shape)
+            file["data"][-1:]
+    except (OSError, KeyError) as error:
+        raise _unfit(path, "data", f"it cannot be read: {error}", "Download it again, whole") from error
+    if shape[1:] != SHAPE or not shape[0]:
+        raise _unfit(path, "data", f"its surfaces have the shape {shape}", f"Give frames of shape {SHAPE} in data")
+
+    def read(k: int) -> Frame:
+        with h5py.File(path, "r") as file:
+            return np.asarray(file["data"][k])
+
+    return Recorded(path, shape[0], read)
+
+
+def _surfaces_of(path: Path) -> Recorded:
+    events = _events(path)
+    frames = int(events["t"][-1]) // FRAME_US + 1
+
+    def read(k: int) -> Frame:
+        held = _events(path)
+        first, end = np.searchsorted(held["t"], [k * FRAME_US, (k + 1) * FRAME_US])
+        return surface(held[first:end], k * FRAME_US)
+
+    return Recorded(path, frames, read)
+
+
+@lru_cache(maxsize=1)
+def _events(path: Path) -> NDArray[Any]:
+    """The events of a file in order of time. Raises ``DataError`` for one that is cut, or has none."""
+    wizard = imported("expelliarmus", "raw events", "detection", field="data", value=str(path)).Wizard
+    encoding, body, word = _encoding(path)
+    if body % word:
+        why = f"it ends inside an event: {body} bytes behind its header, in words of {word}"
+        raise _unfit(path, "size", why, "Download it again, whole")
+    try:
+        events = wizard(encoding=encoding).read(path)
+    except (OSError, RuntimeError, ValueError, TypeError) as error:
+        raise _unfit(path, "data", f"it cannot be decoded as {encoding}: {error}", "Download it again") from error
+    if events is None or not len(events):
+        raise _unfit(path, "data", "it holds no events", "Give a file with events")
+    if (outside := (events["y"] >= SENSOR[0]) | (events["x"] >= SENSOR[1]) | (events["t"] < 0)).any():
+        event = events[outside][0]
+        why = f"an event at x {event['x']}, y {event['y']} is outside of the sensor of 1280 by 720 pixels"
+        raise _unfit(path, "event", why, "Give a recording of the 1 megapixel sensor")
+    return np.asarray(events[np.argsort(events["t"], kind="stable")])
+
+
+def _encoding(path: Path) -> tuple[str, int, int]:
+    """The encoding by expelliarmus's name, the bytes behind the header, and the bytes of a word."""
+    try:
+        with path.open("rb") as file:
+            header = b""
+            while (line := file.readline(1000)).startswith(b"%"):
+                header += line.lower()
+                begin = file.tell()
+                if line.strip() == b"% end":
+                    break
+            size = path.stat().st_size
+    except OSError as error:
+        raise _unfit(path, "data", f"it cannot be read: {error.strerror}", "Check its permissions") from error
+    if path.suffix == ".dat":
+        return "dat", size - len(header) - 2, 8
+    known = next((found for mark, found in WORDS.items() if mark in header), None)
+    if known is None:
+        raise _unfit(
+            path, "data", "its header names neither EVT2 nor EVT3", "Give a .raw file with its header, or .dat"
+        )
+    return known[0], size - begin, known[1]
+
+
+def _unfit(path: Path, field: str, why: str, remedy: str) -> DataError:
+    return DataError(f"{path} cannot be used: {why}", field=field, value=str(path), remedy=remedy)

@@ -1,0 +1,128 @@
+"""Objects in front of a car, from the events of a camera (NeuroBench, event camera object detection).
+
+A sample is a time surface of 50 ms, shape (6, 360, 640). A device answers an output with ``boxes``: rows of class
+number, score, x, y, w, h in pixels of the surface.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from rig.bench.options import one_of, parts_of, within
+from rig.errors import DataError, refused, unfit
+from rig.types import Sample
+from scenarios.workloads.event_detection.files import FRAME_US, SENSOR, SHAPE, Recorded, boxes_of, opened
+
+NAME = "event-detection"
+SPLITS = ("train", "val", "test")
+SUFFIXES = (".h5", ".raw", ".dat")
+CLASSES = ("pedestrian", "two wheeler", "car")
+"""The first three of the seven classes of the files are evaluated."""
+SKIPPED_US, LEAST_DIAGONAL = 500_000, 60.0
+"""NeuroBench: labels of the first half second, and boxes with a diagonal below 60 pixels, are left out."""
+FRAME_S = FRAME_US / 1e6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frames(Sequence[Sample]):
+    """Samples that are read when looked up: of each, the file and the frame in it."""
+
+    files: tuple[Recorded, ...]
+    places: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Frames: ...
+    def __getitem__(self, index: int | slice) -> Sample | Frames:
+        if isinstance(index, slice):
+            return replace(self, places=self.places[index])
+        file, frame = self.places[index]
+        return Sample(self.name(index), self.files[file].read(frame), duration_s=FRAME_S)
+
+    def name(self, index: int) -> str:
+        """Return the id of a sample without reading it."""
+        file, frame = self.places[index]
+        return f"{self.files[file].path.stem}@{frame:05d}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drive:
+    """The workload; see ``rig.types.Workload`` and ``rig.types.Streams``."""
+
+    digest_sha256: str
+    samples: Frames
+    details: Mapping[str, Any]
+    name: str = field(default=NAME, init=False)
+    task: str = field(default="event camera object detection: boxes of pedestrians, two wheelers and cars", init=False)
+    version: str = field(default="1", init=False)
+
+    def stream(
+        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
+    ) -> Sequence[Sample]:
+        """The frames in their order, one every 50 ms, from the first again after the last; scenes have no part in it.
+
+        Raises ``UsageError`` for another window or stride.
+        """
+        for name, value in (("window_s", window_s), ("stride_s", stride_s)):
+            if not math.isclose(value, FRAME_S):
+                raise unfit(name, value, "is not the 0.05 s of a time surface", f"Use --option {name}=0.05")
+        held = list(self.samples[: round(duration_s / FRAME_S)])
+        return [held[k % len(held)] for k in range(round(duration_s / FRAME_S))]
+
+
+def open_workload(
+    *, data: str = "", split: str = "test", files: str = "", samples: int | None = None, boxes_width: int = SENSOR[1]
+) -> Drive:
+    """Open the files of a ``split`` (train, val or test) in a folder ``data``: time surfaces (.h5) or raw events.
+
+    ``files`` names some of them by their stems, with commas between. ``samples`` keeps the first so many frames.
+    ``boxes_width`` is the width in pixels of the picture in which the boxes are given.
+
+    Raises ``UsageError`` for options out of range, ``DataError`` for a folder or a file that cannot be used,
+    ``MissingExtraError`` without h5py or expelliarmus.
+    """
+    one_of(SPLITS, split=split)
+    within(64, 100_000, boxes_width=boxes_width)
+    if not data:
+        raise refused("data", data, "Give the folder that holds train, val and test (--data)", "no folder was given")
+    recorded = [opened(path) for path in _paths(Path(data) / split, parts_of(files))]
+    places = tuple((f, k) for f, one in enumerate(recorded) for k in range(one.frames))
+    if samples is not None and not 0 < samples <= len(places):
+        raise unfit("samples", samples, "is not possible", f"Use 1 to {len(places)}")
+    frames = Frames(tuple(recorded), places[:samples])
+    truth, digest = {}, hashlib.sha256(f"{split} {samples} {boxes_width}".encode())
+    for f, one in enumerate(recorded):
+        boxes = boxes_of(one.path, one.frames, boxes_width)
+        with one.path.open("rb") as file:
+            digest.update(one.path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+        digest.update(b"".join(rows.tobytes() for rows in boxes))
+        for k in (k for place, k in frames.places if place == f and k * FRAME_US >= SKIPPED_US):
+            large = np.hypot(boxes[k][:, 3], boxes[k][:, 4]) >= LEAST_DIAGONAL
+            kept = boxes[k][large & (boxes[k][:, 0] < len(CLASSES))]
+            truth[f"{one.path.stem}@{k:05d}"] = [[int(row[0]), *np.round(row[1:], 3).tolist()] for row in kept]
+    detect = {"classes": CLASSES, "shape": SHAPE, "least_diagonal": LEAST_DIAGONAL, "boxes": truth}
+    details = {"split": split, "files": [one.path.name for one in recorded], "frame_s": FRAME_S, "detect": detect}
+    return Drive(digest.hexdigest(), frames, details)
+
+
+def _paths(folder: Path, chosen: Sequence[str]) -> list[Path]:
+    """The files of a split in order of name. Raises ``DataError`` where there are none, or not those chosen."""
+    found = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
+    wanted = [path for path in found if not chosen or path.stem in chosen]
+    lacking = set(chosen) - {path.stem for path in wanted}
+    if lacking or not wanted:
+        what = f"{folder} holds no {min(lacking)}" if lacking else f"{folder} holds no .h5, .raw or .dat file"
+        remedy = "Give the folder that holds train, val and test, with .h5, .raw or .dat files and their boxes"
+        raise DataError(what, field="data", value=str(folder), remedy=remedy)
+    return wanted

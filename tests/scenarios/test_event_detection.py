@@ -1,0 +1,132 @@
+"""Event-camera detection: files in the layout of Prophesee's set, and what is refused before anything is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rig.conformance.workload import check_workload
+from rig.errors import DataError, UsageError
+from scenarios.workloads.event_detection.files import surface
+from scenarios.workloads.event_detection.workload import Drive, open_workload
+from tests.support import drive
+
+pytest.importorskip("h5py", reason="extra detection is not installed")
+
+
+def opened(folder: Path, **options: object) -> Drive:
+    return open_workload(data=str(folder), **options)  # type: ignore[arg-type]
+
+
+def kinds() -> list[object]:
+    lacking = pytest.mark.skipif(not drive.has("expelliarmus"), reason="extra detection is not installed")
+    return ["h5", *(pytest.param(kind, marks=lacking) for kind in ("dat", "evt2", "evt3"))]
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_sample_is_a_time_surface_of_50_ms_from_surfaces_or_from_raw_events(tmp_path: Path, kind: str) -> None:
+    drive.write(tmp_path, 12, kind)
+    workload = opened(tmp_path)
+    assert check_workload(workload)
+    assert len(workload.samples) == 12
+    seen = workload.samples[11]
+    assert (seen.id, seen.payload.shape, seen.duration_s) == ("car_td@00011", (6, 360, 640), 0.05)
+    _, rows, columns = np.nonzero(seen.payload)
+    x, y = (v // 2 for v in drive.place(575_000))
+    assert x - 3 <= columns.min() and columns.max() <= x + 120 + 3
+    assert y <= rows.min() and rows.max() < y + 80
+
+
+def test_a_pixel_holds_when_its_last_event_of_a_bin_came() -> None:
+    events = np.array([(100_000, 2, 4, 0), (100_000 + 8333, 3, 5, 0), (149_999, 1279, 719, 1)], drive.EVENT)
+    made = surface(events, 100_000)
+    assert made[0, 2, 1] == 128
+    assert made[5, 359, 639] == 255
+    assert np.count_nonzero(made) == 2
+
+
+def test_truth_leaves_out_the_first_half_second_small_boxes_and_other_classes(tmp_path: Path) -> None:
+    drive.write(tmp_path, 12)
+    truth = opened(tmp_path).details["detect"]["boxes"]
+    assert truth == {
+        "car_td@00010": [[2, 46.0, 140.0, 120.0, 80.0]],
+        "car_td@00011": [[2, 48.5, 140.0, 120.0, 80.0]],
+    }
+    table = drive.boxes(12)
+    table["w"], table["h"] = 80, 88  # a diagonal of 59.5 pixels in a surface
+    np.save(tmp_path / "test" / "car_bbox.npy", table)
+    assert set(map(str, opened(tmp_path).details["detect"]["boxes"].values())) == {"[]"}
+    np.save(tmp_path / "test" / "car_bbox.npy", drive.boxes(12, class_id=3))
+    assert set(map(str, opened(tmp_path).details["detect"]["boxes"].values())) == {"[]"}
+
+
+def test_of_a_track_the_last_box_of_a_frame_counts(tmp_path: Path) -> None:
+    drive.write(tmp_path, 12)
+    table = np.concatenate([drive.boxes(12)] * 2)
+    table["t"][12:] += 10_000
+    table["x"][12:] += 20
+    np.save(tmp_path / "test" / "car_bbox.npy", table)
+    assert opened(tmp_path).details["detect"]["boxes"]["car_td@00011"] == [[2, 58.5, 140.0, 120.0, 80.0]]
+
+
+def test_a_stream_has_a_surface_every_50_ms_and_begins_again(tmp_path: Path) -> None:
+    drive.write(tmp_path, 12)
+    frames = opened(tmp_path, samples=3).stream(0.05, 0.05, 1.0, 0.4, 0)
+    assert [frame.id[-5:] for frame in frames] == ["00000", "00001", "00002"] * 2 + ["00000", "00001"]
+    with pytest.raises(UsageError, match=r"window_s=0\.05"):
+        opened(tmp_path).stream(1.0, 0.05, 1.0, 0.4, 0)
+
+
+def test_the_digest_changes_with_frames_and_boxes(tmp_path: Path) -> None:
+    drive.write(tmp_path, 12)
+    first = opened(tmp_path).digest_sha256
+    assert first == opened(tmp_path).digest_sha256 != opened(tmp_path, samples=3).digest_sha256
+    np.save(tmp_path / "test" / "car_bbox.npy", drive.boxes(12, class_id=1))
+    assert opened(tmp_path).digest_sha256 != first
+
+
+def test_a_box_outside_of_the_picture_is_refused_and_one_across_its_edge_is_cut(tmp_path: Path) -> None:
+    drive.write(tmp_path, 12)
+    table = drive.boxes(12)
+    table["x"] = 1200
+    np.save(tmp_path / "test" / "car_bbox.npy", table)
+    assert opened(tmp_path).details["detect"]["boxes"]["car_td@00011"] == [[2, 600.0, 140.0, 40.0, 80.0]]
+    for name, value in (("x", 1280), ("y", -200), ("w", 0), ("h", np.nan)):
+        bad = table.copy()
+        bad[name][5] = value
+        np.save(tmp_path / "test" / "car_bbox.npy", bad)
+        with pytest.raises(DataError, match=r"car_bbox\.npy.* box 5 lies outside") as caught:
+            opened(tmp_path)
+        assert caught.value.field == "box"
+
+
+def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
+    path = drive.write(tmp_path, 12)
+    path.write_bytes(path.read_bytes()[:4000])
+    with pytest.raises(DataError, match=r"car_td\.h5 cannot be used"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["dat", "evt2", "evt3"])
+def test_an_events_file_cut_in_the_middle_is_refused(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("expelliarmus", reason="extra detection is not installed")
+    path = drive.write(tmp_path, 60, kind)
+    whole = path.read_bytes()
+    for lost, why in ((1, "inside an event"), (len(whole) // 16 * 8, "its boxes at 2.9")):
+        path.write_bytes(whole[:-lost])
+        with pytest.raises(DataError, match=why) as caught:
+            opened(tmp_path)
+        assert str(path) in str(caught.value)
+
+
+def test_a_folder_without_the_split_or_the_boxes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no \.h5"):
+        opened(tmp_path)
+    drive.write(tmp_path, 12)
+    with pytest.raises(DataError, match="holds no other"):
+        opened(tmp_path, files="other")
+    (tmp_path / "test" / "car_bbox.npy").unlink()
+    with pytest.raises(DataError, match=r"no car_bbox\.npy"):
+        opened(tmp_path)
