@@ -1,4 +1,4 @@
-"""Networks that decode a movement from spikes: the published ones of primate reaching, and a linear one.
+"""Networks that decode a movement from spikes: the four published ones of primate reaching, and a linear one.
 
 Shapes: spikes (steps, channels), uint8, and predictions (steps, 2), both one row for each step of 4 ms.
 """
@@ -6,7 +6,7 @@ Shapes: spikes (steps, channels), uint8, and predictions (steps, 2), both one ro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import BadZipFile
@@ -24,10 +24,13 @@ from rig.types import Floats
 WINDOW = 50
 """Steps that a buffer holds (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
 EXECUTION_S = 0.004
+BINS, BIN = 7, 7
+"""Into how many bins the flattened networks part the buffer, and the steps of one; the last of the 50 is in none."""
 RIDGE = 1.0
 _BLOCK = 1 << 14
 """How many steps are fitted together."""
-_BATCH_NORM_EPSILON = np.float32(1e-5)
+_EPSILON = np.float32(1e-5)
+"""Added to variances, as torch does."""
 Arrays = Mapping[str, Any]
 Spikes = NDArray[np.uint8]
 
@@ -77,14 +80,18 @@ class Spiking:
 class Buffered:
     """Linear layers ``fc1`` to ``fcN`` on the counts of the last ``WINDOW`` steps; ReLU and normalisation between.
 
-    There is no prediction, which counts as 0, and no execution before the buffer is full.
+    There is no prediction, which counts as 0, and no execution before the buffer is full. With ``flat`` (ANN_Flat), the
+    inputs are counts in bins of the buffer, all bins of a channel together, and it runs from the first step.
     """
 
     arrays: Arrays
+    flat: bool = False
 
     def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
         a, depth = self.arrays, self._depth()
         given = windowed(spikes)
+        if self.flat:
+            given = binned(spikes, BIN).transpose(0, 2, 1).reshape(len(spikes), -1).astype(np.float32)
         seen: dict[str, Floats] = {"input": given}
         for k in range(1, depth + 1):
             found = given @ a[f"fc{k}.weight"].T + a[f"fc{k}.bias"]
@@ -104,13 +111,75 @@ class Buffered:
         )
 
     def network(self) -> NetworkInfo:
-        depth, channels = self._depth(), self.arrays["fc1.weight"].shape[1]
+        depth, channels = self._depth(), self.arrays["fc1.weight"].shape[1] // (BINS if self.flat else 1)
         neurons = {f"hidden{k}": len(self.arrays[f"fc{k}.weight"]) for k in range(1, depth)} | {"output": 2}
         past = Memory("past inputs", "buffers", WINDOW * channels, 32, channels)
         return _described(self.synapses(), (*memory_of(self.arrays), past), neurons)
 
     def _depth(self) -> int:
         return sum(name.startswith("fc") and name.endswith(".weight") for name in self.arrays)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpikingFlat:
+    """SNN_Flat: three layers of leaky neurons, which are given the bins of the last 50 steps one after the other.
+
+    A bin is whether a channel had a spike in it, normalised over the channels; it reaches one step into the next bin.
+    As in the published code, and unlike the text, the neurons go on from one prediction to the next, the outputs have a
+    threshold too, and their potentials are scaled. An execution is one bin, and none is before the buffer is full.
+    """
+
+    arrays: Arrays
+
+    def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
+        a, first = self.arrays, WINDOW - 2
+        bins = (binned(spikes, BIN + 1)[first:] > 0).reshape(-1, spikes.shape[1])
+        given = bins.astype(np.float32)
+        centred = given - given.mean(axis=1, keepdims=True)
+        given = centred / np.sqrt(given.var(axis=1, keepdims=True) + _EPSILON) * a["layerNorm.weight"]
+        given += a["layerNorm.bias"]
+        membranes = [np.zeros(len(a[f"fc{k}.bias"]), np.float32) for k in (1, 2, 3)]
+        seen = [np.zeros((len(given), len(u)), np.float32) for u in membranes]
+        for t, drive in enumerate(given):
+            for k, u in enumerate(membranes, 1):
+                threshold = a[f"lif{k}.threshold"]
+                u[:] = (
+                    np.clip(a[f"lif{k}.beta"], 0, 1) * u
+                    + a[f"fc{k}.weight"] @ drive
+                    + a[f"fc{k}.bias"]
+                    - (threshold * (u > threshold))
+                )
+                drive = (u > threshold).astype(np.float32)  # noqa: PLW2901 - what the next layer is given
+                seen[k - 1][t] = drive if k < 3 else u
+        scale = np.array([float(np.ravel(a["v_x"])[0]), float(np.ravel(a["v_y"])[0])])
+        found = seen[2][BINS - 1 :: BINS] * scale
+        predictions = np.concatenate((np.zeros((len(spikes) - len(found), 2)), found))
+        return predictions, {"input": given, "hidden1": seen[0], "hidden2": seen[1], "output": seen[2]}
+
+    def synapses(self) -> tuple[Synapses, ...]:
+        names = ("input", "hidden1", "hidden2", "output")
+        return tuple(linear(f"fc{k}", names[k - 1], names[k], self.arrays[f"fc{k}.weight"].T) for k in (1, 2, 3))
+
+    def network(self) -> NetworkInfo:
+        neurons = {f"hidden{k}": len(self.arrays[f"fc{k}.bias"]) for k in (1, 2)} | {"output": 2}
+        channels = self.arrays["fc1.weight"].shape[1]
+        held = (Memory("membranes", "states", sum(neurons.values()), 32, 0),
+                Memory("past inputs", "buffers", WINDOW * channels, 32, channels))  # fmt: skip
+        described = _described(self.synapses(), (*memory_of(self.arrays), *held), neurons)
+        return replace(described, execution_s=EXECUTION_S / BINS)
+
+
+def binned(spikes: Spikes, width: int) -> NDArray[np.int32]:
+    """Return the counts of ``BINS`` bins of ``width`` steps, shape (steps, bins, channels), of the buffer of each step.
+
+    Bins begin every ``BIN`` steps from the oldest on. The buffer begins with one empty step, and its bins are filled
+    from the first one on, as in the published code.
+    """
+    rows = np.vstack((np.zeros_like(spikes[:1]), np.zeros_like(spikes[:1]), spikes))
+    total, step = np.cumsum(rows, axis=0, dtype=np.int32), np.arange(len(spikes))[:, None]
+    held = step + 2  # the empty step, and those until now
+    begin = np.maximum(held - WINDOW, 0) + BIN * np.arange(BINS)
+    return np.asarray(total[np.minimum(begin + width, held)] - total[np.minimum(begin, held)])
 
 
 def windowed(spikes: Spikes) -> Floats:
@@ -143,8 +212,13 @@ def read_decoder(path: Path, channels: int) -> Decoder:
             held = {name.removeprefix("model_state_dict."): file[name] for name in file.files}
     except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:
         raise _unfit(path, f"cannot be read as arrays: {error}") from error
-    spiking = "fc_out.weight" in held
-    wanted = _spiking_shapes(held, channels) if spiking else _buffered_shapes(held, channels)
+    kind = "SNN" if "fc_out.weight" in held else "SNN_Flat" if "layerNorm.weight" in held else "ANN"
+    flat = kind == "ANN" and np.shape(held.get("fc1.weight", ()))[1:] == (BINS * channels,)
+    wanted = {
+        "SNN": lambda: _spiking_shapes(held, channels),
+        "SNN_Flat": lambda: _flat_shapes(held, channels),
+        "ANN": lambda: _buffered_shapes(held, channels * (BINS if flat else 1)),
+    }[kind]()
     for name, shape in wanted.items():
         found = held.get(name)
         if found is None:
@@ -154,13 +228,24 @@ def read_decoder(path: Path, channels: int) -> Decoder:
         if not np.all(np.isfinite(found)):
             raise _unfit(path, f"has a number in {name} that is not finite")
     chosen = {name: held[name] for name in wanted}  # the others are only for the framework that trained it
-    return Spiking(chosen) if spiking else Buffered(chosen)
+    if kind == "ANN":
+        return Buffered(chosen, flat)
+    return Spiking(chosen) if kind == "SNN" else SpikingFlat(chosen)
 
 
 def _spiking_shapes(held: Arrays, channels: int) -> dict[str, tuple[int, ...]]:
     neurons = _neurons(held, "fc1.weight")
     weights: dict[str, tuple[int, ...]] = {"fc1.weight": (neurons, channels), "fc_out.weight": (2, neurons)}
     return weights | {f"{layer}.{name}": () for layer in ("lif1", "lif_out") for name in ("beta", "threshold")}
+
+
+def _flat_shapes(held: Arrays, channels: int) -> dict[str, tuple[int, ...]]:
+    sizes = (channels, _neurons(held, "fc1.weight"), _neurons(held, "fc2.weight"), 2)
+    shapes: dict[str, tuple[int, ...]] = {"layerNorm.weight": (channels,), "layerNorm.bias": (channels,)}
+    for k in (1, 2, 3):
+        shapes |= {f"fc{k}.weight": (sizes[k], sizes[k - 1]), f"fc{k}.bias": (sizes[k],)}
+        shapes |= {f"lif{k}.beta": (), f"lif{k}.threshold": ()}
+    return shapes | {"v_x": (1,), "v_y": (1,)}
 
 
 def _buffered_shapes(held: Arrays, channels: int) -> dict[str, tuple[int, ...]]:
@@ -183,7 +268,7 @@ def _neurons(held: Arrays, name: str) -> int:
 def _normalised(values: Floats, arrays: Arrays, name: str) -> Floats:
     """Batch normalisation as it runs after training."""
     mean, variance, scale, shift = (arrays[f"{name}.{k}"] for k in ("running_mean", "running_var", "weight", "bias"))
-    return np.asarray((values - mean) / np.sqrt(variance + _BATCH_NORM_EPSILON) * scale + shift)
+    return np.asarray((values - mean) / np.sqrt(variance + _EPSILON) * scale + shift)
 
 
 def _described(synapses: tuple[Synapses, ...], held: tuple[Memory, ...], neurons: Mapping[str, int]) -> NetworkInfo:

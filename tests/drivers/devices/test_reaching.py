@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.cpu.decoders import WINDOW, fitted, read_decoder, windowed
+from drivers.devices.cpu.decoders import WINDOW, binned, fitted, read_decoder, windowed
 from drivers.devices.cpu.reaching import open_device
 from rig.analysis.complexity.static import static_figures
 from rig.analysis.scores.predictions import r2
@@ -142,10 +142,78 @@ def test_the_published_networks_cost_what_was_published(name: str, channels: int
     assert figures["model_execution_rate_hz"].value == 250
 
 
+def by_the_published_code(spikes: np.ndarray, width: int) -> np.ndarray:
+    """The bins of each step, of a buffer that begins with one empty row and keeps the last 50."""
+    buffer, found = np.zeros((1, spikes.shape[1])), []
+    for row in spikes:
+        buffer = np.vstack((buffer, row))[-WINDOW:]
+        found.append([buffer[7 * k : 7 * k + width].sum(axis=0) for k in range(7)])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("width", [7, 8])
+def test_the_bins_of_a_buffer_are_those_of_the_published_code(width: int) -> None:
+    spikes = (np.random.default_rng(0).random((120, 3)) < 0.3).astype(np.uint8)
+    assert binned(spikes, width).tolist() == by_the_published_code(spikes, width).tolist()
+
+
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the published networks")
-def test_a_published_network_that_buffers_otherwise_is_refused() -> None:
-    with pytest.raises(DataError, match=r"fc1\.weight of float32 and shape \(32, 672\)"):
-        read_decoder(PUBLISHED / "ANN_3D_indy_20160622_01.npz", channels=96)
+@pytest.mark.parametrize(("name", "channels", "dense", "published"), [
+    ("ANN_3D_indy_20160622_01", 96, 23136, 94552), ("ANN_3D_loco_20170210_03", 192, 44640, 180952),
+])  # fmt: skip
+def test_the_flattened_network_costs_what_was_published(name: str, channels: int, dense: int, published: int) -> None:
+    decoder = read_decoder(PUBLISHED / f"{name}.npz", channels)
+    figures = static_figures(decoder.network())
+    assert figures["dense_operations_per_execution"].value == dense
+    assert figures["footprint_at_start_bytes"].value == published - 16  # in which PyTorch counts batches
+    spikes = (np.random.default_rng(0).random((60, channels)) < 0.1).astype(np.uint8)
+    predictions, seen = decoder.decode(spikes)
+    assert predictions.shape == (60, 2) and seen["input"].shape == (60, 7 * channels)
+
+
+def flattened(channels: int = 8) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    sizes = (channels, 5, 4, 2)
+    held: dict[str, Any] = {"v_x": np.array([2.0]), "v_y": np.array([-1.0])}
+    held |= {"layerNorm.weight": rng.normal(1, 0.1, channels), "layerNorm.bias": rng.normal(0, 0.1, channels)}
+    for k in (1, 2, 3):
+        held |= {f"fc{k}.weight": rng.normal(size=(sizes[k], sizes[k - 1])), f"fc{k}.bias": rng.normal(size=sizes[k])}
+        held |= {f"lif{k}.beta": np.array(0.5), f"lif{k}.threshold": np.array(0.6)}
+    return {name: np.asarray(values, np.float32) for name, values in held.items()}
+
+
+def test_the_flattened_spiking_network_runs_each_bin_as_an_execution(tmp_path: Path) -> None:
+    spikes = (np.random.default_rng(0).random((60, 8)) < 0.2).astype(np.uint8)
+    decoder = read_decoder(stored(tmp_path, flattened()), 8)
+    predictions, seen = decoder.decode(spikes)
+    assert not predictions[:48].any() and predictions[48:].any(axis=1).all()
+    network = decoder.network()
+    counted = count(decoder.synapses(), seen)
+    assert not [*network_faults(network), *activity_faults(network, counted)]
+    assert len(counted["fc1"]["macs"]) == 7 * 12
+    assert network.execution_s == pytest.approx(0.004 / 7)
+
+
+@pytest.mark.torch
+def test_the_flattened_spiking_network_is_that_of_snntorch(tmp_path: Path) -> None:
+    import snntorch
+    import torch
+
+    held, spikes = flattened(), (np.random.default_rng(0).random((60, 8)) < 0.2).astype(np.uint8)
+    found, _ = read_decoder(stored(tmp_path, held), 8).decode(spikes)
+    of = {name: torch.from_numpy(np.asarray(values)) for name, values in held.items()}
+    leaky = [snntorch.Leaky(beta=of[f"lif{k}.beta"], threshold=of[f"lif{k}.threshold"]) for k in (1, 2, 3)]
+    membranes = [torch.zeros(n) for n in (5, 4, 2)]
+    wanted = []
+    for bins in by_the_published_code(spikes, 8)[48:]:
+        for row in bins:
+            drive = torch.from_numpy((row > 0).astype(np.float32))
+            drive = torch.nn.functional.layer_norm(drive, (8,), of["layerNorm.weight"], of["layerNorm.bias"])
+            for k, cell in enumerate(leaky, 1):
+                current = of[f"fc{k}.weight"] @ drive + of[f"fc{k}.bias"]
+                drive, membranes[k - 1] = cell(current, membranes[k - 1])
+        wanted.append((membranes[2] * torch.tensor([2.0, -1.0])).tolist())
+    assert found[48:] == pytest.approx(np.array(wanted), abs=1e-4)
 
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the published networks")
