@@ -47,6 +47,9 @@ _ONE_BY_ONE = (
     FigureKey("dynamic_energy_per_inference_j"),
 )
 CARDS = 6
+_SCORES = tuple(
+    FigureKey(name) for name in ("session_accuracy_mean", "learning_energy_per_class_j", "map", "r2", "smape_mean")
+)
 _DETAILS = (
     "feasible_share",
     "idle_power_w",
@@ -97,7 +100,7 @@ def key_figures(result: Result) -> list[FigureKey]:
 
 def headline_keys(result: Result) -> list[FigureKey]:
     """Return the keys of the most important figures of this scenario, stated or not."""
-    scores = [key for key in (FigureKey("map"), FigureKey("r2"), FigureKey("smape_mean")) if key in result.quantities]
+    scores = [key for key in _SCORES if key in result.quantities]
     return [*scores, *_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
 
 

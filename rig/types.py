@@ -44,7 +44,8 @@ class Sample:
     ``payload`` is any array. ``rate_hz`` is set if it is a time series. ``inferences`` is how many inferences the
     sample stands for (a 10 s sequence of 1 s scenes: 10). ``label_age_s`` is for a frame of a stream: how long its
     label had been true when the frame ended. With ``keep``, the payload is stored with the recording, because the
-    answers can only be checked with it.
+    answers can only be checked with it. With ``learn``, a device that learns takes the payload, shape (shots, ...), as
+    examples of the label, in its phase ``learning``.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Sample:
     seed: int | None = None
     label_age_s: float | None = None
     keep: bool = False
+    learn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rig.analysis.complexity.workload import complexity_of, energies_of
-from rig.analysis.power.energy import average_figures, energy_figures
+from rig.analysis.power.energy import average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, no_step_notes, sign_checks
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
@@ -21,7 +21,7 @@ from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import RailSeries, Series, Solve, Stream
-from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
+from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, session_figures, span_checks
 from rig.analysis.scores.predictions import predictions_of
 from rig.analysis.scores.reference_methods import recorder_figures
 from rig.analysis.scores.spiking import spiking_figures
@@ -166,7 +166,7 @@ def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
     rails_named = [r.rail.name for r in rails.readings]
     figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
     heard, unheard = front_end_figures(run, power.figures)
-    figures |= heard | recorder_figures(run)
+    figures |= heard | recorder_figures(run) | session_figures(run)
     if run.start.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
         figures |= _service_figures(told, rails)
     if told.solves:
@@ -177,7 +177,7 @@ def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
     found = [*power.refusals, *unheard, *map(note, power.notes), *power.checks]
     found += _told((*complexity.findings, *odd))
-    return figures | spiking_figures(run, figures), found
+    return with_learning(figures | spiking_figures(run, figures)), found
 
 
 def _service_figures(told: _Recorded, rails: _Rails) -> Figures:

@@ -15,6 +15,13 @@ from rig.analysis.result.quantity import Quantity, linear, product
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timeline import Activity
 
+LEARNING = "learning"
+"""The phase of a device that learns, of which one execution is one class."""
+LEARNT = {
+    "execution_time_s": "learning_time_per_class_s",
+    "energy_per_inference_j": "learning_energy_per_class_j",
+    "dynamic_energy_per_inference_j": "learning_dynamic_energy_per_class_j",
+}
 AVERAGE = "mean from the first request to the last completion"
 
 
@@ -56,6 +63,17 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
             integral = product(active, time_s, "J", "energy of whole spans, with idle under them")
             out |= {FigureKey("energy_per_inference_integrated_j", phase, rail): integral}
     return out
+
+
+def with_learning(figures: Figures) -> Figures:
+    """Return figures with time and energy of a learnt class, which is one execution of the phase ``learning``.
+
+    What is stated of this phase and of others is then not stated of all phases together: no sample runs them all.
+    """
+    own = {key.quantity for key in figures if key.phase == LEARNING}
+    known = {FigureKey(name): figures.get(FigureKey(of, LEARNING)) for of, name in LEARNT.items()}
+    apart = {key: q for key, q in figures.items() if key.phase or key.quantity not in own - {"idle_power_w"}}
+    return Figures({**apart, **{key: q for key, q in known.items() if q is not None}})
 
 
 def _per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str], by: str) -> Figures:

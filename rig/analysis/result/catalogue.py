@@ -30,6 +30,13 @@ class Entry(NamedTuple):
 CATALOGUE: Mapping[str, Entry] = {
     "accuracy": Entry("1", "Accuracy", scale="percent"),
     "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
+    "session_accuracy_mean": Entry("1", "Accuracy, mean over sessions", scale="percent"),
+    "session_accuracy": Entry("1", "Accuracy", scale="percent"),
+    "session_accuracy_old": Entry("1", "Accuracy, old words", scale="percent"),
+    "session_accuracy_new": Entry("1", "Accuracy, new words", scale="percent"),
+    "learning_time_per_class_s": Entry("s", "Time to learn a class"),
+    "learning_energy_per_class_j": Entry("J", "Energy to learn a class"),
+    "learning_dynamic_energy_per_class_j": Entry("J", "Dynamic energy to learn a class", signed=True),
     "map": Entry("1", "COCO mean average precision", scale="number"),
     "r2": Entry("1", "Coefficient of determination, R2", scale="number", signed=True),
     "smape_mean": Entry("1", "sMAPE, mean (0 to 200)", scale="number"),

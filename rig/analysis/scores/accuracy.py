@@ -35,6 +35,27 @@ def accuracy_figures(run: Run) -> Figures:
     })  # fmt: skip
 
 
+def session_figures(run: Run) -> Figures:
+    """Return the accuracy after each session of learning, of all words, and of old and new ones apart.
+
+    The ids of such samples begin with ``SESSION/old/`` or ``SESSION/new/`` (``rig.types.Sample``, ``mswc-fscil``).
+    """
+    if not run.start.workload.details.get("incremental"):
+        return Figures()
+    of: dict[tuple[str, str], list[float]] = {}
+    for (_, sample), right in _hits(run).items():
+        session, kind, _ = [*sample.split("/", 2), "", ""][:3]
+        for name in ("", f"_{kind}"):
+            of.setdefault((session, f"session_accuracy{name}"), []).append(sum(right) / len(right))
+    method = "outputs equal to labels, of the words asked after the session"
+    found = {
+        FigureKey(name, sample=f"session {session}"): proportion(sum(shares), len(shares), method)
+        for (session, name), shares in sorted(of.items())
+    }
+    means = [(sum(s), len(s)) for (_, name), s in of.items() if name == "session_accuracy"]
+    return Figures({FigureKey("session_accuracy_mean"): mean_proportion(means, "mean over sessions"), **found})
+
+
 def right_of(run: Run) -> dict[str, bool]:
     """Return by sample whether its answers are right; a sample that was answered both ways is left out."""
     return {sample: each[0] for (_, sample), each in _hits(run).items() if len(set(each)) == 1}

@@ -1,0 +1,184 @@
+"""A network of keywords in torch on this computer's CPU, which learns new words from a few samples by prototypes.
+
+The phase ``learning`` makes a word's row of the readout from its shots, and ``inference`` answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.keywords.networks import HIDDEN, SPIKING, STEP_S, STEPS, WORDS, m5, spiking
+from drivers.torch_counting import TorchCounter
+from rig.bench.options import one_of, within
+from rig.engine.blocking_device import blocking
+from rig.errors import DataError, said
+from rig.network.description import Activity, NetworkInfo
+from rig.plugins import imported
+from rig.types import Device, DeviceInfo, Reply, Sample, Span, Workload
+
+NAME = "keywords"
+LEARNING, INFERENCE = "learning", "inference"
+SHAPES = {"m5": (20, 201), "snn": (STEPS, 40)}
+_BATCH = 100
+_STATES = {f"{layer} {what}": HIDDEN for layer in ("first", "second") for what in ("potentials", "adaptations")}
+
+
+def open_device(
+    workload: Workload,
+    *,
+    network: str = "m5",
+    weights: str = "",
+    readout: str = "prototypes",
+    epochs: int = 0,
+    seed: int = 0,
+    count: bool = True,
+    threads: int = 0,
+    start_s: float = 3600.0,
+) -> Device:
+    """Open ``network``, ``m5`` or ``snn``, for the words of ``workload``, which is ``mswc-fscil``.
+
+    ``weights`` is a file of torch with its state dictionary; ``epochs`` train it on the base words' samples (Adam,
+    0.01 or 0.001) from ``seed``. ``readout`` is ``prototypes``, of base words from all their samples, or ``trained``.
+    With ``count``, each answer is computed once more, outside of its span, to count its operations. To open may take
+    ``start_s``.
+
+    Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
+    weights that do not fit.
+    """
+    one_of(tuple(SHAPES), network=network)
+    one_of(("prototypes", "trained"), readout=readout)
+    within(0, 10_000, epochs=epochs, threads=threads)
+    torch = imported("torch", "the device keywords", "torch", field="device", value=NAME)
+    if threads:
+        torch.set_num_threads(threads)
+    words, shown = getattr(workload, "base", None), getattr(workload, "base_training", None)
+    shapes = {sample.payload.shape[1 if sample.learn else 0 :] for sample in workload.samples}
+    if words is None or shown is None or shapes != {SHAPES[network]}:
+        what = f"{workload.name} gives samples of shape {sorted(shapes)}, and {network} takes {SHAPES[network]}"
+        remedy = f"Use --workload mswc-fscil --option front_end={'mfcc' if network == 'm5' else 'spikes'}"
+        raise DataError(what, field="workload", value=workload.name, remedy=remedy)
+    if len({sample.label for sample in workload.samples}) > WORDS:
+        raise DataError(f"the workload has more than {WORDS} words", field="workload", value=workload.name)
+    torch.manual_seed(seed)
+    model = (m5 if network == "m5" else spiking)(torch)
+    if weights:
+        _load(torch, model, Path(weights))
+    if epochs:
+        train(torch, model, dict(shown()), epochs, 0.01 if network == "m5" else 0.001)
+    net = Keywords(torch, model, list(words), STEPS if network == "snn" else 1)
+    if readout == "prototypes":
+        net.forget_readout()
+        for word, heard in shown():
+            net.learn(word, heard)
+    return _device(net, network, {"readout": readout, "epochs": epochs, "seed": seed, "weights": weights}, count)
+
+
+class Keywords:
+    """A network with the words that it knows, in the order of its outputs; a bias counts in each of ``steps``."""
+
+    def __init__(self, torch: Any, model: Any, words: list[str], steps: int) -> None:
+        self._torch, self.model, self.words, self._steps = torch, model.eval(), words, steps
+
+    def forget_readout(self) -> None:
+        """Put a readout of zeros with biases in place of the trained one."""
+        torch, inputs = self._torch, self.model.readout.in_features
+        fresh = torch.nn.Linear(inputs, WORDS)
+        torch.nn.init.zeros_(fresh.weight)
+        torch.nn.init.zeros_(fresh.bias)
+        self.model.readout = fresh
+
+    def learn(self, word: str, heard: NDArray[np.float32]) -> None:
+        """Make the prototype of a word of samples (n, ...): weights twice their mean feature, bias less its square.
+
+        (NeuroBench, algorithm 1.) The bias of the spiking network is divided by its steps.
+        """
+        mean = np.mean([self.features(heard[k : k + _BATCH]).sum(axis=0) for k in range(0, len(heard), _BATCH)], axis=0)
+        mean *= len(range(0, len(heard), _BATCH)) / len(heard)
+        if word not in self.words:
+            self.words.append(word)
+        row, torch = self.words.index(word), self._torch
+        with torch.no_grad():
+            self.model.readout.weight[row] = torch.from_numpy(2 * mean)
+            self.model.readout.bias[row] = float(-(mean @ mean)) / self._steps
+
+    def features(self, heard: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the features of samples (n, ...), shape (n, features)."""
+        with self._torch.inference_mode():
+            return np.asarray(self.model.features(self._torch.from_numpy(np.ascontiguousarray(heard))).numpy())
+
+    def answer(self, heard: NDArray[np.float32]) -> str:
+        """Return the known word whose output is the largest."""
+        with self._torch.inference_mode():
+            outputs = self.model(self._torch.from_numpy(np.ascontiguousarray(heard[None])))[0]
+        return self.words[int(outputs[: len(self.words)].argmax())]
+
+    def counted(self, heard: NDArray[np.float32]) -> tuple[NetworkInfo, Activity]:
+        """Return the network, and what one sample makes it do."""
+        of_steps = self._steps > 1
+        with closing(TorchCounter(self.model, _STATES if of_steps else {}, neurons={SPIKING})) as counter:
+            self.answer(heard)
+            return counter.network(STEP_S if of_steps else 1.0, "float32, as torch keeps it"), counter.activity()[0]
+
+
+def train(torch: Any, model: Any, heard: dict[str, NDArray[np.float32]], epochs: int, rate: float) -> None:
+    """Train a network on the samples of words, the first of which is output 0, by cross-entropy in batches of 256."""
+    inputs = torch.from_numpy(np.concatenate(list(heard.values())))
+    wanted = torch.cat([torch.full((len(samples),), k) for k, samples in enumerate(heard.values())])
+    optimiser = torch.optim.Adam(model.parameters(), rate, weight_decay=1e-4)
+    model.train()
+    for _ in range(epochs):
+        for rows in torch.randperm(len(inputs)).split(256):
+            if len(rows) > 1:  # a batch of one cannot be normalised
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(model(inputs[rows]), wanted[rows]).backward()
+                optimiser.step()
+    model.eval()
+
+
+def _device(net: Keywords, network: str, told: dict[str, Any], count: bool) -> Device:
+    example = np.zeros(SHAPES[network], np.float32)
+
+    def run(sample: Sample) -> Reply:
+        on_ns = time.monotonic_ns()
+        if sample.learn:
+            net.learn(str(sample.label), sample.payload)
+            return Reply(sample.id, {"label": sample.label}, (Span(LEARNING, on_ns, time.monotonic_ns()),))
+        word = net.answer(sample.payload)
+        return Reply(sample.id, {"label": word}, (Span(INFERENCE, on_ns, time.monotonic_ns()),))
+
+    info = DeviceInfo(
+        name=NAME,
+        mode="hardware",
+        description=f"{network} of NeuroBench's keyword FSCIL in torch on this computer's CPU",
+        phases=(LEARNING, INFERENCE),
+        versions={"torch": net._torch.__version__},
+        artifacts={"network": _digest(net.model.state_dict().items())},
+        algorithm={"model": network, "training": told, "encoder": "mfcc" if network == "m5" else "Speech2Spikes"},
+        network=net.counted(example)[0],
+    )
+    return blocking(run, info, None, (lambda s: {} if s.learn else net.counted(s.payload)[1]) if count else None)
+
+
+def _digest(state: Iterable[tuple[str, Any]]) -> str:
+    digest = hashlib.sha256()
+    for name, values in state:
+        digest.update(f"{name} {tuple(values.shape)}".encode() + np.ascontiguousarray(values.numpy()).tobytes())
+    return digest.hexdigest()
+
+
+def _load(torch: Any, model: Any, path: Path) -> None:
+    try:
+        model.load_state_dict(torch.load(path, weights_only=True))
+    except Exception as error:  # of torch, pickle and zipfile, which have no common class
+        what = f"{path} cannot be used: {said(error)}"
+        raise DataError(
+            what, field="weights", value=str(path), remedy="Give the state dictionary of this network"
+        ) from error

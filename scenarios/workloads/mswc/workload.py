@@ -1,0 +1,138 @@
+"""Keyword few-shot class-incremental learning (NeuroBench): words of new languages are learnt from a few samples.
+
+First the test samples of the base words are asked. In each session a device then learns words of a new language, and is
+asked all words that it knows. A sample to learn from (``Sample.learn``) holds the shots of one word, its label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.bench.options import one_of, within
+from rig.errors import DataError, refused
+from rig.types import Sample
+from scenarios.workloads.mswc import front_ends
+from scenarios.workloads.mswc.words import Clips, languages, read_split, sound_of
+
+NAME = "mswc-fscil"
+FRONT_ENDS = {"mfcc": front_ends.mfcc, "spikes": front_ends.spikes}
+OLD, NEW = "old", "new"
+
+Heard = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sessions:
+    """The workload; see ``rig.types.Workload``. ``base`` names the base words, in the order of their classes."""
+
+    digest_sha256: str
+    samples: tuple[Sample, ...]
+    details: Mapping[str, Any]
+    base: tuple[str, ...]
+    training: Clips
+    front_end: str
+    name: str = field(default=NAME, init=False)
+    task: str = field(default="keyword few-shot class-incremental learning", init=False)
+    version: str = field(default="1", init=False)
+
+    def base_training(self) -> Iterator[tuple[str, Heard]]:
+        """Yield each base word with all of its training samples, as the front end gives them."""
+        for word in self.base:
+            yield word, np.stack([FRONT_ENDS[self.front_end](sound_of(clip)) for clip in self.training[word]])
+
+
+def open_workload(
+    *,
+    data: str = "",
+    front_end: str = "mfcc",
+    draw: int = 0,
+    sessions: int = 10,
+    way: int = 10,
+    shots: int = 5,
+    pool: int = 100,
+    queries: int = 100,
+    base_shots: int = 500,
+    base_tests: int = 100,
+) -> Sessions:
+    """Open a folder ``data`` of the MSWC in the layout of NeuroBench's subset.
+
+    ``front_end`` is ``mfcc`` (20, 201) or ``spikes`` (200, 40). ``draw`` draws the order of the languages, ``way``
+    words of each of ``sessions`` of them, and ``shots`` of the first ``pool`` samples of a word to learn from; its next
+    ``queries`` samples are asked. Base words have ``base_shots`` samples for training, and ``base_tests`` are asked.
+
+    Raises ``UsageError`` for options out of range, ``DataError`` for split files that are missing, words with too few
+    samples and sound that cannot be used, ``MissingExtraError`` without soundfile.
+    """
+    one_of(tuple(FRONT_ENDS), front_end=front_end)
+    within(0, 2**53, draw=draw)
+    within(0, 1000, sessions=sessions)
+    within(1, 10_000, way=way, shots=shots, pool=pool, queries=queries, base_shots=base_shots, base_tests=base_tests)
+    if not data:
+        raise refused("data", data, "Give the folder with base_train.csv (--data)", "no folder was given")
+    if shots > pool:
+        raise refused("shots", shots, f"Give at most the {pool} samples that they are drawn from (pool)")
+    folder, rng = Path(data), np.random.default_rng([draw])
+    training, tests = read_split(folder, "base_train.csv", base_shots), read_split(folder, "base_test.csv", base_tests)
+    if lacking := sorted(set(training) ^ set(tests)):
+        what = f"{folder}: {lacking[0]} is in one of base_train.csv and base_test.csv alone"
+        raise DataError(what, field="data", value=lacking[0], remedy="Give the split files of one subset")
+    known = languages(folder)
+    if len(known) < sessions:
+        what = f"{folder} has {len(known)} languages with an evaluation.csv, and {sessions} sessions need one each"
+        raise DataError(what, field="sessions", value=len(known), remedy="Give the whole subset, or fewer sessions")
+    hear = _Ears(front_end)
+    asked = [
+        (OLD, word, k, hear.one(clip)) for word, clips in tests.items() for k, clip in enumerate(clips[:base_tests])
+    ]
+    samples = list(_asked(0, asked))
+    order = [known[k] for k in rng.permutation(len(known))[:sessions]]
+    for session, language in enumerate(order, 1):
+        words = read_split(folder, f"{language}/evaluation.csv", pool + queries)
+        if len(words) < way:
+            what = f"{folder / language / 'evaluation.csv'} has {len(words)} words, and a session needs {way}"
+            raise DataError(what, field="way", value=len(words), remedy="Give the whole subset, or ask for fewer (way)")
+        for word in rng.choice(sorted(words), way, replace=False).tolist():
+            clips = words[word]
+            taught = np.stack([hear.one(clips[k]) for k in rng.choice(pool, shots, replace=False)])
+            samples.append(Sample(f"{session:02d}/learn/{word}", taught, word, learn=True))
+            asked += [(NEW, word, k, hear.one(clips[k])) for k in range(pool, pool + queries)]
+        samples += _asked(session, asked)
+    details = {
+        "front_end": front_end, "front_end_hz": [front_ends.LOW_HZ, front_ends.HIGH_HZ], "incremental": sessions,
+        "languages": order, "shots": shots, "way": way, "base_words": len(training), "source": "MSWC",
+        "classes": sorted({sample.label for sample in samples if sample.label is not None}),
+    }  # fmt: skip
+    return Sessions(_digest(samples), tuple(samples), details, tuple(training), training, front_end)
+
+
+class _Ears:
+    """The front end, which hears each clip once."""
+
+    def __init__(self, front_end: str) -> None:
+        self._hear, self._heard = FRONT_ENDS[front_end], dict[Path, Heard]()
+
+    def one(self, clip: Path) -> Heard:
+        """Return what the front end gives for a clip."""
+        if clip not in self._heard:
+            self._heard[clip] = self._hear(sound_of(clip))
+        return self._heard[clip]
+
+
+def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]]) -> Iterator[Sample]:
+    """The samples that are asked after a session, which their ids tell with what is old or new."""
+    for kind, word, k, heard in asked:
+        yield Sample(f"{session:02d}/{kind}/{word}/{k}", heard, word, duration_s=1.0)
+
+
+def _digest(samples: Sequence[Sample]) -> str:
+    digest = hashlib.sha256()
+    for sample in samples:
+        digest.update(f"{sample.id} {sample.label} {sample.payload.shape}".encode() + sample.payload.tobytes())
+    return digest.hexdigest()

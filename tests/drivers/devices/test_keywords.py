@@ -1,0 +1,120 @@
+"""NeuroBench's networks of keywords: their published static figures, prototypes by hand, and learning as a phase."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.spoken_words import write_folder
+from drivers.devices.keywords.device import SHAPES, Keywords, open_device
+from drivers.devices.keywords.networks import STEPS, m5, spiking
+from rig.analysis.complexity.static import static_figures
+from rig.commands.main import main
+from rig.errors import DataError
+from scenarios.workloads.mswc.workload import open_workload
+
+SMALL = {"sessions": 2, "way": 2, "shots": 3, "pool": 3, "queries": 2, "base_shots": 6, "base_tests": 2}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("soundfile", reason="extra audio is not installed")
+    folder = tmp_path_factory.mktemp("words")
+    write_folder(folder, base_words=4, base_shots=6, base_tests=2, languages=2, way=2, each=5)
+    return folder
+
+
+def network(name: str, known: list[str]) -> Keywords:
+    import torch
+
+    torch.manual_seed(0)
+    return Keywords(torch, (m5 if name == "m5" else spiking)(torch), known, STEPS if name == "snn" else 1)
+
+
+def heard(name: str, count: int, seed: int = 0) -> Any:
+    values = np.random.default_rng(seed).normal(size=(count, *SHAPES[name]))
+    return (values > 1.0 if name == "snn" else values).astype(np.float32)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "footprint", "dense"), [("m5", "6.03e+06", "2.59e+07"), ("snn", "1.36e+07", "3.39e+06")]
+)
+def test_the_static_figures_of_table_2_come_out(name: str, footprint: str, dense: str) -> None:
+    described, _ = network(name, ["a"]).counted(heard(name, 1)[0])
+    found = static_figures(described)
+    assert f"{found['footprint_at_start_bytes'].value:.2e}" == footprint
+    assert f"{found['footprint_bytes'].value:.2e}" == footprint
+    assert f"{found['dense_operations_per_execution'].value:.2e}" == dense
+    assert found["connection_sparsity"].value == 0.0
+    assert found["model_execution_rate_hz"].value == pytest.approx(200.0 if name == "snn" else 1.0)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["m5", "snn"])
+def test_a_prototype_is_twice_the_mean_feature_and_less_its_square(name: str) -> None:
+    net = network(name, [])
+    net.forget_readout()
+    shots = heard(name, 3)[:, -20:]  # 20 steps are enough, and the M5 has 20 rows
+    net.learn("word", shots)
+    mean = np.mean([net.features(shots[k : k + 1])[0] for k in range(3)], axis=0)
+    weight, bias = (np.asarray(getattr(net.model.readout, part).detach())[0] for part in ("weight", "bias"))
+    assert weight == pytest.approx(2 * mean, rel=1e-4, abs=1e-4)
+    assert bias == pytest.approx(-float(mean @ mean) / (STEPS if name == "snn" else 1), rel=1e-4)
+
+
+@pytest.mark.torch
+def test_the_nearest_prototype_answers_and_words_not_learnt_do_not() -> None:
+    net = network("m5", [])
+    net.forget_readout()
+    near, far = heard("m5", 1, 1), 4.0 + heard("m5", 1, 2)
+    net.learn("near", near)
+    assert net.answer(far[0]) == "near"
+    net.learn("far", far)
+    assert [net.answer(near[0]), net.answer(far[0])] == ["near", "far"]
+
+
+def measured(folder: Path, out: Path, device: str, workload: dict[str, Any], *more: str) -> dict[str, Any]:
+    options = [f"{key}={value}" for key, value in {**SMALL, **workload, "idle_s": 2}.items()]
+    said = [part for option in (*options, *more) for part in ("--option", option)]
+    command = ["measure", "--device", device, "--workload", "mswc-fscil", "--data", str(folder), "--mode", "together"]
+    assert main([*command, *([] if device == "mock" else ["--meter", "none"]), "--out", str(out), *said]) == 0
+    return dict(json.loads((out / "derived" / "results.json").read_text(encoding="utf-8"))["quantities"])
+
+
+@pytest.mark.torch
+def test_words_are_learnt_by_session_and_judged_old_and_new_apart(words: Path, tmp_path: Path) -> None:
+    found = measured(words, tmp_path / "run", "keywords", {}, "count=false", "device.threads=1")
+    assert found["sample.session 00.session_accuracy"]["n"] == 8
+    assert [found[f"sample.session {k:02d}.session_accuracy_new"]["n"] for k in (1, 2)] == [4, 8]
+    assert found["sample.session 02.session_accuracy_old"]["n"] == 8
+    low, high = found["session_accuracy_mean"]["interval_95"]
+    assert 0.5 < low < found["session_accuracy_mean"]["value"] <= high
+    assert found["learning_time_per_class_s"]["value"] > 0
+    assert found["learning_time_per_class_s"]["n"] == 4
+
+
+@pytest.mark.torch
+def test_a_network_takes_the_front_end_that_it_was_made_for(words: Path) -> None:
+    workload = open_workload(data=str(words), **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="front_end=spikes"):
+        open_device(workload, network="snn")
+
+
+def test_the_energy_of_a_learnt_class_on_the_simulated_bench_is_the_truth_put_in(words: Path, tmp_path: Path) -> None:
+    learning = ("learning_s=0.25", "learning_w=0.005", "inference_s=0.1", "inference_w=0.003", "idle_w=0.001")
+    found = measured(words, tmp_path / "run", "mock", {}, *learning)
+    for figure, truth in (
+        ("learning_time_per_class_s", 0.25),
+        ("learning_energy_per_class_j", 0.25 * 0.005),
+        ("learning_dynamic_energy_per_class_j", 0.25 * 0.004),
+        ("phase.inference.energy_per_inference_j", 0.1 * 0.003),
+    ):
+        low, high = found[figure]["interval_95"]
+        assert low <= truth <= high, figure
+        assert found[figure]["value"] == pytest.approx(truth, rel=0.05), figure
+    assert "energy_per_inference_j" not in found, "no sample learns and answers"
