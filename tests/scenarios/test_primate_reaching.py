@@ -41,17 +41,23 @@ def test_spikes_of_all_units_are_seen_a_step_after_they_happened(tmp_path: Path)
 
 
 def test_velocity_is_the_change_of_position_in_a_step(tmp_path: Path) -> None:
-    session = read_session(tmp_path, NAME, write_session(tmp_path, [[[]]], steps=6))
+    session = read_session(tmp_path, NAME, write_session(tmp_path, [[[100.001]]], steps=6))
     assert session.velocity.tolist() == [[1, -1], [2, -1], [4, -1], [6, -1], [8, -1], [9, -1]]
 
 
 @pytest.mark.parametrize("reaches", range(4, 12))
 def test_the_last_quarter_of_reaches_is_for_testing(reaches: int, tmp_path: Path) -> None:
     """The reference takes half of the reaches for training and half of the rest for validation, both rounded down."""
-    session = read_session(tmp_path, NAME, write_session(tmp_path, [[[]]], steps=5 * reaches))
+    session = read_session(tmp_path, NAME, write_session(tmp_path, [[[100.001]]], steps=5 * reaches))
     assert session.reaches.tolist() == [0, *range(4, 5 * reaches - 1, 5)]
     train = reaches // 2
     assert session.test_from == session.reaches[train + (reaches - train) // 2]
+
+
+def test_a_session_without_spikes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"{NAME}\.mat has no spike in its 6 steps") as caught:
+        read_session(tmp_path, NAME, write_session(tmp_path, [[[]]], steps=6))
+    assert caught.value.field == "spikes"
 
 
 def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:

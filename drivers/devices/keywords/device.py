@@ -19,7 +19,7 @@ from drivers.devices.keywords.networks import HIDDEN, SPIKING, STEP_S, STEPS, WO
 from drivers.torch_counting import TorchCounter
 from rig.bench.options import one_of, within
 from rig.engine.blocking_device import blocking
-from rig.errors import DataError, said
+from rig.errors import DataError, refused, said
 from rig.network.description import Activity, NetworkInfo
 from rig.plugins import imported
 from rig.types import Device, DeviceInfo, Reply, Sample, Span, Workload
@@ -67,6 +67,8 @@ def open_device(
         raise DataError(what, field="workload", value=workload.name, remedy=remedy)
     if len({sample.label for sample in workload.samples}) > WORDS:
         raise DataError(f"the workload has more than {WORDS} words", field="workload", value=workload.name)
+    if readout == "trained" and any(sample.learn for sample in workload.samples):
+        raise refused("readout", readout, "Use --option learn=false of the workload: a trained readout learns no word")
     torch.manual_seed(seed)
     model = (m5 if network == "m5" else spiking)(torch)
     if weights:
@@ -158,7 +160,7 @@ def _device(net: Keywords, network: str, told: dict[str, Any], count: bool) -> D
         name=NAME,
         mode="hardware",
         description=f"{network} of NeuroBench's keyword FSCIL in torch on this computer's CPU",
-        phases=(LEARNING, INFERENCE),
+        phases=(LEARNING, INFERENCE) if told["readout"] == "prototypes" else (INFERENCE,),
         versions={"torch": net._torch.__version__},
         artifacts={"network": _digest(net.model.state_dict().items())},
         algorithm={"model": network, "training": told, "encoder": "mfcc" if network == "m5" else "Speech2Spikes"},

@@ -60,12 +60,14 @@ def open_workload(
     queries: int = 100,
     base_shots: int = 500,
     base_tests: int = 100,
+    learn: bool = True,
 ) -> Sessions:
     """Open a folder ``data`` of the MSWC in the layout of NeuroBench's subset.
 
     ``front_end`` is ``mfcc`` (20, 201) or ``spikes`` (200, 40). ``draw`` draws the order of the languages, ``way``
     words of each of ``sessions`` of them, and ``shots`` of the first ``pool`` samples of a word to learn from; its next
     ``queries`` samples are asked. Base words have ``base_shots`` samples for training, and ``base_tests`` are asked.
+    Without ``learn``, new words are asked and never taught, for a device that is frozen.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for split files that are missing, words with too few
     samples and sound that cannot be used, ``MissingExtraError`` without soundfile.
@@ -101,7 +103,7 @@ def open_workload(
         for word in rng.choice(sorted(words), way, replace=False).tolist():
             clips = words[word]
             taught = np.stack([hear.one(clips[k]) for k in rng.choice(pool, shots, replace=False)])
-            samples.append(Sample(f"{session:02d}/learn/{word}", taught, word, learn=True))
+            samples += [Sample(f"{session:02d}/learn/{word}", taught, word, learn=True)] if learn else []
             asked += [(NEW, word, k, hear.one(clips[k])) for k in range(pool, pool + queries)]
         samples += _asked(session, asked)
     details = {

@@ -55,8 +55,8 @@ class Session:
 def read_session(folder: Path, name: str, md5s: Mapping[str, str] = MD5S) -> Session:
     """Read ``name.mat`` of a folder.
 
-    Raises ``DataError`` for a missing file or another content than the published one, ``MissingExtraError`` without
-    h5py.
+    Raises ``DataError`` for a missing file, another content than the published one and a session without spikes, and
+    ``MissingExtraError`` without h5py.
     """
     path = folder / f"{name}.mat"
     try:
@@ -100,4 +100,7 @@ def _spikes(file: Any, times_s: Floats) -> Bools:
             spikes_s = np.asarray(file[units[unit, channel]], np.float64).ravel()
             step = np.searchsorted(edges_s, spikes_s, side="right")
             found[step[(step > 0) & (step < min(len(edges_s), len(found)))], channel] = True
+    if not found.any():
+        what = f"{file.filename} has no spike in its {len(times_s)} steps"
+        raise DataError(what, field="spikes", value=0, remedy="Download it again from doi 10.5281/zenodo.583331")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from drivers.devices.keywords.device import SHAPES, Keywords, open_device
 from drivers.devices.keywords.networks import STEPS, m5, spiking
 from rig.analysis.complexity.static import static_figures
 from rig.commands.main import main
-from rig.errors import DataError
+from rig.errors import DataError, UsageError
 from scenarios.workloads.mswc.workload import open_workload
+from tests.support.remote_workers import answers
 
 SMALL = {"sessions": 2, "way": 2, "shots": 3, "pool": 3, "queries": 2, "base_shots": 6, "base_tests": 2}
 
@@ -103,6 +105,19 @@ def test_a_network_takes_the_front_end_that_it_was_made_for(words: Path) -> None
     workload = open_workload(data=str(words), **SMALL)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="front_end=spikes"):
         open_device(workload, network="snn")
+
+
+@pytest.mark.torch
+def test_a_trained_readout_is_frozen_and_answers_base_words_alone(words: Path) -> None:
+    with pytest.raises(UsageError, match="learn=false"):
+        open_device(open_workload(data=str(words), **SMALL), readout="trained")  # type: ignore[arg-type]
+    workload = open_workload(data=str(words), learn=False, **SMALL)  # type: ignore[arg-type]
+    assert not any(sample.learn for sample in workload.samples)
+    with closing(open_device(workload, readout="trained", epochs=1, count=False, threads=1)) as device:
+        assert device.info().phases == ("inference",)
+        device.submit(workload.samples[-4:], None)
+        said = [reply.output["label"] for reply in answers(device, 4)]
+    assert set(said) <= set(workload.base)
 
 
 def test_the_energy_of_a_learnt_class_on_the_simulated_bench_is_the_truth_put_in(words: Path, tmp_path: Path) -> None:
