@@ -24,23 +24,26 @@ def open_device(
     *,
     neurons: int = 186,
     density: float = 0.11,
-    spectral_radius: float = 1.2,
-    leak: float = 0.7,
-    input_scale: float = 1.0,
+    spectral_radius: float = 1.09,
+    leak: float = 0.58,
+    bias_scale: float = 0.34,
+    input_scale: float = 0.425,
     ridge: float = 1e-8,
     washout: int = 45,
     seed: int = 0,
 ) -> Device:
     """Open an echo state network; the weights of sample k are drawn from ``seed`` and the seed of the sample.
 
-    ``density`` is the share of recurrent weights that are not zero, ``washout`` the points at the start from which the
-    readout does not learn. Raises ``UsageError`` for options out of range.
+    The defaults are those of its authors' log, whose scales of 0.68 and 0.85 are of weights between -1/2 and 1/2; here
+    weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero,
+    ``washout`` the points at the start from which the readout does not learn. Raises ``UsageError`` for options out of
+    range.
     """
     within(1, 10_000, neurons=neurons)
     within(0.0, 1.0, density=density, leak=leak)
     within(0, 10**6, washout=washout)
-    positive(spectral_radius=spectral_radius, input_scale=input_scale, ridge=ridge)
-    shape = Shape(neurons, density, spectral_radius, leak, input_scale, ridge, washout)
+    positive(spectral_radius=spectral_radius, bias_scale=bias_scale, input_scale=input_scale, ridge=ridge)
+    shape = Shape(neurons, density, spectral_radius, leak, bias_scale, input_scale, ridge, washout)
     drawn = weights_of(shape, np.random.default_rng([seed, 0]))
     model = Model(
         NAME,
@@ -60,6 +63,7 @@ class Shape:
     density: float
     spectral_radius: float
     leak: float
+    bias_scale: float
     input_scale: float
     ridge: float
     washout: int
@@ -112,7 +116,7 @@ class Trained:
 
 def step(shape: Shape, weights_in: Floats, weights: Floats, state: Floats, value: float) -> Floats:
     """Return the next state (NeuroBench, equation 20), from one of shape (neurons,)."""
-    drive = state @ weights + shape.input_scale * (weights_in[0] + value * weights_in[1])
+    drive = state @ weights + weights_in[0] + value * weights_in[1]
     return np.asarray((1.0 - shape.leak) * state + shape.leak * np.tanh(drive))
 
 
@@ -120,6 +124,7 @@ def weights_of(shape: Shape, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Draw the weights that are not learnt, shapes (2, neurons) and (neurons, neurons)."""
     n, used = shape.neurons, round(shape.density * shape.neurons**2)
     weights_in, flat = rng.uniform(-1.0, 1.0, (2, n)), np.zeros(n * n)
+    weights_in *= np.array([[shape.bias_scale], [shape.input_scale]])
     flat[rng.choice(n * n, used, replace=False)] = rng.normal(size=used)
     weights = flat.reshape(n, n)
     radius = float(np.abs(np.linalg.eigvals(weights)).max())

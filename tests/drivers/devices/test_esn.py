@@ -52,7 +52,7 @@ def test_it_forecasts_the_first_lyapunov_time() -> None:
     forecast = np.array(answer(device, sample).output["forecast"], np.float64)
     device.close()
     assert len(forecast) == 750
-    assert smape(sample.payload[750:825], forecast[:75]) < 1.0
+    assert smape(sample.payload[750:825], forecast[:75]) < 2.0
 
 
 def test_the_same_seed_gives_the_same_forecast_and_another_gives_another() -> None:
