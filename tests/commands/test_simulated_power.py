@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.real_time
 
-IDLE_W, BUSY_W, TOOK_S = 2e-3, 7e-3, 0.04
+IDLE_W, BUSY_W, TOOK_S = 2e-3, 7e-3, 0.2
 POWERED = f"""
 import time
 import rig
@@ -33,7 +33,7 @@ def open_device():
 def open_plain():
     return rig.blocking(answer)
 """
-BRIEF = ("--option", "samples=12", "--option", "audio_hz=1000", "--option", "idle_s=0.5", "--mode", "together")
+BRIEF = ("--option", "samples=8", "--option", "audio_hz=1000", "--option", "idle_s=0.5", "--mode", "together")
 
 
 @pytest.fixture
