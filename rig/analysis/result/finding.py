@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rig.analysis.result.figure_key import FigureKey
@@ -39,10 +39,6 @@ class Finding:
     def text(self) -> str:
         """Return the finding as a note says it."""
         return ": ".join(filter(None, (self.rule, self.found))) + (f", allowed: {self.allowed}" if self.allowed else "")
-
-    def beside(self) -> Finding:
-        """Return the check so that it stands among the notes too if it fails."""
-        return replace(self, told=True)
 
 
 def note(text: str) -> Finding:
