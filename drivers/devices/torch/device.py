@@ -6,7 +6,7 @@ once and counted when the device is opened, so that nothing but the network runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -69,12 +69,11 @@ def open_device(
         runner = _enough(torch, lambda: _Runner.of(torch, model, place, dtype if of_graph else None, classes))
         samples = () if workload is None else workload.samples
         _enough(torch, lambda: runner.prepare(samples, batch))
-        _enough(torch, lambda: runner.warm_up(samples[:batch], warmup))
-        found = _enough(torch, lambda: runner.counted(samples)) if count else None
+        _enough(torch, lambda: runner.warm_up(batch, warmup))
+        counted = _enough(torch, runner.counted) if count else None
     except BaseException:
         place.close()
         raise
-    activity = {} if found is None else found[1]
     info = DeviceInfo(
         name=NAME,
         mode="hardware",
@@ -85,17 +84,18 @@ def open_device(
         artifacts={"network": model.digest_sha256},
         details={**place.details, "place": place.place, "dtype": str(runner.dtype), "classes": list(runner.classes)},
         algorithm=model.algorithm,
-        network=None if found is None else found[0],
+        network=counted,
     )
-    run = partial(_answers, runner, activity)
-    return blocking(run, info, partial(runner.prepare, batch=batch), batches=True, end=place.close)
+    return blocking(
+        partial(_answers, runner), info, partial(runner.prepare, batch=batch), batches=True, end=place.close
+    )
 
 
-def _answers(runner: _Runner, activity: Mapping[str, Activity], samples: Sequence[Sample], times: int) -> list[Reply]:
+def _answers(runner: _Runner, samples: Sequence[Sample], times: int) -> list[Reply]:
     rows, span, kernels_s = runner.run(samples, times)
     beside = {} if kernels_s is None else {"kernels_s": kernels_s}
     return [
-        Reply(sample.id, runner.output(row) | beside, (span,), activity=activity.get(sample.id))
+        Reply(sample.id, runner.output(row) | beside, (span,), activity=runner.activity.get(sample.id))
         for sample, row in zip(samples, rows, strict=True)
     ]
 
@@ -106,6 +106,7 @@ class _Runner:
     def __init__(self, torch: Any, model: Model, execute: Execute, dtype: Any) -> None:
         self._torch, self._model, self._execute, self.dtype = torch, model, execute, dtype
         self._inputs: dict[str, tuple[Any, Any]] = {}
+        self.activity: dict[str, Activity] = {}
         self.classes: tuple[str, ...] = ()
 
     @classmethod
@@ -123,8 +124,10 @@ class _Runner:
     def prepare(self, samples: Sequence[Sample], batch: int = 1) -> None:
         """Make the inputs of samples that have none. Raises ``DataError`` for one that the network cannot take."""
         for sample in samples:
-            if sample.id not in self._inputs or self._inputs[sample.id][0] is not sample.payload:
+            known = self._inputs.get(sample.id)
+            if known is None or not np.array_equal(known[0], sample.payload):  # it may have been decoded again
                 self._inputs[sample.id] = (sample.payload, self._input(sample))
+                self.activity.pop(sample.id, None)
         if batch > 1 and len({tuple(self._inputs[sample.id][1].shape) for sample in samples}) > 1:
             what = "the samples differ in shape, and cannot run as batches"
             raise DataError(what, field="batch", value=batch, remedy="Use --option batch=1")
@@ -134,12 +137,11 @@ class _Runner:
         inputs = [self._inputs[sample.id][1] for sample in samples]
         return self._executed(inputs[0] if len(inputs) == 1 else self._torch.cat(inputs), times)
 
-    def warm_up(self, samples: Sequence[Sample], times: int) -> None:
+    def warm_up(self, batch: int, times: int) -> None:
         """Execute what will be measured, and look at its answers. Raises ``DataError`` for one that is no label."""
-        example = self._model.example[None].to(self.dtype)
+        inputs = self._torch.cat([values for _, values in self._prepared()[:batch]])
         for _ in range(times):
-            rows = self.run(samples)[0] if samples else self._executed(example)[0]
-            for row in rows:
+            for row in self._executed(inputs)[0]:
                 self.output(row)
 
     def output(self, row: Any) -> dict[str, Any]:
@@ -150,23 +152,26 @@ class _Runner:
             raise DataError(what, field="output", value=str(scores[:3]), remedy="Correct its weights or its input")
         return {"label": self.classes[int(np.argmax(scores))], "scores": scores}
 
-    def counted(self, samples: Iterable[Sample]) -> tuple[NetworkInfo, dict[str, Activity]]:
-        """Return what the network is and what each sample makes it do, by a pass of its own that is not timed."""
+    def counted(self) -> NetworkInfo:
+        """Return what the network is, and note what each sample makes it do, by a pass that is not timed."""
         model, counter = self._model, None
         try:
             counter = TorchCounter(model.module, model.states, neurons=model.neurons)
-            given = [(sample.id, self._inputs[sample.id][1]) for sample in samples]
-            found = {}
-            for name, values in given or [("", model.example[None].to(self.dtype))]:
+            for name, values in self._prepared():
                 self._executed(values)
-                found[name] = counter.activity()[0]
-            return counter.network(model.execution_s, f"as torch keeps it, {self.dtype}"), found
+                self.activity[name] = counter.activity()[0]
+            return counter.network(model.execution_s, f"as torch keeps it, {self.dtype}")
         except DataError as error:
             error.remedy = f"{error.remedy}; or leave the counts out: --option count=false"
             raise
         finally:
             if counter is not None:
                 counter.close()
+
+    def _prepared(self) -> list[tuple[str, Any]]:
+        """The inputs by the name of their sample; without any, the example."""
+        found = [(name, values) for name, (_, values) in self._inputs.items()]
+        return found or [("", self._model.example[None].to(self.dtype))]
 
     def _input(self, sample: Sample) -> Any:
         values, example = self._model.encode(sample), self._model.example

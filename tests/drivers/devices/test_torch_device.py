@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,13 @@ def answers(device: Device, of: Sequence[Sample]) -> list[Reply]:
         while len(found) < min(k + size, len(of)):
             found += device.poll(10.0)
     device.close()
+    return found
+
+
+def reply(device: Device, sample: Sample) -> Reply:
+    device.stage([sample])
+    device.submit([sample], None)
+    (found,) = device.poll(10.0)
     return found
 
 
@@ -157,3 +165,15 @@ def test_samples_of_another_shape_are_refused_by_their_name(network: Callable[[s
         open_device(workload(samples(shape=(5,))), network=network("small"))
     with pytest.raises(DataError, match="sample s0 is <U1"):
         open_device(workload([Sample("s0", np.array(["a", "b", "c", "d"]))]), network=network("small"))
+
+
+@pytest.mark.torch
+def test_a_sample_that_is_loaded_again_is_known_and_another_one_of_its_name_is_not(
+    network: Callable[[str], str],
+) -> None:
+    of = samples(1)
+    device = open_device(workload(of), network=network("small"))
+    again, other = replace(of[0], payload=of[0].payload.copy()), replace(of[0], payload=-of[0].payload)
+    known = [reply(device, sample) for sample in (of[0], again, other)]
+    assert known[0].activity is not None and known[1].activity is not None and known[2].activity is None
+    assert known[0].output == known[1].output != known[2].output
