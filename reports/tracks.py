@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import IO, Any
 
 from reports.figures.tracks import front_figure, line_figure, short
@@ -17,11 +18,12 @@ FRONT = (
     "What accuracy costs in energy and in time. On the front is what no other one excels in accuracy, energy and time "
     "together; what was simulated is compared with what was simulated alone, and without energy nothing is compared"
 )
+MOST = 5
 ENERGIES = ("energy_per_effective_operation_j", "energy_per_inference_j")
 
 
 def page(found: Tracks) -> bytes:
-    """Return the page, which makes no request: a table of each network, the front, and energy per operation."""
+    """Return the page, which makes no request: its tables, the front, and energy per operation."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from reports.render import inline
@@ -41,7 +43,7 @@ def page(found: Tracks) -> bytes:
 
 
 def print_tracks(found: Tracks, file: IO[str] | None = None) -> None:
-    """Print a table of each network to ``file``, or to standard output, then energy per operation."""
+    """Print the tables to ``file``, or to standard output, then energy per operation."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -52,7 +54,7 @@ def print_tracks(found: Tracks, file: IO[str] | None = None) -> None:
     if not console.is_terminal:
         console = Console(file=file, highlight=False, width=140)
     for table in _tables(found):
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=table["network"], title_justify="left")
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=table["of"], title_justify="left")
         shown.add_column("")
         for head, simulated, verdict in table["heads"]:
             shown.add_column(f"{head}{' SIMULATED' if simulated else ''} {verdict}".strip(), overflow="fold")
@@ -68,15 +70,23 @@ def print_tracks(found: Tracks, file: IO[str] | None = None) -> None:
 
 
 def _tables(found: Tracks) -> Iterator[dict[str, Any]]:
-    """Of each network its file, its devices, and the rows of both tracks; a figure that no device has is left out."""
-    for network in found.networks:
-        tracks = [track for track in found.tracks if track.network == network]
-        heads = [(clean(short(t.device)), t.simulated, clean(t.verdict or t.state)) for t in tracks]
+    """Return for each network a column of each device or, of one device, a column of each network.
+
+    A figure that no column has is left out. More than ``MOST`` columns are several tables, since paper is narrow.
+    """
+    alone = len(found.devices) == 1
+    names = found.devices if alone else found.networks
+    all_of = {name: [t for t in found.tracks if name in (t.device, t.network)] for name in names}
+    width = {name: ceil(len(of) / ceil(len(of) / MOST)) for name, of in all_of.items()}
+    split = [(name, of[k : k + width[name]]) for name, of in all_of.items() for k in range(0, len(of), width[name])]
+    for name, tracks in split:
+        of = [clean(short(track.network if alone else track.device)) for track in tracks]
+        heads = [(head, t.simulated, clean(t.verdict or t.state)) for head, t in zip(of, tracks, strict=True)]
         parts = []
         for heading, keys in HEADINGS:
             known = [key for key in keys if any(key in track.figures for track in tracks)]
             parts.append((heading, [(title(key), [_cell(track, key) for track in tracks]) for key in known]))
-        yield {"network": clean(short(network)), "heads": heads, "parts": parts}
+        yield {"of": clean(short(name)), "heads": heads, "parts": parts}
 
 
 def _cell(track: Track, key: FigureKey) -> str:

@@ -100,8 +100,6 @@ def _costs(axis: Any, shown: Sequence[Track], key: FigureKey, found: Tracks, bes
             axis.plot(x[0], y[0], "o", ms=10, mfc="none", color=LIMIT, zorder=2)
     if shown and logarithmic([t.figures[key].value for t in shown]):
         log_axis(axis.xaxis, axis.set_xscale)
-    else:
-        axis.set_xlim(left=0.0)
     axis.set_xlabel(f"{title(key)} ({unit})")
 
 

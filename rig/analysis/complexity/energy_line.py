@@ -75,9 +75,12 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     design = np.column_stack([x, np.ones_like(x)])
     weighted = design.T * own_w
     solution = np.linalg.solve(weighted @ design, weighted)
-    misfit, allowed = _misfit(design @ solution, energies), _allowed(energies)
+    hat, values = design @ solution, np.array([q.value for q in energies])
+    misfit, allowed = _misfit(hat, energies), _allowed(energies)
     if misfit > allowed:
-        what = f"the energies lie on no line: chi-squared is {misfit:.3g}, and {allowed:.3g} is allowed"
+        off = float(np.max(np.abs((values - hat @ values) / values)))
+        what = f"the energies lie on no line: they are off by up to {100.0 * off:.2g} %, and chi-squared is "
+        what += f"{misfit:.3g}, of which {allowed:.3g} is allowed"
         return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
     per_operation, per_execution = (
         linear(zip(row, energies, strict=True), "J", _METHOD.format(len(points)), len(points)) for row in solution
