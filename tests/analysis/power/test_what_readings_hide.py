@@ -198,7 +198,7 @@ def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_record
         ("peak_detect_of_an_oscilloscope", 77000000),
         ("peak_detect_of_an_oscilloscope", 77000007),
         ("wraps_at_full_scale", 77000001),
-        ("wraps_at_full_scale", 77000003),
+        ("wraps_at_full_scale", 77000005),
         ("peaks_paid_back_at_the_limit", 77000003),
         ("peaks_paid_back_at_the_limit", 77000006),
         ("peaks_paid_back_at_the_limit", 77000004),
