@@ -33,7 +33,7 @@ LAWS: dict[str, Callable[[float, float, float], float]] = {
 
 
 def open_device(
-    plant: SimPlant, *, network: str, law: str = "line", slope_j: float = 2e-9, base_j: float = 5e-6,
+    bench: SimPlant, *, network: str, law: str = "line", slope_j: float = 2e-9, base_j: float = 5e-6,
     idle_w: float = 1e-3, inference_s: float = 0.02, device_seed: int = 1,
 ) -> Counting:  # fmt: skip
     """Open the device with a network file; an execution of ``law`` takes its energy beside that of idle."""
@@ -41,15 +41,15 @@ def open_device(
     energy_j = LAWS[law](slope_j, base_j, active * FAN_OUT)
     inference_w = idle_w + EXECUTIONS * energy_j / inference_s
     opened: MockDevice = mock_device.open_device(
-        plant, idle_w=idle_w, inference_w=inference_w, inference_s=inference_s, device_seed=device_seed
+        bench, idle_w=idle_w, inference_w=inference_w, inference_s=inference_s, device_seed=device_seed
     )
     return Counting(opened, active)
 
 
-def open_meter(plant: SimPlant, *, meter_seed: int = 2, noise: float = 0.01, gain_limit: float = 2e-3) -> MockMeter:
+def open_meter(bench: SimPlant, *, meter_seed: int = 2, noise: float = 0.01, gain_limit: float = 2e-3) -> MockMeter:
     """Open a meter of one gain for each ``meter_seed``, whose noise differs from network to network."""
-    meter: MockMeter = mock_meter.open_meter(plant, meter_seed=meter_seed, noise=noise, gain_limit=gain_limit)
-    told = zlib.crc32(repr(plant.phase_w).encode())
+    meter: MockMeter = mock_meter.open_meter(bench, meter_seed=meter_seed, noise=noise, gain_limit=gain_limit)
+    told = zlib.crc32(repr(bench.phase_w).encode())
     for observer in meter._rails:
         observer._rng = np.random.default_rng([meter_seed, told])
     return meter

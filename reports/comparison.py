@@ -35,7 +35,14 @@ def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judg
     wide = width()
     for c, judged in zip(found, gates, strict=True):
         say(f"first   {c.first.path}: {c.first.name}", f"second  {c.second.path}: {c.second.name}", "")
-        say(*_table(c, verbose, wide), "")
+        say(
+            *(
+                part
+                for line in _table(c, verbose, wide)
+                for part in (wrapped(line, wide) if len(line) > wide else [line])
+            ),
+            "",
+        )
         lines = [*_notes(c, verbose), *(_gate(one, c) for one in judged)]
         say(*(part for line in lines for part in wrapped(clean(line), wide)))
 

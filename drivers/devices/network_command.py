@@ -107,7 +107,7 @@ def _train(args: argparse.Namespace) -> int:
     options = [word for text in (*kept, f"network={args.out}") for word in ("--option", text)]
     say(f"wrote {args.out} ({digest[:12]}). Measure it on other samples:")
     for device in target.measured_as:
-        say(f"  {command('measure', '--workload', args.workload, '--device', device, *options)}")
+        say(f"  {command('measure', '--workload', args.workload, '--device', *device.split(), *options)}")
     return 0
 
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports import sections
 from rig.analysis.evaluate import evaluate
 from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, open_bench, request_of
 from rig.bench.lines import line_of, lines_of
@@ -458,4 +457,3 @@ def test_lab_and_operator_of_the_bench_file_stand_in_the_recording_and_its_resul
     named = starts["named"].to_json()
     assert (named["lab"], named["operator"]) == ("Room 12", "Ada")
     assert not {"lab", "operator"} & set(starts["nameless"].to_json())
-    assert sections.environment(starts["named"].start)[:2] == [("Lab", "Room 12"), ("Operator", "Ada")]

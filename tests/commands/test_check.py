@@ -16,7 +16,7 @@ def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: pytest.Captu
 
     rows = json.loads(capsys.readouterr().out)
     assert code == 0
-    assert [row["checked"] for row in rows] == ["workload asc", "meter mock", "device mock"]
+    assert [row["checked"] for row in rows] == ["workload asc", "meter mock", "scenario single-stream", "device mock"]
     assert all(row["kept"] and not row["failed"] for row in rows)
 
 

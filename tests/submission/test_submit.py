@@ -230,7 +230,7 @@ def test_the_template_holds_what_the_recordings_know_and_asks_for_the_rest(
     assert main(["submit", str(lab / "a"), "--init", "--about", str(file)]) == 0
     about, _ = read_about(file)
     assert about.title == "mock: asc, single-stream"
-    assert about.system == "SIMULATED device on a simulated plant"
+    assert about.system == "SIMULATED device on a simulated bench"
     left = missing(about)
     assert {"contact", "licence", "split"} <= set(left)
     assert file.read_text().count("TO FILL IN") == len(left)

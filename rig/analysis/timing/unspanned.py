@@ -67,9 +67,12 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
         return []
     high = r.watts > 0.5 * (levels.low_w + levels.high_w)
     within, beside = inside(spans_s, r.start_s, r.end_s) >= 0, r.ok & ~touches(spans_s, r.start_s, r.end_s)
-    if min(np.count_nonzero(within & r.ok), np.count_nonzero(beside)) < LEAST_AMONG:
+    gaps = beside & _among(rail, spans_s)
+    if min(np.count_nonzero(within & r.ok), np.count_nonzero(gaps)) < LEAST_AMONG:
         return []
-    more_w = float(np.mean(r.watts[within & r.ok]) - np.mean(r.watts[beside]))
+    # idle windows are above gaps where a device sleeps
+    rises_w = [float(np.mean(r.watts[within & r.ok]) - np.mean(r.watts[others])) for others in (gaps, beside)]
+    more_w = max(rises_w, key=abs)
     lasts = np.count_nonzero(high & r.ok) / np.count_nonzero(within & r.ok)
     if lasts < PART or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
         return []

@@ -10,7 +10,9 @@ import pytest
 
 from drivers.devices.cpu.detector import chosen, open_device
 from rig.commands.main import main
+from rig.conformance.device import check_device
 from rig.errors import UsageError
+from scenarios.workloads.event_detection.workload import open_workload
 from tests.support import drive
 
 
@@ -53,3 +55,13 @@ def test_a_drive_is_measured_one_at_a_time_and_streamed_at_20_hz(tmp_path: Path,
     assert found["map"]["value"] > 0.4
     if scenario == "real-time":
         assert found["in_time_share"]["value"] >= 0.0
+
+
+@pytest.mark.torch
+def test_it_keeps_the_rules_of_a_device(tmp_path: Path) -> None:
+    for module in ("h5py", "faster_coco_eval"):
+        pytest.importorskip(module, reason="extra detection is not installed")
+    drive.write(tmp_path, 4)
+    (tmp_path / "net.py").write_text(drive.SMALL_DETECTOR, encoding="utf-8")
+    workload = open_workload(data=str(tmp_path))
+    check_device(open_device(network=f"{tmp_path / 'net.py'}:Small"), workload.samples[:2])

@@ -15,6 +15,7 @@ from drivers.devices.keywords.device import SHAPES, Keywords, open_device
 from drivers.devices.keywords.networks import STEPS, m5, spiking
 from rig.analysis.complexity.static import static_figures
 from rig.commands.main import main
+from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError
 from scenarios.workloads.mswc.workload import open_workload
 from tests.support.remote_workers import answers
@@ -133,3 +134,9 @@ def test_the_energy_of_a_learnt_class_on_the_simulated_bench_is_the_truth_put_in
         assert low <= truth <= high, figure
         assert found[figure]["value"] == pytest.approx(truth, rel=0.05), figure
     assert "energy_per_inference_j" not in found, "no sample learns and answers"
+
+
+@pytest.mark.torch
+def test_it_keeps_the_rules_of_a_device(words: Path) -> None:
+    workload = open_workload(data=str(words), learn=False, **SMALL)  # type: ignore[arg-type]
+    check_device(open_device(workload, count=False, threads=1), workload.samples[-2:])
