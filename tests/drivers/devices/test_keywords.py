@@ -139,4 +139,5 @@ def test_the_energy_of_a_learnt_class_on_the_simulated_bench_is_the_truth_put_in
 @pytest.mark.torch
 def test_it_keeps_the_rules_of_a_device(words: Path) -> None:
     workload = open_workload(data=str(words), learn=False, **SMALL)  # type: ignore[arg-type]
-    check_device(open_device(workload, count=False, threads=1), workload.samples[-2:])
+    device = open_device(workload, readout="trained", epochs=1, count=False, threads=1)
+    check_device(device, workload.samples[-2:])
