@@ -32,25 +32,33 @@ class Chain:
     def __init__(self, folder: Folder, keep_identity: bool) -> None:
         self._folder, self._keep_identity = folder, keep_identity
         self._file = Whole(EVENTS, "ab", opener=folder.open)
-        self._seq, self._prev, self._room = 0, GENESIS, 0
+        self._last, self._next, self._room = (0, GENESIS), (0, (0, GENESIS)), 0
 
     def append(self, event: Line) -> None:
         """Append one line, chained to the line before by its SHA-256.
 
         Raises ``StoreError``, also for a line that no reader would take.
         """
-        line = line_of(event, self._keep_identity, self._seq, self._prev)
+        self._counted()
+        seq, prev = self._last
+        line = line_of(event, self._keep_identity, seq, prev)
         end = self._file.tell()
         try:
             if not isinstance(event, Stop):
                 _within_limit(end + len(line) + ROOM_BYTES)
+            self._next = end + len(line) + 1, (seq + 1, hashlib.sha256(line).hexdigest())
             self._file.write(line + b"\n")
         except OSError as error:
             with suppress(OSError):  # a torn line would break the chain of the stop line
                 self._file.truncate(end)
             raise unwritable(str(self._folder.path / EVENTS), error, MAKE_ROOM) from error
-        self._prev = hashlib.sha256(line).hexdigest()
-        self._seq += 1
+        self._counted()
+
+    def _counted(self) -> None:
+        """Go on from the newest line that is in the file: an interruption may come between its bytes and its count."""
+        end, last = self._next
+        if self._file.tell() >= end:
+            self._last = last
 
     def keep_room(self, files: int) -> None:
         """Keep room on the disk for a stop line that lists so many files, and for the seal. Raises ``OSError``."""

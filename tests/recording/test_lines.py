@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from rig.errors import StoreError
 from rig.recording.anonymise import without_identity, without_place, without_places
 from rig.recording.decoding import decode, start_of
 from rig.recording.events import IdleWindow, Start
+from rig.recording.files import Folder
+from rig.recording.lines import Chain
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from tests.support.run_by_hand import start_line, write
@@ -85,3 +88,33 @@ def test_identity_is_recorded_only_when_asked_for(tmp_path: Path, keep: bool) ->
         recorder.stop()
     read: Start = open_run(tmp_path / "run").start
     assert read.device.details["file"] == ("/home/alice/x" if keep else "~/x")
+
+
+def test_an_interruption_between_a_line_and_its_count_breaks_no_chain(tmp_path: Path) -> None:
+    """The bytes were in the file, and the next line followed from the one before them."""
+
+    class Interrupting:
+        def __init__(self, file: Any) -> None:
+            self.file, self.count = file, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def write(self, data: bytes) -> int:
+            written = int(self.file.write(data))
+            self.count += 1
+            if self.count == 2:
+                raise KeyboardInterrupt
+            return written
+
+    chain = Chain(Folder(tmp_path, None), keep_identity=True)
+    chain._file = Interrupting(chain._file)  # type: ignore[assignment]
+    chain.append(IdleWindow(on_ns=1, off_ns=2))
+    with pytest.raises(KeyboardInterrupt):
+        chain.append(IdleWindow(on_ns=3, off_ns=4))
+    chain.append(IdleWindow(on_ns=5, off_ns=6))
+    chain.close()
+    lines = (tmp_path / "events.jsonl").read_bytes().splitlines()
+    heads = [json.loads(line) for line in lines]
+    assert [head["seq"] for head in heads] == [0, 1, 2]
+    assert [head["prev"] for head in heads[1:]] == [hashlib.sha256(line).hexdigest() for line in lines[:-1]]
