@@ -144,7 +144,8 @@ def _gate(one: Judged, c: Comparison) -> str:
     """One line: what was decided, the limit, what was found, and what would decide."""
     unit = "1" if one.limit.relative else next(d.first.unit for d in c.differences if str(d.key) == one.limit.figure)
     change = Quantity(one.change, unit, limits=(one.low, one.high))
-    said = f"{one.outcome.upper():11}  {one.limit.text}: {signed(change, 'percent')}"
+    limit = one.limit.text if one.limit.relative else f"{one.limit.text} {unit}".removesuffix(" 1")
+    said = f"{one.outcome.upper():11}  {limit}: {signed(change, 'percent')}"
     if one.outcome != "not decided":
         return said
     if one.samples_more is None:

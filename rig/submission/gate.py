@@ -149,6 +149,9 @@ def _checked(c: Comparison, limit: Limit) -> FigureKey:
         raise _refused(limit, f"{limit.figure} states no uncertainty", "Name a figure with an interval")
     if limit.relative and one.value == 0.0:
         raise _refused(limit, f"{limit.figure} of {c.first.path} is 0", "Give the change in its unit, without %")
+    if not limit.relative and abs(limit.change) > abs(one.value) > 0.0:
+        what = f"{limit.change:g} {one.unit} is more than the figure itself, {one.value:.3g} {one.unit}"
+        raise _refused(limit, what, f"For a part of the figure write %, such as '{limit.figure} > +5%'")
     return key
 
 
