@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.errors import DataError
+from rig.errors import DataError, SetupError
 from rig.plugins import imported
 
 Nodes = Mapping[str, Any]
@@ -77,6 +77,20 @@ def digest_of(nodes: Nodes, edges: Edges) -> str:
                 found.update(f"{what}\0{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
     found.update(repr(list(edges)).encode())
     return found.hexdigest()
+
+
+def check_said(**needed: tuple[object, str]) -> None:
+    """Check that options are given which a graph needs and does not hold; each is a value and an example of one.
+
+    Raises ``SetupError`` that names all that are not.
+    """
+    missing = {name: example for name, (value, example) in needed.items() if value is None}
+    if missing:
+        first = next(iter(missing))
+        what = f"a NIR graph does not say its {' and '.join(missing)}"
+        error = SetupError(what, field=first, example=missing[first])
+        error.remedy = f"Add {' '.join(f'--option {name}={example}' for name, example in missing.items())}"
+        raise error
 
 
 def refused(name: str, what: str, remedy: str) -> DataError:

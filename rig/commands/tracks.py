@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--out", type=Path, required=True, metavar="DIR", help="the directory, new or to continue; it is a sweep")
     add("--jobs", type=int, metavar="N", help="simulated runs at the same time; 0 means in this process only")
+    add("--extend", action="store_true", help="add the runs of another command to the directory")
     add("--retry-failed", action="store_true", help="try failed runs again")
     add("--no-wait", action="store_true", help="end with an error when another process uses a device")
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     devices = tuple(name.strip() for name in args.devices.split(",") if name.strip())
     asked = Asked(tuple(args.network), devices, options, tuple(args.meter), args.simulate, others)
     means = Means(available_cores(), args.jobs, wait=not args.no_wait, retry_failed=args.retry_failed)
-    grids, refusals = grids_of(args.out, asked, means.wait, _say)
+    grids, refusals = grids_of(args.out, asked, args.extend, means.wait, _say)
     try:
         cells = work_off(args.out, grids, means)
     except (RigError, KeyboardInterrupt) as error:

@@ -33,7 +33,8 @@ def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) 
     if any(entry.grid.asked == spec for entry in grids):
         return grids
     if grids and not extend:
-        what = f"{folder} holds another grid: {'; '.join(difference(grids[-1].grid.asked, spec))}"
+        nearest = min((difference(entry.grid.asked, spec) for entry in reversed(grids)), key=len)
+        what = f"{folder} holds another grid: {'; '.join(nearest)}"
         raise refused("grid", str(folder), "Add its cells with --extend, or name another --out", what)
     if not grids:
         check_empty(folder)

@@ -117,28 +117,34 @@ def front(tracks: Sequence[Track]) -> list[Track]:
     return [track for k, track in enumerate(known) if not excelled(k)]
 
 
-def grids_of(folder: Path, asked: Asked, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
+def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
     """Return the grids of all devices, which are added to the sweep in ``folder``, and why devices take no network.
 
-    Raises ``UsageError`` for names, options and devices that cannot be used, and the error of the first device where
-    none takes the networks.
+    Raises ``UsageError`` for names, options and devices that cannot be used and, without ``extend``, for a new grid
+    beside one that was not asked for; and the error of the first device where none takes the networks.
     """
     if double := next((name for name in asked.devices if asked.devices.count(name) > 1), None):
         raise refused("devices", double, "Give it once", f"device {double} is given twice")
     refusals: dict[str, RigError] = {}
-    for device, spec in {device: _spec(asked, device) for device in asked.devices}.items():
+    specs = {device: _spec(asked, device) for device in asked.devices}
+    unmetered = {device: msgspec.structs.replace(spec, meters=(NONE,)) for device, spec in specs.items()}
+    known = [entry.grid.asked for entry in frozen(folder)] if is_sweep(folder) else []
+    extend = extend or all(spec in (*specs.values(), *unmetered.values()) for spec in known)
+    for device, spec in specs.items():
+        if not spec.meters and unmetered[device] in known:
+            continue
         try:
-            grids_for(folder, spec, True, wait, say)
-        except UsageError:
-            raise
+            grids_for(folder, spec, extend, wait, say)
         except RigError as error:
+            if isinstance(error, UsageError) and error.field != "network":
+                raise
             if error.field == "meter" and not spec.meters:  # its power is not known
-                grids_for(folder, msgspec.structs.replace(spec, meters=(NONE,)), True, wait, say)
+                grids_for(folder, unmetered[device], extend, wait, say)
             else:
                 refusals[device] = error
     if len(refusals) == len(asked.devices):
         raise next(iter(refusals.values()))
-    return frozen(folder) if is_sweep(folder) else (), {device: error.message for device, error in refusals.items()}
+    return frozen(folder) if is_sweep(folder) else (), {device: str(error) for device, error in refusals.items()}
 
 
 def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]) -> Tracks:
@@ -152,7 +158,9 @@ def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]
             for figure in row.figures
             if figure.key.of_whole and figure.value is not None
         }  # fmt: skip
-        error = str(error_of(folder, cell).get("message")) if state == "failed" else "" if row is None else row.error
+        failed = error_of(folder, cell) if state == "failed" else {}
+        error = str(RigError(str(failed["message"]), remedy=str(failed.get("remedy", "")))) if failed else ""
+        error = row.error if row is not None else error
         simulated = cell.simulate if row is None else row.simulated
         verdict, network = "" if row is None else row.verdict, cell.options.get("network", "")
         tracks.append(Track(cell.device, network, state, simulated, verdict, Figures(figures), error))

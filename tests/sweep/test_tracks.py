@@ -26,7 +26,7 @@ import rig
 from rig.errors import DataError
 def open_solver(*, network: str = "") -> rig.Device:
     if "9" in Path(network).read_text():
-        raise DataError("this network is too large", field="network", value=network)
+        raise DataError("this network is too large", field="network", value=network, remedy="Prune it")
     return rig.blocking(lambda sample: {"label": sample.label}, rig.DeviceInfo("lookup", mode="hardware"))
 def open_bare() -> rig.Device:
     return rig.blocking(lambda sample: {"label": sample.label})
@@ -77,7 +77,11 @@ def test_it_goes_on_where_it_was_ended(here: Path, capsys: pytest.CaptureFixture
     before = seals(here / "both")
     assert len(before) == 2 and tracks(capsys, *given)[0] == 0
     assert seals(here / "both") == before
-    assert tracks(capsys, *given[:2], "--devices", "own.py:open_solver")[1]["done"] == 4
+    other = (*given[:2], "--devices", "own.py:open_solver")
+    code, _, err = tracks(capsys, *other)
+    assert code == UsageError.exit_code and "--extend" in err and seals(here / "both") == before
+    assert tracks(capsys, *other, "--extend")[1]["done"] == 4
+    assert tracks(capsys, *given)[0] == tracks(capsys, *other)[0] == 0
     assert seals(here / "both").items() > before.items() and len(frozen(here / "both")) == 2
 
 
@@ -110,8 +114,8 @@ def test_a_device_that_does_not_take_the_network_is_told_and_the_others_are_meas
     devices = f"{COUNTING},own.py:open_solver"
     code, document, _ = tracks(capsys, "n900.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     assert code == 0 and document["done"] == 1
-    assert document["refused"] == {"own.py:open_solver": "this network is too large"}
-    assert "this network is too large" in (here / "both" / "tracks.html").read_text()
+    assert document["refused"] == {"own.py:open_solver": "this network is too large. Prune it"}
+    assert "this network is too large. Prune it" in (here / "both" / "tracks.html").read_text()
 
 
 def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

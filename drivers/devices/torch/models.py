@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.nir_file import digest_of, read_nodes
+from drivers.devices.nir_file import check_said, digest_of, read_nodes
 from drivers.devices.torch.graph import NEURONS, input_shape, module_of, stateful
 from drivers.devices.xylo.networks.encoder import EncoderParams, raster_of
 from rig.bench.options import one_of, positive
-from rig.errors import DataError, RigError, SetupError, refused, said
+from rig.errors import DataError, RigError, refused, said
 from rig.plugins import load
 from rig.types import Sample
 
@@ -93,11 +93,8 @@ def _of_function(torch: Any, network: str) -> Model:
 def _of_graph(torch: Any, path: Path, dt_s: float | None, reset: str | None) -> Model:
     nodes, edges = read_nodes(path, MOST_BYTES)
     own = stateful(nodes)
-    wanted: list[tuple[str, object, str]] = [("dt_s", dt_s, "0.001")] if own else []
-    wanted += [("reset", reset, "subtract")] if any(hasattr(nodes[name], "v_threshold") for name in own) else []
-    for name, value, example in wanted:
-        if value is None:
-            raise SetupError(f"a NIR graph does not say its {name}", field=name, example=example)
+    spike = any(hasattr(nodes[name], "v_threshold") for name in own)
+    check_said(**({"dt_s": (dt_s, "0.001")} if own else {}), **({"reset": (reset, "subtract")} if spike else {}))
     positive(dt_s=dt_s)
     one_of((*RESETS, None), reset=reset)
     shape = input_shape(nodes)

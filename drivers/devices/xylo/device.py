@@ -131,6 +131,9 @@ def read_network(path: str | None, dt_s: float | None, reset: str | None, quanti
     """Read a network file of either format, with the options of ``open_device``."""
     if path is not None and path.lower().endswith(".nir"):
         return load_nir(Path(path), dt_s, reset, quantize, parts_of(classes))
+    if path is not None and ".py:" in path:
+        what = f"a Xylo takes network files and no modules, and {path} is a function that returns a module"
+        raise refused("network", path, "Export the module as a NIR graph, or run it with --device torch", what)
     for name, value in (("dt_s", dt_s), ("reset", reset), ("classes", classes or None)):
         if value is not None:
             raise refused(name, value, "Leave it out: only a network in NIR takes it, and this one states its own")

@@ -20,7 +20,7 @@ from drivers.devices.xylo.networks.fitting import fitted, wanted_of
 from drivers.devices.xylo.networks.float_network import MOST_SPIKES, MOST_SPIKES_OUT, FloatNetwork, Neurons
 from drivers.devices.xylo.networks.network import Network, load_network, write_network
 from rig.conformance.device import check_device
-from rig.errors import SetupError
+from rig.errors import SetupError, UsageError
 from rig.network.description import activity_faults
 from rig.types import Sample
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
@@ -144,3 +144,8 @@ def test_a_file_of_integers_alone_is_refused(tmp_path: Path) -> None:
     write_network(tmp_path / "bare.json", replace(load_network(), floats=None))
     with pytest.raises(SetupError, match="no float weights"):
         float_device.open_device(network=str(tmp_path / "bare.json"))
+
+
+def test_a_module_is_refused_by_what_it_is() -> None:
+    with pytest.raises(UsageError, match="no modules.*Export the module as a NIR graph"):
+        float_device.open_device(network="mynet.py:conv", dt_s=0.01)

@@ -370,6 +370,7 @@ def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
     ("options", "error", "text"),
     [
         ({"dt_s": None}, SetupError, "does not say its dt_s"),
+        ({"dt_s": None, "reset": None}, SetupError, "Add --option dt_s=0.001 --option reset=subtract"),
         ({"reset": None}, SetupError, "does not say its reset"),
         ({"reset": "zero"}, UsageError, "reset"),
         ({"dt_s": -1.0}, UsageError, "dt_s"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.devices.nir_file import check_said
 from drivers.devices.xylo.networks import float_network
 from drivers.devices.xylo.networks.encoder import EncoderParams
 from drivers.devices.xylo.networks.fitting import NEAR, QUANTIZERS, fitted, wanted_of
@@ -20,7 +21,7 @@ from drivers.devices.xylo.networks.float_network import FloatNetwork
 from drivers.devices.xylo.networks.network import Network, check_shapes, fan_out_faults, place_of
 from drivers.devices.xylo.networks.nir_graph import Floats, Graph, Neurons, read_graph
 from rig.bench.options import one_of, positive
-from rig.errors import DataError, SetupError, refused
+from rig.errors import DataError, refused
 from rig.plugins import imported
 
 RESETS = ("subtract",)
@@ -33,9 +34,7 @@ def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, c
     ``dt_s`` and ``reset`` are not in the file and have no default. Raises ``SetupError`` where one is not given,
     ``UsageError`` for one that the chip cannot do, ``DataError`` as ``read_graph`` does.
     """
-    for name, value, example in (("dt_s", dt_s, "0.001"), ("reset", reset, "subtract")):
-        if value is None:
-            raise SetupError(f"a NIR graph does not say its {name}", field=name, example=example)
+    check_said(dt_s=(dt_s, "0.001"), reset=(reset, "subtract"))
     assert dt_s is not None
     positive(dt_s=dt_s)
     one_of(RESETS, reset=reset)
