@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from reports.figures.tracks import front_figure, line_figure, short
 from reports.names import short_text, title
+from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks
@@ -15,9 +16,14 @@ from rig.terminal import clean, own
 
 HEADINGS = (("Algorithm track: what the network asks for", ALGORITHM), ("System track: what the device pays", SYSTEM))
 FRONT = (
-    "What accuracy costs in energy and in time. On the front is what no other one excels in accuracy, energy and time "
-    "together; what was simulated is compared with what was simulated alone, and without energy nothing is compared"
+    "What accuracy costs in energy and time. A point is on the front if every other point is worse in accuracy, energy "
+    "or time, or equal in all of them. Measured and simulated points are compared apart, and only those with energy"
 )
+LINE = (
+    "The dynamic energy of an execution by its operations, and each line that holds. This energy is of the last phase, "
+    "which executes the network, while the energies of the table are of all phases"
+)
+NO_METER, UNSTATED = "no meter", "—"
 MOST = 5
 ENERGIES = ("energy_per_effective_operation_j", "energy_per_inference_j")
 
@@ -32,12 +38,13 @@ def page(found: Tracks) -> bytes:
         loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    told = {"front": FRONT, "line": "The dynamic energy of an execution by its operations, and each line that holds"}
+    told = {"front": FRONT, "line": LINE}
     drawn = {"front": front_figure(found), "line": line_figure(found)}
     pictures = [(inline(svg, name, told[name]), told[name]) for name, svg in drawn.items() if svg is not None]
     text = env.get_template("tracks.html.j2").render(
         tables=list(_tables(found)), refused={short(d): clean(why) for d, why in found.refused.items()},
-        pictures=pictures, energies=_energies(found), simulated=all(t.simulated for t in found.tracks),
+        pictures=pictures, energies=_energies(found), missing=_missing(found),
+        simulated=all(t.simulated for t in found.tracks),
     )  # fmt: skip
     return (text.rstrip("\n") + "\n").encode()
 
@@ -72,26 +79,38 @@ def print_tracks(found: Tracks, file: IO[str] | None = None) -> None:
 def _tables(found: Tracks) -> Iterator[dict[str, Any]]:
     """Return for each network a column of each device or, of one device, a column of each network.
 
-    A figure that no column has is left out. More than ``MOST`` columns are several tables, since paper is narrow.
+    A network without figures has no column. More than ``MOST`` columns are several tables, since paper is narrow.
     """
     alone = len(found.devices) == 1
     names = found.devices if alone else found.networks
-    all_of = {name: [t for t in found.tracks if name in (t.device, t.network)] for name in names}
+    all_of = {name: [t for t in found.tracks if t.figures and name in (t.device, t.network)] for name in names}
+    all_of = {name: of for name, of in all_of.items() if of}
     width = {name: ceil(len(of) / ceil(len(of) / MOST)) for name, of in all_of.items()}
     split = [(name, of[k : k + width[name]]) for name, of in all_of.items() for k in range(0, len(of), width[name])]
     for name, tracks in split:
         of = [clean(short(track.network if alone else track.device)) for track in tracks]
         heads = [(head, t.simulated, clean(t.verdict or t.state)) for head, t in zip(of, tracks, strict=True)]
-        parts = []
-        for heading, keys in HEADINGS:
-            known = [key for key in keys if any(key in track.figures for track in tracks)]
-            parts.append((heading, [(title(key), [_cell(track, key) for track in tracks]) for key in known]))
+        parts = [
+            (heading, [(title(key), [_cell(track, key) for track in tracks]) for key in keys])
+            for heading, keys in HEADINGS
+        ]
         yield {"of": clean(short(name)), "heads": heads, "parts": parts}
 
 
 def _cell(track: Track, key: FigureKey) -> str:
     q = track.figures.get(key)
-    return "" if q is None else short_text(key, q)
+    if q is not None:
+        return short_text(key, q)
+    return UNSTATED if track.metered or entry_of(key).unit not in ("W", "J") else NO_METER
+
+
+def _missing(found: Tracks) -> list[tuple[str, str]]:
+    """Of each network on a device without figures: what it is, and why there are none."""
+    return [
+        (clean(f"{short(t.network)} on {short(t.device)}"), clean(t.error or t.state))
+        for t in found.tracks
+        if not t.figures
+    ]
 
 
 def _energies(found: Tracks) -> list[tuple[str, str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from reports.figures.style import (
     HUES,
+    KEY_IN,
     LIMIT,
     PAIR_IN,
+    WIDTH_IN,
     key_beside,
     log_axis,
     margins,
@@ -33,24 +35,27 @@ _SHAPES = "os^Dv<>P*X"
 def front_figure(found: Tracks) -> bytes | None:
     """Return SVG of what accuracy costs in energy and in time; None without a point.
 
-    A device has a colour, a network has a shape. What was simulated is hollow, and what nothing excels has a ring.
+    A device has a colour, a network has a shape. What was simulated is hollow, and what nothing excels has a ring. A
+    cost that no track has has no panel.
     """
     points = [t for t in found.tracks if ACCURACY in t.figures and any(key in t.figures for key in COSTS)]
     if not points:
         return None
     with styled():
-        figure, *axes = panel_pair(0.12, sharey=True)
-        for axis, key in zip(axes, COSTS, strict=True):
-            shown = [t for t in points if key in t.figures]
-            _costs(axis, shown, key, found, front(found.tracks))
-            axis.set_title("" if shown else f"{title(key)}: none was measured")
+        costs = [key for key in COSTS if any(key in t.figures for t in points)]
+        figure, *axes = panel_pair(0.12, sharey=True) if len(costs) > 1 else _panel()
+        best = front(found.tracks)
+        for axis, key in zip(axes, costs, strict=True):
+            _costs(axis, [t for t in points if key in t.figures], key, found, best)
         axes[0].set_ylabel("accuracy (%)")
-        for axis, of in ((axes[0], found.devices), (axes[1], found.networks if len(found.networks) > 1 else ())):
-            for k, name in enumerate(of):
-                style = {"marker": "o", "color": HUES[k % len(HUES)]} if axis is axes[0] else _shape(k)
-                axis.plot([], [], linestyle="none", markersize=5, label=short(name), **style)
-        axes[1].plot([], [], "o", color="#666666", mfc="none", markersize=5, label="hollow: SIMULATED")
-        axes[1].plot([], [], "o", color=LIMIT, mfc="none", markersize=10, label="ring: on the front")
+        _colours(axes[0], found, {t.device for t in points})
+        networks = {t.network for t in points}
+        for k, name in enumerate(found.networks):
+            if len(networks) > 1 and name in networks:
+                axes[0].plot([], [], linestyle="none", markersize=5, label=short(name), **_shape(k))
+        _hollow(axes[0], points)
+        if best:
+            axes[0].plot([], [], "o", color=LIMIT, mfc="none", markersize=10, label="ring: on the front")
         key_beside(figure, axes)
         return svg_of(figure, "tracks", {t.simulated for t in points})
 
@@ -62,25 +67,45 @@ def line_figure(found: Tracks) -> bytes | None:
         return None
     factor, unit = prefix(max(abs(p.dynamic.value) for of in points.values() for p in of), "J")
     with styled():
-        figure = new_figure(PAIR_IN)
-        axis = figure.subplots()
+        figure, axis = _panel()
+        hollow = {t.device for t in found.tracks if t.simulated}
         for device, of in points.items():
             colour = HUES[found.devices.index(device) % len(HUES)]
             x, y = [p.operations for p in of], [p.dynamic.value * factor for p in of]
             half = [p.dynamic.half_width() * factor for p in of]
-            axis.errorbar(
-                x, y, yerr=half, fmt="o", color=colour, ms=4.2, elinewidth=1.0, capsize=2, label=short(device)
-            )
+            filled = {"mfc": "white"} if device in hollow else {}
+            axis.errorbar(x, y, yerr=half, fmt="o", color=colour, ms=4.2, elinewidth=1.0, capsize=2, **filled)
             line = found.lines[device]
             if line.per_operation is not None and line.per_execution is not None:
                 ends = [0.0, max(x)]
                 values = [factor * (line.per_execution.value + line.per_operation.value * at) for at in ends]
                 axis.plot(ends, values, color=colour, linewidth=1.1)
-        axis.set(xlabel="effective operations in an execution", ylabel=f"dynamic energy of an execution ({unit})")
+        axis.set(xlabel="effective operations in an execution", ylabel=f"dynamic energy, last phase ({unit})")
         axis.set_xlim(left=0.0)
-        axis.legend(fontsize=8)
-        margins(figure, 0.2)
+        _colours(axis, found, set(points))
+        _hollow(axis, [t for t in found.tracks if t.device in points])
+        key_beside(figure, [axis])
         return svg_of(figure, "energy", {t.simulated for t in found.tracks if t.device in points})
+
+
+def _panel() -> tuple[Any, Any]:
+    """A figure with one panel, and with room for a key at its right."""
+    figure = new_figure(PAIR_IN)
+    axis = figure.subplots()
+    margins(figure, 0.35)
+    figure.subplots_adjust(right=1 - KEY_IN / WIDTH_IN)
+    return figure, axis
+
+
+def _colours(axis: Any, found: Tracks, shown: Set[str]) -> None:
+    for k, name in enumerate(found.devices):
+        if name in shown:
+            axis.plot([], [], "o", markersize=5, color=HUES[k % len(HUES)], label=short(name))
+
+
+def _hollow(axis: Any, shown: Sequence[Track]) -> None:
+    if any(t.simulated for t in shown):
+        axis.plot([], [], "o", color="#666666", mfc="none", markersize=5, label="hollow: SIMULATED")
 
 
 def short(name: str) -> str:
@@ -89,7 +114,7 @@ def short(name: str) -> str:
 
 
 def _costs(axis: Any, shown: Sequence[Track], key: FigureKey, found: Tracks, best: Sequence[Track]) -> None:
-    factor, unit = prefix(max((t.figures[key].value for t in shown), default=1.0), entry_of(key).unit)
+    factor, unit = prefix(max(t.figures[key].value for t in shown), entry_of(key).unit)
     for t in shown:
         colour = HUES[found.devices.index(t.device) % len(HUES)]
         x, y = _ends(t.figures[key], factor), _ends(t.figures[ACCURACY], 100.0)
@@ -98,8 +123,10 @@ def _costs(axis: Any, shown: Sequence[Track], key: FigureKey, found: Tracks, bes
         axis.errorbar(x[0], y[0], xerr=x[1], yerr=y[1], ms=5, elinewidth=0.9, capsize=2, zorder=3, **mark, **hollow)
         if t in best:
             axis.plot(x[0], y[0], "o", ms=10, mfc="none", color=LIMIT, zorder=2)
-    if shown and logarithmic([t.figures[key].value for t in shown]):
+    if logarithmic([t.figures[key].value for t in shown]):
         log_axis(axis.xaxis, axis.set_xscale)
+    else:
+        axis.locator_params(axis="x", nbins=3)  # labels of many digits overlap
     axis.set_xlabel(f"{title(key)} ({unit})")
 
 

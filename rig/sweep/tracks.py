@@ -67,6 +67,7 @@ class Track:
     verdict: str
     figures: Figures
     error: str
+    metered: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures of both tracks, and what they are of."""
@@ -149,7 +150,10 @@ def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> 
 
 def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]) -> Tracks:
     """Return what the cells of a sweep show, of which each row was verified and kept, and the line of each device."""
-    tracks = []
+    tracks, grids = [], tuple(grids)
+    unmetered = {
+        c.key for entry in grids for c in cells_of([entry.grid]) if not any(entry.grid.devices[c.device].meters)
+    }
     for cell in cells_of(entry.grid for entry in grids):
         state = state_of(folder, cell)
         row = kept_row(folder, cell) if state == "done" else None
@@ -163,7 +167,8 @@ def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]
         error = row.error if row is not None else error
         simulated = cell.simulate if row is None else row.simulated
         verdict, network = "" if row is None else row.verdict, cell.options.get("network", "")
-        tracks.append(Track(cell.device, network, state, simulated, verdict, Figures(figures), error))
+        known, metered = Figures(figures), cell.key not in unmetered
+        tracks.append(Track(cell.device, network, state, simulated, verdict, known, error, metered))
     points = {
         device: tuple(p for t in tracks if t.device == device and (p := point_of(t.figures)) is not None)
         for device in dict.fromkeys(track.device for track in tracks)

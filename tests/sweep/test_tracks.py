@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from benchmarks import counting_device
+from reports.figures.tracks import front_figure, line_figure
+from reports.tracks import page
+from rig.analysis.complexity.energy_line import EnergyLine, Point
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Quantity
 from rig.commands.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.sweep.store import frozen
-from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, front
+from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks, front
 from tests.support.sweep_bench import seals
 
 COUNTING = f"{counting_device.__file__}:open_device"
@@ -69,6 +72,8 @@ def test_one_network_on_two_devices_makes_one_table_of_both_tracks(
     assert "5 or more" in document["energy"][COUNTING]["refusal"]
     page = (here / "both" / "tracks.html").read_text()
     assert "SIMULATED" in page and "Algorithm track" in page and "System track" in page and "<svg" in page
+    assert ">no meter</td>" in page and 'data-of="counting_device.py:open_device SIMULATED"' in page
+    assert "Activation sparsity" in page and ">—</td>" in page
 
 
 def test_it_goes_on_where_it_was_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +121,27 @@ def test_a_device_that_does_not_take_the_network_is_told_and_the_others_are_meas
     assert code == 0 and document["done"] == 1
     assert document["refused"] == {"own.py:open_solver": "this network is too large. Prune it"}
     assert "this network is too large. Prune it" in (here / "both" / "tracks.html").read_text()
+
+
+def test_a_page_of_failures_says_why_and_how_to_go_on() -> None:
+    failed = replace(track("chip", False, 0.9, 1.0, 1.0), state="failed", figures=Figures(), error="no room. Prune it")
+    text = page(Tracks((failed,), {}, {}, {})).decode()
+    assert "<li>n on chip: no room. Prune it</li>" in text and "<table" not in text
+
+
+def test_without_energy_the_picture_has_one_panel_and_its_key_names_only_what_is_drawn() -> None:
+    timed = track("chip", False, 0.9, 1.0, 1.0)
+    without = {key: q for key, q in timed.figures.items() if key != FigureKey("energy_per_inference_j")}
+    bare = replace(timed, figures=Figures(without))
+    text = (front_figure(Tracks((bare,), {}, {}, {})) or b"").decode()
+    assert text.count('id="axes_') == 1 and "SIMULATED" not in text and "ring" not in text
+
+
+def test_simulated_energies_are_hollow_and_no_mark_of_the_key_lies_among_them() -> None:
+    points = tuple(Point(x, Quantity(2.0 * x, "J"), 0.0) for x in (1.0, 2.0))
+    found = Tracks((track("chip", True, 0.9, 1.0, 1.0),), {}, {"chip": points}, {"chip": EnergyLine(refusal="no")})
+    text = (line_figure(found) or b"").decode()
+    assert "hollow: SIMULATED" in text and "fill: #ffffff" in text and "last phase" in text
 
 
 def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

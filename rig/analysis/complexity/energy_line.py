@@ -64,8 +64,8 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     x = np.array([point.operations for point in points])
     different = len(np.unique(x))
     if different < FEWEST:
-        what = f"a line takes {FEWEST} or more networks that differ in their operations, with operations and energy"
-        return EnergyLine(refusal=f"{what}; there: {different}")
+        what = f"a line needs {FEWEST} or more networks with different numbers of operations"
+        return EnergyLine(refusal=f"{what}; measured with energy: {different}")
     if np.ptp(x) < LEAST_SPREAD * np.max(x):
         return EnergyLine(refusal=f"the operations of an execution hardly differ: {np.min(x):g} to {np.max(x):g}")
     energies = [_owned(point.dynamic, k) for k, point in enumerate(points)]
@@ -79,8 +79,8 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     misfit, allowed = _misfit(hat, energies), _allowed(energies)
     if misfit > allowed:
         off = float(np.max(np.abs((values - hat @ values) / values)))
-        what = f"the energies lie on no line: they are off by up to {100.0 * off:.2g} %, and chi-squared is "
-        what += f"{misfit:.3g}, of which {allowed:.3g} is allowed"
+        what = f"the energies lie on no line: one is {100.0 * off:.2g} % off the line that fits best, and chi-squared "
+        what += f"of what is off is {misfit:.3g}, where {allowed:.3g} is allowed"
         return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
     per_operation, per_execution = (
         linear(zip(row, energies, strict=True), "J", _METHOD.format(len(points)), len(points)) for row in solution

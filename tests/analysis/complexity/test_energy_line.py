@@ -78,7 +78,7 @@ def test_what_does_not_follow_operations_is_refused(energy_j: Callable[[float], 
 
 def test_too_few_networks_and_too_alike_ones_are_refused() -> None:
     points = measured(np.random.default_rng(0))
-    assert "there: 4" in line_of(points[:4]).refusal
+    assert "with energy: 4" in line_of(points[:4]).refusal
     assert "5 or more" in line_of([points[0]] * 6).refusal
     alike = [Point(1000.0 + k, point.dynamic, 0.0) for k, point in enumerate(points)]
     assert "hardly differ" in line_of(alike).refusal

@@ -147,5 +147,5 @@ def test_a_file_of_integers_alone_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_module_is_refused_by_what_it_is() -> None:
-    with pytest.raises(UsageError, match="no modules.*Export the module as a NIR graph"):
+    with pytest.raises(UsageError, match=r"no modules.*Export the module as a NIR graph"):
         float_device.open_device(network="mynet.py:conv", dt_s=0.01)
