@@ -95,7 +95,7 @@ def test_a_figure_that_is_not_in_both_is_refused_with_the_nearest() -> None:
 
 
 def test_a_limit_beyond_the_figure_itself_is_a_percentage_whose_sign_was_lost() -> None:
-    with pytest.raises(UsageError, match="more than the figure itself, 0.001 J"):
+    with pytest.raises(UsageError, match=r"more than the figure itself, 0\.001 J"):
         gate(energy(1e-3, 1e-5), energy(1.2e-3, 1e-5), "energy_per_inference_j > +0.05")
 
 
