@@ -73,7 +73,9 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
     # idle windows are above gaps where a device sleeps
     rises_w = [float(np.mean(r.watts[within & r.ok]) - np.mean(r.watts[others])) for others in (gaps, beside)]
     more_w = max(rises_w, key=abs)
-    lasts = np.count_nonzero(high & r.ok) / np.count_nonzero(within & r.ok)
+    turns = np.flatnonzero(np.diff(high & r.ok, prepend=False, append=False))
+    long_s, spans_last_s = r.end_s[turns[1::2] - 1] - r.start_s[turns[::2]], np.diff(spans_s)
+    lasts = float(long_s[long_s > PART * np.median(spans_last_s)].sum()) / float(spans_last_s.sum())
     if lasts < PART or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
         return []
     found = f"{more_w:.3g} of {levels.high_w - levels.low_w:.3g} W"
