@@ -10,6 +10,7 @@ import pytest
 from fixtures.worlds.lab_kinds import KINDS as LAB_KINDS
 from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
 from fixtures.worlds.unspanned_kinds import work_without_spans
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
@@ -107,3 +108,13 @@ def test_what_comes_back_all_the_time_is_no_work_without_a_span(kind: str, tmp_p
     lab = plain_lab(3, kind)
     (LAB_KINDS | MORE_KINDS)[kind](lab)
     assert not _named(_measured(lab, tmp_path))
+
+
+@pytest.mark.parametrize("seed", [6000000001, 6000000005])
+def test_an_update_that_runs_for_a_while_in_gaps_and_spans_is_no_work_without_spans(seed: int, tmp_path: Path) -> None:
+    """Its gaps were left out as work without a span, and what it drew in spans counted as theirs."""
+    lab = plain_lab(seed, "update_runs_for_a_while")
+    SESSION_KINDS["update_runs_for_a_while"](lab)
+    write(lab, tmp_path / "run")
+    power = evaluate(open_run(tmp_path / "run")).quantities[FigureKey("dynamic_power_w")]
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()
