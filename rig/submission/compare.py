@@ -144,12 +144,27 @@ class Comparison:
 def compare(paths: Sequence[Path]) -> list[Comparison]:
     """Compare runs, sessions or submissions with the first of them; each is verified and evaluated.
 
-    Raises ``UsageError`` for fewer than two and where no configuration is in both, and what ``rig.report`` raises.
+    Raises ``UsageError`` for fewer than two, where no configuration is in both, and for two workloads or units; and
+    what ``rig.report`` raises.
     """
     if len(paths) < 2:
         raise UsageError("there is nothing to compare", field="path", remedy="Name two or more: rig compare A B")
     first, *others = [list(subjects(path)) for path in paths]
-    return [compared(a, b) for other in others for a, b in _pairs(first, other)]
+    pairs = [(a, b) for other in others for a, b in _pairs(first, other)]
+    for a, b in pairs:
+        _check_alike(a, b)
+    return [compared(a, b) for a, b in pairs]
+
+
+def _check_alike(first: Subject, second: Subject) -> None:
+    """Raise ``UsageError`` for results of two workloads, and for a figure that they state in two units."""
+    a, b = first.result, second.result
+    said = {"workload": (a.start.workload.name, b.start.workload.name)}
+    said |= {f"unit of {k}": (q.unit, b.quantities[k].unit) for k, q in a.quantities.items() if k in b.quantities}
+    if unlike := next((f"{what}: {x} and {y}" for what, (x, y) in said.items() if x != y), None):
+        what = f"{first.path} and {second.path} cannot be compared: {unlike}"
+        remedy = "Compare recordings of one workload"
+        raise UsageError(what, field="path", value=str(second.path), remedy=remedy)
 
 
 def subjects(path: Path) -> Iterator[Subject]:
