@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from rig.errors import DriverLeftError
+from rig.errors import DriverLeftError, Interrupted
 from rig.terminal import aside, clean, tell
 
 HAS_PARENT = hasattr(os, "fork") and hasattr(signal, "sigtimedwait")
@@ -70,21 +70,28 @@ def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         with aside(printed.fileno(), back=False):
             code = work()
+        signal.pthread_sigmask(signal.SIG_BLOCK, passed)
         _say(code)
         return code
     os.close(mouth)
+    heard = False
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         came = signal.sigtimedwait({*passed, signal.SIGCHLD}, LOOK_S)
         # what the system itself sends, as for Ctrl-C on a terminal, the child gets too
         if came is not None and came.si_signo in passed and came.si_code <= 0:
             os.kill(child, came.si_signo)
+        heard = heard or (came is not None and came.si_signo in passed)
         shown.more()
+    while came := signal.sigtimedwait(passed, 0):  # the child has said what there is to say
+        heard = True
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     said = os.read(ear, 1) if select.select([ear], [], [], 0)[0] else b""
     os.close(ear)
     if said:
         return said[0]
     code = os.waitstatus_to_exitcode(ended[1])
+    if heard and code == Interrupted.exit_code:
+        return code
     how = f"by the signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
     what = f"the process ended {how} and without the rig: a driver left it, or it was killed"
     remedy = "Correct the driver. What was recorded until then is kept; `rig report` reads it"

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 import rig
-from rig.engine.interrupts import ENDING, interrupt, on_signals
+from rig.engine.interrupts import ENDING, interrupt, on_signals, unheard
 from rig.errors import (
     DISTRIBUTION,
     Ended,
@@ -124,7 +124,12 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
     except RigError as error:
         return _failed(plain(error), "--json" in given)
     except KeyboardInterrupt as error:
-        return _failed(error if isinstance(error, Interrupted) else Interrupted("interrupted"), "--json" in given)
+        with unheard():
+            return _failed(error if isinstance(error, Interrupted) else Interrupted("interrupted"), "--json" in given)
+    except _Misused as error:
+        if "--json" in given:
+            say_json(json.dumps(error.said.to_json()))
+        raise
     except BrokenPipeError:
         drop_full_streams()
         return 0
@@ -168,8 +173,30 @@ def _grouped(known: Mapping[str, tuple[str, str]]) -> Iterator[str]:
             yield from wrapped(f"    {name:13}{known[name][1]}", width(), " " * 17)
 
 
+class _Misused(SystemExit):
+    """A command line that is wrong, which is said on standard error."""
+
+    def __init__(self, said: UsageError) -> None:
+        super().__init__(2)
+        self.said, said.exit_code = said, 2
+
+
+class _Once(argparse._StoreAction):
+    """Takes the value of an option that is given once."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *given: Any) -> None:
+        """Refuse a second value, which would take the place of the first without a word."""
+        if self.option_strings and getattr(namespace, self.dest, self.default) is not self.default:
+            parser.error(f"{self.option_strings[0]} is given twice. Leave one out")
+        super().__call__(parser, namespace, *given)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says in one line what is wrong, without the list of everything."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.register("action", None, _Once)
 
     def error(self, message: str) -> NoReturn:
         """Leave with the exit code 2."""
@@ -184,7 +211,9 @@ class _Parser(argparse.ArgumentParser):
             known = [name.strip("' ") for name in found[3].split(",")]
             said = f"unknown {found[1]} {found[2]!r}. {closest(found[2], known)}"
         end = "" if said.endswith(("?", ".")) else "."
-        self.exit(2, f"{self.prog}: {said}{end} `{self.prog} --help` shows what it takes\n")
+        remedy = f"`{self.prog} --help` shows what it takes"
+        say(f"{self.prog}: {said}{end} {remedy}", error=True)
+        raise _Misused(UsageError(said, field="argument", remedy=remedy))
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
@@ -197,6 +226,8 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     if odd := next((text for text in given if not text.isascii() and re.search("[\ud800-\udfff]", text)), None):
         what, remedy = f"the argument {odd!r} is not UTF-8", "Rename the file or folder that it names"
         raise UsageError(what, field="argument", value=odd, remedy=remedy)
+    if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
+        parser().error(f"{given[0]} stands before the command. Write it after: rig COMMAND {given[0]}")
     args, unknown = parser(given[0] if given else "").parse_known_args(given)
     if "--out=" in given or ("--out", "") in pairwise(given):  # its Path would be the present directory
         args.parser.error("--out is empty. Name a directory or file")

@@ -135,7 +135,7 @@ def log_of(args: argparse.Namespace) -> Path:
 
         args.out = Path("runs") / run_name(args.device, scenario_for(args.workload, args.scenario))
     place: Path = args.resume or args.out
-    return place.with_name(f"{place.name}.log")
+    return place.absolute().parent / f"{place.absolute().name}.log"
 
 
 def _show_what_could_be_meant() -> None:
@@ -212,6 +212,9 @@ def bench_request(args: argparse.Namespace) -> Request:
     from rig.bench.bench_file import find_bench, request_of
     from rig.session.setup import Request, scenario_for, workload_for
 
+    keys = [text.partition("=")[0] for text in args.option]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise refused("option", twice, "Leave one out", f"--option {twice} is given twice")
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
     return Request(
         device=chosen.device,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 """What ends a command beside Ctrl-C: SIGHUP comes where its terminal is closed."""
+
+AGAIN_S = 0.01
 
 
 @contextmanager
@@ -39,6 +45,24 @@ def deferred() -> Iterator[None]:
     finally:
         for number in dict.fromkeys(held):
             signal.raise_signal(number)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Leave out what ends a command inside the block, which says that it was interrupted."""
+    with on_signals(lambda *_: None, signal.SIGINT, *ENDING):
+        yield
+
+
+def again(found: Any) -> None:
+    """Deliver Ctrl-C once more that fell into a callback, where it is no more than printed; print all else as usual.
+
+    It is for ``sys.unraisablehook``.
+    """
+    if found.exc_type is KeyboardInterrupt:
+        threading.Timer(AGAIN_S, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(found)
 
 
 def interrupt(*_: object) -> None:

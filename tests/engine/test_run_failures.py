@@ -185,7 +185,7 @@ def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, in
     """
     unshielded = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # the suite may run under nohup
     program = f"{unshielded}; import sys; from rig.commands.main import main; sys.exit(main())"
-    argv = [*MEASURE, *options("workload.samples=2000", "bench.speed=4", "idle_s=0.1"), "--out", str(path), *more]
+    argv = [*MEASURE[:6], *options("workload.samples=2000", "bench.speed=4", "idle_s=0.1"), "--out", str(path), *more]
     running = subprocess.Popen(
         [sys.executable, "-c", program, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -1,0 +1,19 @@
+"""Where the process of the command line begins: Ctrl-C while the rest is imported leaves no trace of calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> int:
+    """Run one command, as ``rig.commands.main.main`` does."""
+    try:
+        from rig.commands.main import main as run
+        from rig.engine.interrupts import again
+
+        sys.unraisablehook = again
+        return run()
+    except KeyboardInterrupt:
+        os.write(2, b"rig: interrupted\n")
+        return 130
