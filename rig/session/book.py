@@ -162,6 +162,7 @@ def request_in(folder: Path, trust: bool) -> Request:
         what, remedy = f"{folder} is not a session", "Name the directory that `rig measure --out` wrote"
         raise StoreError(what, field="resume", value=str(folder), remedy=remedy)
     if not (folder / REQUEST).is_file():
+        open_session(folder)
         what, remedy = f"{folder} has nothing left to record", f"Report it: {command('report', folder)}"
         raise UsageError(what, field="resume", value=str(folder), remedy=remedy)
     found, content = _stored(folder)

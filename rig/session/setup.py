@@ -157,6 +157,8 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         if name != "none":
             load("meters", name)
     plant_factory = plant_factory_of(device_factory, request.simulate)
+    if request.data and "data" not in options_of(workload_factory):
+        raise refused("data", request.data, "Leave it out", f"{request.workload} takes no --data")
     takers = {"device": device_factory, "scenario": scenario, "workload": workload_factory}
     takers |= {"bench": plant_factory} if plant_factory else {}
     known = _of_takers([*request.options, *([f"workload.data={request.data}"] if request.data else [])], takers)

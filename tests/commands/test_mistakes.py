@@ -35,6 +35,14 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         (f"{MOCK} --device xylo", 2, "--device is given twice"),
         (f"{MOCK} --scenario server --scenario offline", 2, "--scenario is given twice"),
         (f"{MOCK} --option samples=7", 3, "--option samples is given twice"),
+        (f"{MOCK} --meter scpi-dmm", 3, "Add --option supply_v=VOLTS"),
+        ("report ok.txt", 7, "ok.txt is a file"),
+        (
+            "measure --device numpy-esn --workload mackey-glass --data f",
+            3,
+            "mackey-glass takes no --data. Leave it out",
+        ),
+        ("measure --resume newer", 7, "install the newest one"),
         (f"{MOCK} --option inference_w=-0.003", 3, "option inference_w is -0.003. Give 0 W or more"),
         (f"{MOCK} --option hit_rate=95", 3, "option hit_rate is 95.0. Give 0 to 1"),
         (f"{MOCK} --option inference_s=1e300", 3, "option inference_s is 1e+300. Give 0 to 1000000 s"),
@@ -44,6 +52,8 @@ def test_a_mistake_is_told(
     line: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "ok.txt").write_text("0 0 -1\n0 1 2\n")
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer/session.json").write_text('{"schema": "neurorig-session/9"}')
     monkeypatch.chdir(tmp_path)
     ended, _, err = told(line, capsys)
     assert says in err

@@ -67,7 +67,7 @@ def open_meter(settings: Dmm, clock: Clock | None = None) -> Meter:
         raise refused("shunt_ohm", s.shunt_ohm, remedy, "power cannot be computed from a voltage alone")
     if s.supply_v is None:
         what = "power cannot be computed from a current without the supply voltage"
-        raise refused("supply_v", None, "Give supply_v", what)
+        raise refused("supply_v", None, "Add --option supply_v=VOLTS", what)
     session = s.visa.open()
     with released_on_error(session.close):
         dmm = Truevolt(session)
