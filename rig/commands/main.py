@@ -287,7 +287,8 @@ def _too_deep(error: RecursionError) -> SetupError:
 
 def _failed(error: Ended, as_json: bool) -> int:
     with suppress(OSError):
-        say(f"rig: {error}", error=True)
+        line = f"rig: {error}"
+        say(*(wrapped(line, width()) if sys.stderr.isatty() else [line]), error=True)
         if as_json:
             say_json(json.dumps(error.to_json()))
     drop_full_streams()
