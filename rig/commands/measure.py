@@ -212,9 +212,6 @@ def bench_request(args: argparse.Namespace) -> Request:
     from rig.bench.bench_file import find_bench, request_of
     from rig.session.setup import Request, scenario_for, workload_for
 
-    keys = [text.partition("=")[0] for text in args.option]
-    if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise refused("option", twice, "Leave one out", f"--option {twice} is given twice")
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
     return Request(
         device=chosen.device,

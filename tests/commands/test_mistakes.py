@@ -34,7 +34,6 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         (f"{MOCK} --out /", 7, "/ is not empty"),
         (f"{MOCK} --device xylo", 2, "--device is given twice"),
         (f"{MOCK} --scenario server --scenario offline", 2, "--scenario is given twice"),
-        (f"{MOCK} --option samples=7", 3, "--option samples is given twice"),
         (f"{MOCK} --meter scpi-dmm", 3, "Add --option supply_v=VOLTS"),
         ("report ok.txt", 7, "ok.txt is a file"),
         (
