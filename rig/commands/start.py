@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 
 
-def main() -> int:
-    """Run one command, as ``rig.commands.main.main`` does."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command, as ``rig.commands.main.main`` does; without ``words``, that of the process."""
     try:
         from rig.commands.main import main as run
         from rig.engine.interrupts import again
 
         sys.unraisablehook = again
-        return run()
+        return run(words)
     except KeyboardInterrupt:
         os.write(2, b"rig: interrupted\n")
         return 130
