@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_parts
 from rig.analysis.power.coverage import covered_share, missing_while_busy
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort, core, touched, whole
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, TooShort, core, touched, whole
 from rig.analysis.power.findings import (
     MAX_MISSING,
     beyond_range,
@@ -124,23 +124,11 @@ def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     """Power of one rail over one scope: of whole spans, or of their cores where no level beside them is known."""
     idle = model.trace.idle_under(merged(scope.windows_s))
-    inner, of = core(model, scope.windows_s, idle), touched(model, scope.windows_s, scope.other_s, idle)
-    full = (
-        whole(model, of, idle, inner if isinstance(inner, Estimate) else None)
-        if of is not None and of.share >= MIN_SHARE
-        else None
-    )
+    inner = core(model, scope.windows_s, idle)
     if isinstance(inner, TooShort):
-        short, long_enough = too_short(model, scope, inner), inner.window_s > inner.needed_s
-        fit = None if long_enough else fitted(model, scope.windows_s, scope.other_s, idle)
-        if fit is None:
-            return PowerFigures(refusals=(short,))
-        note = (
-            f"Rail {model.rail.name}: of {scope.words}, {short.reason}, so power is fitted to what spans and gaps fill "
-            "of each reading. What is drawn within a reading of a span counts as well. For less uncertainty: "
-            f"{short.remedy}"
-        )
-        return _stated(model, scope, fit[0], fit[0], fit[1], (note,))
+        return _fitted_figures(model, scope, inner, idle)
+    of = touched(model, scope.windows_s, scope.other_s, idle)
+    full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
     margin = moved(model, scope.windows_s)
     notes = [moved_note(model, scope, margin)] if margin.bias_w else []
     if of is not None and full is not None:
@@ -148,6 +136,19 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
         margin += beside
         notes += [ends_note(model, scope, beside)] if beside.bias_w > NOTED * abs(full.value_w) else []
     return _stated(model, scope, inner if full is None else full, inner, margin, tuple(notes))
+
+
+def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
+    """Power of spans that no reading shows alone; none where the trace lacks readings, not length."""
+    why = too_short(model, scope, short)
+    fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
+    if fit is None:
+        return PowerFigures(refusals=(why,))
+    note = (
+        f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to what spans and gaps fill of "
+        f"each reading. What is drawn within a reading of a span counts as well. For less uncertainty: {why.remedy}"
+    )
+    return _stated(model, scope, fit[0], fit[0], fit[1], (note,))
 
 
 def _stated(

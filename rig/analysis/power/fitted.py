@@ -1,8 +1,8 @@
 """Power of spans by all readings near them, where no reading shows a span alone: a fit of what each reading holds.
 
-The part of spans, and that of gaps, in each reading follows from stamps, the aperture and the declared filter. Levels
-of both are fitted (restricted to this model, they need modulation only, and no settled level). How late spans are, and
-how slow the filter is, are free; so is whether it forgets as a pole does, or is a moving mean of the same delay.
+What spans fill of each reading, and what gaps fill, follows from stamps, the aperture and the filter. The levels of
+both are fitted, and no reading needs to show one of them alone. How late spans are and how slow the filter is are free.
+The filter is one pole or a moving mean of the same delay, whichever fits better.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> t
     """The standard uncertainty of a level by what varies from span to span, and its bias by what comes in all."""
     of = np.clip(np.searchsorted(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
     u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
-    pitch_s = float(np.median(np.diff(spans[:, 0]))) if len(spans) > 1 else float(np.ptp(middle_s))
+    pitch_s = float(np.median(np.diff(spans[:, 0])))
     place = np.clip((middle_s - spans[of, 0]) / pitch_s * PLACES, -1, 2 * PLACES).astype(np.int64) + 1
     count = np.maximum(np.bincount(place), 1)
     mean_w = np.bincount(place, left) / count

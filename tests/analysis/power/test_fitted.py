@@ -37,6 +37,14 @@ def test_a_filter_or_an_aperture_as_long_as_spans_makes_a_wide_figure_that_holds
     assert any("fitted to what spans and gaps fill" in note for note in result.notes)
 
 
+def test_a_moving_mean_is_told_from_a_pole_of_the_same_delay(tmp_path: Path) -> None:
+    """As a pole, it leaves so much at the same place of all spans that the figure says little."""
+    lab, result = evaluated("moving_mean_as_long_as_a_span", 31000004, tmp_path)
+    power = result.quantities[POWER]
+    assert near(lab, power)
+    assert power.half_width() < 0.1 * abs(power.value)
+
+
 @pytest.mark.parametrize("kind", ["governor_follows_load", "gated_late", "governor_picks_by_predicted_gap"])
 def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str) -> None:
     """Beside spans of two readings these were stated as if gaps were even, up to many half-widths off."""
