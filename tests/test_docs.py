@@ -18,17 +18,18 @@ PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
 
 
 @pytest.mark.parametrize("kind", ["device", "meter", "workload", "scenario"])
-def test_a_guide_shows_its_example_as_it_is(kind: str) -> None:
-    source = (EXAMPLES / f"my_{kind}.py").read_text(encoding="utf-8")
-    blocks: list[str] = re.findall(r"```python\n(.*?)```", (GUIDES / f"add-a-{kind}.md").read_text("utf-8"), re.DOTALL)
+def test_a_guide_includes_its_example_and_links_it(kind: str) -> None:
+    page = (GUIDES / f"add-a-{kind}.md").read_text(encoding="utf-8")
 
-    assert source in blocks
+    assert f"```{{literalinclude}} ../../examples/my_{kind}.py\n" in page
+    assert f"](../../examples/my_{kind}.py)" in page
 
 
-def test_the_guide_to_ones_own_repository_shows_its_test_as_it_is() -> None:
-    source = (EXAMPLES / "own_repository" / "tests" / "test_my_chip.py").read_text(encoding="utf-8")
+def test_what_pages_include_exists() -> None:
+    found = {(p, t) for p in PAGES for t in re.findall(r"\{literalinclude\} (\S+)", p.read_text(encoding="utf-8"))}
 
-    assert f"```python\n{source}```" in (GUIDES / "own-repository.md").read_text(encoding="utf-8")
+    assert len(found) == 6
+    assert sorted(f"{p.name}: {t}" for p, t in found if not (p.parent / t).is_file()) == []
 
 
 def test_commands_of_the_readme_and_the_examples_parse() -> None:

@@ -2,7 +2,7 @@
 
 The driver starts it at its own rate, and takes the time of each reading from the board's stopwatch. Readings that come
 in another order are put in order; one that comes too late, or not at all, is missing in the trace, as the ticks tell.
-What the readings weigh on the link that carries events too is in docs/how-to/xylo-first-light.md.
+What the readings weigh on the link that carries events too is in docs/reference/xylo-board.md.
 """
 
 from __future__ import annotations

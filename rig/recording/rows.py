@@ -71,7 +71,7 @@ class ReplyRows:
 
         Work remains in two cases. Either the buffer is now full, or no row was added, because the reply has several
         spans, no span, or a progress record. Raises ``DeviceError`` for a tick that is not an integer of 64 bits
-        ``DeviceError`` for an output that JSON cannot hold, and ``TypeError`` for a value that is not a span.
+        or an output that JSON cannot hold, and ``TypeError`` for a value that is not a span.
         """
         spans = reply.spans
         if len(spans) != 1 or reply.progress:

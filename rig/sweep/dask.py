@@ -52,7 +52,7 @@ def check_address(address: str, trust: bool) -> None:
     if trust or scheme in ("tls", "inproc") or host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host):
         return
     remedy = (
-        "Start it with TLS and give tls://HOST:PORT (docs/how-to/sweeps.md), or give --trust in a network of your own"
+        "Start it with TLS and give tls://HOST:PORT (docs/how-to/cluster.md), or give --trust in a network of your own"
     )
     raise refused("scheduler", address, remedy, f"the scheduler {address} is on another host and not reached by TLS")
 

@@ -55,7 +55,7 @@ def spiking() -> Any:
 
 
 def test_the_example_of_the_page_is_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    page = (DOCS / "how-to" / "add-a-device.md").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "count-operations.md").read_text(encoding="utf-8")
     (source,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "TorchCounter" in block]
     (tmp_path / "torch_device.py").write_text(source, encoding="utf-8")
     device = f"{tmp_path / 'torch_device.py'}:open_device"

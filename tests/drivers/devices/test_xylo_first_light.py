@@ -1,4 +1,4 @@
-"""Every command of the page for the first board runs as it stands, on a simulated board, with fewer samples."""
+"""Every command of the page on boards runs as it stands, on a simulated board, with fewer samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.commands.main import main, parser
 from tests.support.paths import DOCS, ROOT
 
 pytest.importorskip("xylosim")
-PAGE = (DOCS / "how-to" / "xylo-first-light.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "xylo-board.md").read_text(encoding="utf-8")
 STEPS = dict(re.findall(r"^### (\d+)\. [^\n]+\n\n```sh\n(rig [^\n]+)\n```$", PAGE, flags=re.MULTILINE))
 """The command of each step, by its number."""
 SHORTER = (

@@ -109,7 +109,7 @@ def test_a_published_recurrent_network_gives_the_spikes_of_the_vendors_own_path(
 @needs_graphs
 def test_the_page_has_what_its_command_prints_of_the_published_network(tmp_path: Path) -> None:
     """A whole session, so that each figure of the table is one that a reader gets."""
-    page = (ROOT / "docs/how-to/own-network.md").read_text()
+    page = (ROOT / "docs/reference/xylo-networks.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("rig measure") and BRAILLE.name in line]
     command = line.replace("examples/", f"{ROOT}/examples/").replace(BRAILLE.name, str(BRAILLE))
     assert main([*shlex.split(command)[1:-1], str(tmp_path / "run")]) == 0
