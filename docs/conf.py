@@ -7,6 +7,7 @@ import contextlib
 import importlib.metadata
 import inspect
 import io
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ toc_object_entries = False
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what is generated: three marked places in the pages, and docstrings as plain text."""
+    """Connect what is generated: marked places in the pages, and docstrings as plain text."""
     app.connect("source-read", fill_marked_place)
     app.connect("autodoc-process-docstring", as_plain_text)
     app.connect("autodoc-skip-member", keep_methods)
@@ -42,11 +43,13 @@ def setup(app: Sphinx) -> None:
 
 
 def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
-    """Put the public names, the packages or the help texts into the page that has a place for them."""
+    """Put what the code says of itself into the page that has a place for it."""
     marked = {
         "reference/api": ("<!-- public names -->", public_names),
-        "reference/modules": ("<!-- packages -->", packages),
+        "reference/modules": ("<!-- packages and modules -->", packages),
         "reference/command-line": ("<!-- help texts -->", help_texts),
+        "reference/run-directory": ("<!-- lines of events.jsonl -->", lines_of_events),
+        "reference/rules": ("<!-- rules and parameters -->", rules_and_parameters),
     }
     if docname in marked:
         mark, made = marked[docname]
@@ -74,12 +77,87 @@ def public_names() -> Iterator[str]:
 
 
 def packages() -> Iterator[str]:
-    """Yield the name and the docstring of every package, read from the source."""
+    """Yield the docstring of every package, and the first sentence of each of its modules, read from the source."""
     for top in ("rig", "drivers", "scenarios", "reports", "fixtures"):
         for file in sorted((ROOT / top).rglob("__init__.py")):
-            text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
-            if text:
-                yield f"## `{file.parent.relative_to(ROOT)}/`\n\n{text}"
+            modules = ((m.name, _docstring(m)) for m in sorted(file.parent.glob("*.py")) if m != file)
+            rows = [f"| `{name}` | {text.splitlines()[0].replace('|', '&#124;')} |" for name, text in modules if text]
+            yield f"## `{file.parent.relative_to(ROOT)}/`\n\n{_docstring(file)}"
+            yield "\n".join(["| module | what it does |", "|---|---|", *rows]) if rows else ""
+
+
+def _docstring(file: Path) -> str:
+    return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+
+
+def lines_of_events() -> Iterator[str]:
+    """Yield a table of fields for each type of line, and for the objects of the start line, from the JSON Schemas."""
+    folder = ROOT / "rig" / "recording" / "schemas"
+    start, event, stop = (
+        json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("start", "event", "stop")
+    )
+    kinds = [
+        part
+        for part in event["$defs"].values()
+        if "type" in part["properties"] and "enum" in part["properties"]["type"]
+    ]
+    yield _fields("start", start)
+    yield from (_fields(f"start: {name}", start["$defs"][record]) for name, record in OBJECTS.items())
+    yield from (_fields(kind["properties"]["type"]["enum"][0], kind) for kind in kinds)
+    yield _fields("stop", stop)
+
+
+OBJECTS = {
+    "clocks": "ClockInfo", "device": "DeviceRecord", "meters": "MeterRecord", "scenario": "ScenarioRecord",
+    "workload": "WorkloadRecord", "session": "SessionLink",
+}  # fmt: skip
+"""The objects of the start line that have a table of their own, and their names in the schema."""
+
+
+def _fields(title: str, schema: dict[str, Any]) -> str:
+    needed = schema.get("required", ())
+    rows = [
+        f"| {f'**`{name}`**' if name in needed else f'`{name}`'} | {_type(field)} | {_told(field)} |"
+        for name, field in schema["properties"].items()
+        if name not in ("seq", "prev", "type")
+    ]
+    return "\n".join([f"### {title}", "", _told(schema), "", "| field | type | meaning |", "|---|---|---|", *rows])
+
+
+def _type(field: dict[str, Any]) -> str:
+    choices = [choice for choice in field.get("anyOf", [field]) if choice.get("type") != "null"]
+    names = [c.get("type", "object" if "$ref" in c else "text" if "enum" in c else "any") for c in choices]
+    return " or ".join(names)
+
+
+def _told(part: dict[str, Any]) -> str:
+    return part.get("description", "").replace("``", "`").replace("\n", " ").replace("|", "&#124;")
+
+
+def rules_and_parameters() -> Iterator[str]:
+    """Yield what ``rig list neurobench-1.0`` prints, and the parameters that each workload of the track declares."""
+    from scenarios.workloads.asc.workload import open_workload as asc
+    from scenarios.workloads.qubo_mis.workload import open_workload as qubo
+
+    os.environ["COLUMNS"] = "100"
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="rig")
+    yield f"```text\n{_printed(script.load(), ['list', 'neurobench-1.0'])}```"
+    rows = [
+        f"| `{workload.name}` | {name} | {_allowed(parameter.allowed)} | {parameter.source.replace('|', '&#124;')} |"
+        for workload in (asc(), qubo(nodes=50))
+        for benchmark in [workload.benchmark]
+        for name, parameter in (
+            ("scenario", benchmark.scenarios),
+            *benchmark.parameters.items(),
+            *benchmark.options.items(),
+        )
+    ]
+    yield "\n".join(["| workload | parameter | allowed | from |", "|---|---|---|---|", *rows])
+
+
+def _allowed(values: Any) -> str:
+    told = [str(value) for value in values]
+    return ", ".join(told if len(told) <= 12 else [*told[:11], "..."])
 
 
 def help_texts() -> Iterator[str]:
@@ -93,8 +171,12 @@ def help_texts() -> Iterator[str]:
 
 
 def _help(main: Any, words: list[str]) -> str:
+    return _printed(main, [*words, "--help-all" if words == ["measure"] else "--help"])
+
+
+def _printed(main: Any, words: list[str]) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main([*words, "--help-all" if words == ["measure"] else "--help"])
+        main(words)
     return out.getvalue()
 
 
