@@ -45,14 +45,13 @@ def setup(app: Sphinx) -> None:
 def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
     """Put what the code says of itself into the page that has a place for it."""
     marked = {
-        "reference/api": ("<!-- public names -->", public_names),
-        "reference/modules": ("<!-- packages and modules -->", packages),
-        "reference/command-line": ("<!-- help texts -->", help_texts),
-        "reference/run-directory": ("<!-- lines of events.jsonl -->", lines_of_events),
-        "reference/rules": ("<!-- rules and parameters -->", rules_and_parameters),
+        "reference/api": {"<!-- public names -->": public_names},
+        "reference/modules": {"<!-- packages and modules -->": packages},
+        "reference/command-line": {"<!-- help texts -->": help_texts},
+        "reference/run-directory": {"<!-- lines of events.jsonl -->": lines_of_events, "<!-- a rail -->": rails},
+        "reference/rules": {"<!-- rules and parameters -->": rules_and_parameters},
     }
-    if docname in marked:
-        mark, made = marked[docname]
+    for mark, made in marked.get(docname, {}).items():
         if mark not in source[0]:
             raise ValueError(f"{docname} has no place {mark}. Put the mark back where the list belongs")
         source[0] = source[0].replace(mark, "\n\n".join(made()))
@@ -92,19 +91,24 @@ def _docstring(file: Path) -> str:
 
 def lines_of_events() -> Iterator[str]:
     """Yield a table of fields for each type of line, and for the objects of the start line, from the JSON Schemas."""
-    folder = ROOT / "rig" / "recording" / "schemas"
-    start, event, stop = (
-        json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("start", "event", "stop")
-    )
-    kinds = [
-        part
-        for part in event["$defs"].values()
-        if "type" in part["properties"] and "enum" in part["properties"]["type"]
-    ]
+    start, event, stop = _schema("start"), _schema("event"), _schema("stop")
+    kinds = [part for part in event["$defs"].values() if "enum" in part["properties"].get("type", {})]
     yield _fields("start", start)
     yield from (_fields(f"start: {name}", start["$defs"][record]) for name, record in OBJECTS.items())
     yield from (_fields(kind["properties"]["type"]["enum"][0], kind) for kind in kinds)
     yield _fields("stop", stop)
+
+
+def rails() -> Iterator[str]:
+    """Yield the tables of the objects that describe a rail, from the JSON Schemas."""
+    parts = _schema("start")["$defs"]
+    titles = {"Rail": "The rail object", "Conversion": "Its conversion", "Accuracy": "Its accuracy"}
+    yield from (_fields(title, parts[name]) for name, title in titles.items())
+
+
+def _schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "rig" / "recording" / "schemas" / f"{name}.json").read_text("utf-8"))
+    return found
 
 
 OBJECTS = {

@@ -295,9 +295,13 @@ class Conversion:
     """
 
     unit: Literal["W", "A", "J", "V"] = "W"
+    """Of a reading; of a cumulative counter J since any moment, which must not wrap or be reset within a trace."""
     supply_v: Number | None = None
+    """Of a current: the voltage before the meter (V)."""
     burden_ohm: Size = 0.0
+    """Of a current: the resistance of the shunt (ohm)."""
     supply_rail: str | None = None
+    """Of a current: a rail of volts in the same run, averaged over each reading, in place of ``supply_v``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +313,11 @@ class Accuracy:
     """
 
     of_reading: Size
+    """Relative to the reading."""
     offset: Size
+    """In the raw unit."""
     source: str = ""
+    """The origin of the limits."""
     linearity: Size | None = None
     """Limit of what one gain and one offset leave of the error, in the raw unit; None: not stated, or ranges change."""
 
@@ -325,14 +332,23 @@ class Rail:
     """
 
     name: Name
+    """Of the supply, unique in the run."""
     kind: TraceKind = "mean"
+    """``mean`` from start to end, ``point`` at the end, ``cumulative``: a counter read at the end, or ``edges``."""
     conversion: Conversion = Conversion()
+    """Readings to watts."""
     rate_hz: Size = 0.0
+    """Nominal readings per second (Hz), 0 if irregular; readings half as far apart or twenty times are refused."""
     aperture_s: Size | None = None
+    """For how long the meter measures in each interval (s); None means the whole interval."""
     filter_tau_s: Size = 0.0
+    """Time constant of a single-pole filter before the converter (s)."""
     resolution: Size | None = None
+    """The smallest step, in the raw unit."""
     range_max: Number | None = None
+    """Readings at or above it are overload; in the raw unit."""
     accuracy: Accuracy | None = None
+    """Limits from the calibration; None means not stated, and the report says so."""
     gain_id: str | None = None
     """The same name for all rails that share one gain error (one shunt, one reference)."""
     pin: Pin | None = None
