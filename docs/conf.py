@@ -45,9 +45,10 @@ def setup(app: Sphinx) -> None:
 def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
     """Put what the code says of itself into the page that has a place for it."""
     marked = {
-        "reference/api": {"<!-- public names -->": public_names},
+        "reference/api": {"<!-- public names -->": public_names, "<!-- fixtures -->": fixtures},
         "reference/modules": {"<!-- packages and modules -->": packages},
-        "reference/command-line": {"<!-- help texts -->": help_texts},
+        "reference/command-line": {"<!-- help texts -->": help_texts, "<!-- exit codes -->": exit_codes},
+        "reference/options": {"<!-- options -->": options},
         "reference/run-directory": {"<!-- lines of events.jsonl -->": lines_of_events, "<!-- a rail -->": rails},
         "reference/rules": {"<!-- rules and parameters -->": rules_and_parameters},
     }
@@ -73,6 +74,13 @@ def public_names() -> Iterator[str]:
         kinds[kind].append(f"```{{eval-rst}}\n{block}\n```")
     for title, blocks in kinds.items():
         yield from [f"## {title}", *blocks] if blocks else []
+
+
+def fixtures() -> Iterator[str]:
+    """Yield the name and the docstring of each fixture of the pytest plug-in, read from the source."""
+    for node in ast.parse((ROOT / "rig" / "testing.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(d) for d in node.decorator_list):
+            yield f"### {node.name}\n\n{(ast.get_docstring(node) or '').replace('``', '`')}"
 
 
 def packages() -> Iterator[str]:
@@ -172,6 +180,28 @@ def help_texts() -> Iterator[str]:
     commands = re.findall(r"^    (\w+)  ", _help(main, []), flags=re.MULTILINE)
     for words in [[command] for command in commands] + [["workload", "export"]]:
         yield f"### rig {' '.join(words)}\n\n```text\n{_help(main, words)}```"
+
+
+def options() -> Iterator[str]:
+    """Yield what ``rig list NAME`` prints, for each device, meter, scenario, workload and importer."""
+    from rig.plugins import names
+
+    os.environ["COLUMNS"] = "100"
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="rig")
+    main = script.load()
+    kinds = ("devices", "meters", "scenarios", "workloads", "importers")
+    for name in sorted({name for kind in kinds for name in names(kind)}):
+        yield f"## {name}\n\n```text\n{_printed(main, ['list', name])}```"
+
+
+def exit_codes() -> Iterator[str]:
+    """Yield a table of the exit codes, with the first sentence of each error that has one of its own."""
+    from rig import errors
+
+    kinds = [k for _, k in inspect.getmembers(errors, inspect.isclass) if issubclass(k, errors.Ended)]
+    rows = sorted((k.exit_code, k.__name__, inspect.getdoc(k) or "") for k in kinds if "exit_code" in vars(k))
+    told = [f"| {code} | `{name}` | {text.splitlines()[0]} |" for code, name, text in rows if name != "Ended"]
+    yield "\n".join(["| code | error | when |", "|---|---|---|", *told])
 
 
 def _help(main: Any, words: list[str]) -> str:

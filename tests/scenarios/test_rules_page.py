@@ -37,7 +37,7 @@ def texts() -> dict[str, str]:
 
 def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
     found = rows()
-    assert len(found) > 40
+    assert len(found) > 20
     assert {number[0] for number, *_ in found} == set("NPR")
     for letter in "NPR":
         own = [int(row.number[1:]) for row in found if row.number[0] == letter]
@@ -65,7 +65,7 @@ def test_every_check_that_the_page_names_is_one_of_the_code_and_every_file_exist
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rig" / "analysis").rglob("*.py"))
     named = {name for row in rows() for name in re.findall(r"`([^`]+)`", row.where)}
     files = {name for name in named if "/" in name}
-    assert len(named) > 30
+    assert len(named) > 15
     assert [name for name in files if not (ROOT / name).is_file()] == []
     known = checks()
     assert [n for n in named - files if f'"{n}' not in code and not any(n in rule for rule in known)] == []
