@@ -75,7 +75,7 @@ def network_of(name: str, options: list[str], workload: str | None = None) -> Ne
         how = command("measure", "--device", name, *(["--simulate"] if known["simulate"] or plant else []))
         remedy = (
             f"Where each sample is a network of its own, a run has the figures, in the group Complexity: {how}, with "
-            "workload and scenario. Any other network is declared by the driver; see docs/how-to/add-a-device.md"
+            "workload and scenario. Any other network is declared by the driver; see docs/how-to/count-operations.md"
         )
         raise SetupError(f"device {name} declares no network", field="network", value=name, remedy=remedy)
     return network
