@@ -49,6 +49,7 @@ def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
         "reference/modules": {"<!-- packages and modules -->": packages},
         "reference/command-line": {"<!-- help texts -->": help_texts, "<!-- exit codes -->": exit_codes},
         "reference/options": {"<!-- options -->": options},
+        "reference/quantities": {"<!-- quantities -->": quantities},
         "reference/run-directory": {"<!-- lines of events.jsonl -->": lines_of_events, "<!-- a rail -->": rails},
         "reference/rules": {"<!-- rules and parameters -->": rules_and_parameters},
     }
@@ -192,6 +193,14 @@ def options() -> Iterator[str]:
     kinds = ("devices", "meters", "scenarios", "workloads", "importers")
     for name in sorted({name for kind in kinds for name in names(kind)}):
         yield f"## {name}\n\n```text\n{_printed(main, ['list', name])}```"
+
+
+def quantities() -> Iterator[str]:
+    """Yield a table of every quantity that the rig computes: its name in ``results.json``, its title and its unit."""
+    from rig.analysis.result.catalogue import CATALOGUE
+
+    rows = [f"| `{name}` | {entry.title} | {entry.unit} |" for name, entry in CATALOGUE.items()]
+    yield "\n".join(["| name | title | unit |", "|---|---|---|", *rows])
 
 
 def exit_codes() -> Iterator[str]:

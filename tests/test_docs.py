@@ -32,6 +32,14 @@ def test_what_pages_include_exists() -> None:
     assert sorted(f"{p.name}: {t}" for p, t in found if not (p.parent / t).is_file()) == []
 
 
+def test_the_readme_reaches_its_first_command_soon_and_a_guide_is_short() -> None:
+    readme = README.read_text(encoding="utf-8")
+
+    assert len(readme.partition("git clone")[0].split()) <= 120
+    assert len(readme.split()) <= 1200
+    assert [g.name for g in GUIDES.iterdir() if len(g.read_text(encoding="utf-8").split()) > 700] == []
+
+
 def test_commands_of_the_readme_and_the_examples_parse() -> None:
     files = [README, *EXAMPLES.glob("my_*.py")]
     lines = [
