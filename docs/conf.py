@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import csv
 import importlib.metadata
 import inspect
 import io
+import itertools
 import json
 import os
 import re
@@ -51,7 +53,7 @@ def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
         "reference/options": {"<!-- options -->": options},
         "reference/quantities": {"<!-- quantities -->": quantities},
         "reference/run-directory": {"<!-- lines of events.jsonl -->": lines_of_events, "<!-- a rail -->": rails},
-        "reference/rules": {"<!-- rules and parameters -->": rules_and_parameters},
+        "reference/rules": {"<!-- rules and parameters -->": rules_and_parameters, "<!-- sentences -->": sentences},
     }
     for mark, made in marked.get(docname, {}).items():
         if mark not in source[0]:
@@ -166,6 +168,15 @@ def rules_and_parameters() -> Iterator[str]:
         )
     ]
     yield "\n".join(["| workload | parameter | allowed | from |", "|---|---|---|---|", *rows])
+
+
+def sentences() -> Iterator[str]:
+    """Yield a table for each part of NeuroBench's text: every sentence, what the rig does, and where it is checked."""
+    with (ROOT / "docs" / "reference" / "rules.csv").open(encoding="utf-8", newline="") as file:
+        for part, rows in itertools.groupby(csv.DictReader(file), key=lambda row: row["part"]):
+            yield f"### {part}"
+            told = [" | ".join(["", *list(row.values())[1:], ""]).strip() for row in rows]
+            yield "\n".join(["| | the text | the rig | checked by |", "|---|---|---|---|", *told])
 
 
 def _allowed(values: Any) -> str:

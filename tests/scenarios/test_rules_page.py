@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
 from rig.analysis.result.catalogue import CATALOGUE
-from tests.scenarios.test_neurobench import CHANGES, TEXTS
+from scenarios.rules import SETS, rules
+from scenarios.workloads.asc.workload import open_workload as open_asc
+from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
+from tests.scenarios.test_neurobench import CHANGES, QUOTE, TEXTS
 from tests.support.paths import DOCS, ROOT, SHARED
 
 NO_TEXTS = pytest.mark.skipif(not (SHARED / "seeds").is_dir(), reason="the texts of the benchmark are not at hand")
@@ -24,9 +29,11 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    page = (DOCS / "reference" / "rules.md").read_text(encoding="utf-8")
-    found = re.findall(r"^\| ([NPR]\d+) \| (.*?) \| (.*?) \| (.*?) \|$", page, flags=re.MULTILINE)
-    return [Row(number, tuple(re.findall(r'"([^"]+)"', quoted)), done, where) for number, quoted, done, where in found]
+    with (DOCS / "reference" / "rules.csv").open(encoding="utf-8", newline="") as file:
+        return [
+            Row(row["number"], tuple(re.findall(r'"([^"]+)"', row["text"])), row["rig"], row["checked"])
+            for row in csv.DictReader(file)
+        ]
 
 
 def texts() -> dict[str, str]:
@@ -37,7 +44,7 @@ def texts() -> dict[str, str]:
 
 def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
     found = rows()
-    assert len(found) > 20
+    assert len(found) > 100
     assert {number[0] for number, *_ in found} == set("NPR")
     for letter in "NPR":
         own = [int(row.number[1:]) for row in found if row.number[0] == letter]
@@ -65,11 +72,38 @@ def test_every_check_that_the_page_names_is_one_of_the_code_and_every_file_exist
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rig" / "analysis").rglob("*.py"))
     named = {name for row in rows() for name in re.findall(r"`([^`]+)`", row.where)}
     files = {name for name in named if "/" in name}
-    assert len(named) > 15
+    assert len(named) > 60
     assert [name for name in files if not (ROOT / name).is_file()] == []
     known = checks()
     assert [n for n in named - files if f'"{n}' not in code and not any(n in rule for rule in known)] == []
 
 
+def sources() -> Iterator[str]:
+    """The sources of every rule of neurobench-1.0, and of every parameter that a benchmark declares."""
+    for scenario in SETS["neurobench-1.0"][2]:
+        yield from rules("neurobench-1.0", scenario).sources.values()
+    for workload in (open_asc(), open_qubo(nodes=10), open_qubo(nodes=50)):
+        assert workload.benchmark is not None
+        yield workload.benchmark.scenarios.source
+        for parameter in (*workload.benchmark.parameters.values(), *workload.benchmark.options.values()):
+            yield parameter.source
+
+
+def places(text: str, quotes: set[str]) -> list[tuple[int, int]]:
+    return [(text.index(quote), text.index(quote) + len(quote)) for quote in quotes]
+
+
+@NO_TEXTS
+def test_every_sentence_from_which_a_rule_comes_has_its_row() -> None:
+    for name, text in texts().items():
+        parts = {part for source in sources() for part in source.split("; ") if part[:2] in (f"{name},", f"{name}:")}
+        asked = {quote for part in parts for quote in QUOTE.findall(part)}
+        shown = places(text, {quote for row in rows() if row.number[0] == name for quote in row.quotes})
+        assert len(asked) > 5
+        missing = [q for q in asked for a, b in places(text, {q}) if not any(a < end and on < b for on, end in shown)]
+        assert missing == []
+
+
 def test_the_page_has_a_place_for_the_rules_and_their_sentences() -> None:
-    assert "\n<!-- rules and parameters -->\n" in (DOCS / "reference" / "rules.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "rules.md").read_text(encoding="utf-8")
+    assert "\n<!-- rules and parameters -->\n" in page and "\n<!-- sentences -->\n" in page
