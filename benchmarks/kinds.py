@@ -2,7 +2,7 @@
 
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
 ``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
-``readout_kinds`` and ``session_kinds`` in ``fixtures.worlds``.
+``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds`` and ``habit_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -27,8 +27,10 @@ from fixtures.worlds.bench_kinds import KINDS as BENCH_KINDS
 from fixtures.worlds.device_kinds import KINDS as DEVICE_KINDS
 from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
 from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
+from fixtures.worlds.habit_kinds import KINDS as HABIT_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from fixtures.worlds.log_kinds import KINDS as LOG_KINDS
 from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
@@ -36,6 +38,7 @@ from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
 from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
 from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
+from fixtures.worlds.unusual_kinds import KINDS as UNUSUAL_KINDS
 from fixtures.worlds.work_kinds import KINDS as WORK_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
@@ -47,8 +50,9 @@ THIRD_KINDS = BENCH_KINDS | METER_KINDS | EDGE_KINDS
 FOURTH_KINDS = DEVICE_KINDS | READING_KINDS
 FIFTH_KINDS = MANUAL_KINDS
 SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
+SEVENTH_KINDS = UNUSUAL_KINDS | LOG_KINDS | HABIT_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS
-KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS
+KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
