@@ -49,7 +49,7 @@ def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
         ("class_of_powers", 0),
         ("clips_at_zero", 0),
         ("range_switch_lags", 0),
-        ("volts_read_slowly", 0),
+        ("volts_read_slowly", 1),
         ("stamps_on_arrival", 1),
         ("synchronous_part_aperture", 0),
     ],

@@ -1,8 +1,8 @@
 """Which single readings of a long trace are looked at one by one; of a short trace, all are.
 
 Alignment, the spectrum of noise, rounding and the ends of a range need single readings. A long trace has far more of
-them than these need, so whole stretches are taken, evenly spread: the middles of idle windows, all marks, and groups of
-successive spans from the first to the last. What depends on every reading is summed over the whole trace instead
+them than these need, so whole stretches are taken, evenly spread: the middles of idle windows, marks, and what is about
+the ends of spans from the first to the last. What depends on every reading is summed over the whole trace instead
 (``rig.analysis.timing.pooling``).
 """
 
@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, merged
+from rig.analysis.timing.activity_signal import merged, touches
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.stored import Stored
@@ -24,50 +24,33 @@ from rig.types import Bools, Floats, Indices
 BLOCK = 1 << 16
 Seconds = Callable[[NDArray[np.int64]], Floats]
 """From ticks of the meter to run seconds on the device's time, shape kept."""
-OF_IDLE, OF_MARKS, OF_SPANS = 0.25, 0.125, 0.25
-"""Parts of the readings that may be looked at, for idle windows, marks and spans."""
-IDLE_WINDOWS, LEAST_GROUPS, GROUPS = 4, 8, 16
-"""Idle windows that are looked at, and groups of successive spans, at least and at most."""
+IDLE_WINDOWS, SPANS = 4, 16
+"""Idle windows and spans that are looked at, evenly from the first to the last."""
 SPREAD = 16
 """Stretches of a trace that are looked at where nothing is known of its times."""
-LEAST, INSIDE, ENDS = 256, 1024, 64
-"""Readings on either side of an edge at least, those within a long span, and those at both ends of the trace."""
 GOLDEN = 0.618034
 """Of two places within successive spans, how far apart they are, as a part of a span: they never repeat."""
 
 
-def stretches(
-    trace: Trace, meter: Timebase, activity: Activity, reach_s: float, at_once: int
-) -> tuple[Floats, Activity]:
-    """Return disjoint windows that hold at most ``at_once`` readings or little more, and the activity in them.
+def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
+    """Return disjoint windows that hold at most ``at_once`` readings, and the activity that begins and ends in them.
 
-    ``meter`` places readings by brackets, which may be off by ``reach_s``. Each stretch of spans reaches as far beyond
-    their edges, but no farther than the middle of the gap and no farther than ``at_once`` allows for all groups.
+    They are of one length, about the middles of idle windows, the first mark and the last, and of some spans the
+    begin, the end and a place within. ``meter`` places readings by brackets.
     """
     n = len(trace.value)
     first_s, last_s = meter.seconds(np.asarray(trace.start_tick[np.array([0, n - 1])])).tolist()
     period_s = (last_s - first_s) / (n - 1)
-    most_s = at_once * period_s
-    found = [np.array([[first_s, first_s + ENDS * period_s], [last_s - ENDS * period_s, last_s + period_s]])]
-    idle = _evenly(merged(np.clip(activity.idle_s, first_s, last_s)), IDLE_WINDOWS)
-    half = 0.5 * np.minimum(idle[:, 1] - idle[:, 0], OF_IDLE * most_s / max(len(idle), 1))
-    found.append(idle.mean(axis=1)[:, None] + half[:, None] * np.array([-1.0, 1.0]))
-    reach_s = min(
-        reach_s + 2.0 * period_s + SETTLE_TAU * trace.rail.filter_tau_s, OF_SPANS * most_s / (4.0 * LEAST_GROUPS)
-    )
-    reach_s = max(reach_s, LEAST * period_s)
-    marks = _evenly(activity.marks_s, max(int(OF_MARKS * most_s / (4.0 * reach_s)), 1))
-    found.append(marks + np.array([-reach_s, reach_s]))
-    windows = _every(activity)
-    looked_at = np.zeros(len(windows), bool)
-    if len(windows):
-        order = np.argsort(windows[:, 0], kind="stable")
-        pieces, cost_s = _around(windows[order], reach_s, INSIDE * period_s)
-        which = groups(cost_s, OF_SPANS * most_s)
-        looked_at[order[which]] = True
-        found.append(pieces[:, which].reshape(-1, 2))
-    limits = np.clip(np.concatenate(found), first_s, last_s + period_s)
-    return merged(limits[limits[:, 1] > limits[:, 0]]), _only(activity, looked_at)
+    on, off = (spans := _evenly(_every(activity), SPANS)).T
+    within = on + np.mod(GOLDEN * np.arange(len(on)), 1.0) * (off - on)
+    idle_s = merged(np.clip(activity.idle_s, first_s, last_s))
+    at_s = np.concatenate([
+        _evenly(idle_s, IDLE_WINDOWS).mean(axis=1), _evenly(activity.marks_s, 2).ravel(), spans.ravel(), within,
+        [first_s, last_s],
+    ])  # fmt: skip
+    half_s = 0.5 * at_once / len(at_s) * period_s
+    windows = merged(np.clip(at_s[:, None] + np.array([-half_s, half_s]), first_s, last_s + period_s))
+    return windows, _only(activity, windows)
 
 
 def single(trace: Trace, meter: Timebase, windows_s: Floats) -> Trace:
@@ -123,47 +106,24 @@ def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
 
 
 def _every(activity: Activity) -> Floats:
-    windows = [*(p.windows_s for p in activity.phases.values()), activity.warmup_s, activity.marks_s]
-    return np.concatenate(windows)
+    windows = np.concatenate([*(p.windows_s for p in activity.phases.values()), activity.warmup_s, activity.marks_s])
+    return np.asarray(windows[np.argsort(windows[:, 0], kind="stable")])
 
 
 def _evenly(windows: Floats, most: int) -> Floats:
     return np.asarray(windows[np.unique(np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(int))])
 
 
-def _around(windows: Floats, reach: float, within: float) -> tuple[Floats, Floats]:
-    """What to look at around each of the sorted windows, shape (3, k, 2), and how long it is, shape (k,)."""
-    on, off = windows.T
-    middle = 0.5 * (np.maximum.accumulate(off)[:-1] + on[1:])
-    begin, end = np.append(on[0] - reach, middle), np.append(middle, off[-1] + reach)
-    inside = on + np.mod(GOLDEN * np.arange(len(on)), 1.0) * np.maximum(off - on - within, 0.0)
-    pieces = np.array([[on - reach, on + reach], [inside, inside + within], [off - reach, off + reach]])
-    pieces = np.clip(pieces, begin, np.maximum(begin, end)).transpose(0, 2, 1)
-    return pieces, np.minimum(np.sum(pieces[:, :, 1] - pieces[:, :, 0], axis=0), np.maximum(end - begin, 0.0))
+def _only(activity: Activity, windows: Floats) -> Activity:
+    """The activity that begins and ends in windows, without phases of which none does."""
 
+    def held(spans: Floats) -> Bools:
+        return np.asarray(touches(windows, spans[:, 0], spans[:, 0]) & touches(windows, spans[:, 1], spans[:, 1]))
 
-def groups(cost: Floats, most: float) -> Indices:
-    """Return the numbers of spans in groups of successive ones, evenly from the first to the last.
-
-    ``cost``, shape (k,), is what each takes of ``most``. All are returned if it suffices for them, and at least one for
-    each of ``LEAST_GROUPS`` if it does not.
-    """
-    k = len(cost)
-    if cost.sum() <= most:
-        return np.arange(k)
-    affordable = most / float(np.mean(cost))
-    many = int(np.clip(affordable, LEAST_GROUPS, GROUPS))
-    each = max(int(affordable / many), 1)
-    first = np.unique(np.round(np.linspace(0, max(k - each, 0), many)).astype(np.int64))
-    return np.unique(np.minimum(first[:, None] + np.arange(each), k - 1))
-
-
-def _only(activity: Activity, looked_at: Bools) -> Activity:
-    """The activity with the windows of ``_every`` that are marked, and all marks; phases without any are left out."""
-    phases, at = dict[str, Phase](), 0
-    for name, p in activity.phases.items():
-        use = looked_at[at : at + len(p.windows_s)]
-        at += len(use)
-        if use.any():
-            phases[name] = Phase(p.windows_s[use], p.inferences[use], p.executions[use], p.issue[use])
-    return replace(activity, phases=phases, warmup_s=activity.warmup_s[looked_at[at : at + len(activity.warmup_s)]])
+    phases = {
+        name: Phase(p.windows_s[use], p.inferences[use], p.executions[use], p.issue[use])
+        for name, p in activity.phases.items()
+        if (use := held(p.windows_s)).any()
+    }
+    warmup_s, marks_s = (w[held(w)] for w in (activity.warmup_s, activity.marks_s))
+    return replace(activity, phases=phases, warmup_s=warmup_s, marks_s=marks_s)

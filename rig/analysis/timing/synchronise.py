@@ -155,9 +155,7 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     power is proportional to a reading. What was lost, and where, shows in them too.
     """
     first, activity = meter.bracketed, meter.activity
-    active_s = activity.active_s()
-    reach_s = meter.reach_s(np.concatenate([active_s, activity.idle_s]))
-    looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, reach_s, at_once)
+    looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)
     near = [single(t, first, looked_at_s) for t in own]
     beside = {t.rail.name: single(t, meter.clock_of(t, first), looked_at_s) for t in meter.volts_beside(own)}
     some = replace(meter.run, traces={**meter.run.traces, **beside})

@@ -145,7 +145,7 @@ def activity(rng: np.random.Generator, spans: int = 20) -> Activity:
 def test_stretches_hold_the_idle_windows_the_first_and_the_last_span_and_both_ends() -> None:
     rng = np.random.default_rng(2)
     trace, busy = trace_of(rng.normal(size=N)), activity(rng)
-    windows_s, part = stretches(trace, CLOCK, busy, 0.005, 1500)
+    windows_s, part = stretches(trace, CLOCK, busy, 1500)
     shown = single(trace, CLOCK, windows_s)
     spans = busy.phases["inference"].windows_s
     kept = part.phases["inference"].windows_s
@@ -165,7 +165,7 @@ def test_a_long_trace_costs_no_more_readings_than_may_be_looked_at() -> None:
     phases = {"inference": Phase(np.column_stack([on, on + 0.03]), ones, ones, ones)}
     none = np.zeros((0, 2))
     busy = Activity(phases, none, none, np.array([[1.0, 49.0], [951.0, 999.0]]), False)
-    windows_s, part = stretches(trace, CLOCK, busy, 0.003, 1 << 20)
+    windows_s, part = stretches(trace, CLOCK, busy, 1 << 20)
     assert np.sum(windows_s[:, 1] - windows_s[:, 0]) * 1e6 < 1 << 20
     assert len(part.phases["inference"].windows_s) >= 8
 
