@@ -175,8 +175,7 @@ def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
         figures |= solving_figures(told.solves, runtime_w, gap_times_known(run), run.start.scenario.to_gap)
     complexity, (predicted, odd) = complexity_of(run), predictions_of(run)
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
-    found = [*power.refusals, *unheard, *map(note, power.notes), *power.checks]
-    found += _told((*complexity.findings, *odd))
+    found = [*power.findings, *unheard, *_told((*complexity.findings, *odd))]
     return with_learning(figures | spiking_figures(run, figures)), found
 
 
@@ -198,10 +197,10 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
     yield from _told(contradictions_of(run, told.device))
     yield from found
     yield from _told(sign_checks(figures))
-    yield from map(note, no_step_notes(figures))
+    yield from no_step_notes(figures)
     yield from _told(told.clock_checks)
     for rail in rails.rails:
-        yield from (*rail.bridged, *map(note, rail.notes))
+        yield from rail.findings
     yield from _told(rate_checks(run))
     if start.meters and not rails.rails:
         yield no_power(run)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import inside, merged, touches
 from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats
@@ -110,12 +111,12 @@ def lost_in_a_block(r: Readings, spans: Floats) -> Bools:
     return np.asarray(np.searchsorted(at, begin) == np.searchsorted(at, end))
 
 
-def overload_note(rail: str, model: RailModel) -> str | None:
-    """Return a note if readings were at the end of the range during spans or idle windows."""
+def overload_notes(rail: str, model: RailModel) -> Iterator[Finding]:
+    """Yield a note if readings were at the end of the range during spans or idle windows."""
     used = (model.busy | model.idle) & model.readings.overload
     count = model.readings.count(used)
     if not count:
-        return None
+        return
     share = count / max(model.readings.count(model.busy | model.idle), 1)
     beyond = model.readings.count(used & hidden_w(model)[1])
     more = (
@@ -123,15 +124,15 @@ def overload_note(rail: str, model: RailModel) -> str | None:
         if beyond
         else ""
     )
-    return f"Rail {rail}: {count} readings ({share:.1%} of those used) are at the end of the meter's range{more}"
+    yield note(f"Rail {rail}: {count} readings ({share:.1%} of those used) are at the end of the meter's range{more}")
 
 
-def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
+def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding]:
     """Yield notes on readings that are not numbers, on missing readings, and on windows outside the trace."""
     of = len(r.ok) if r.pool is None else round(float(r.pool.of.sum()))
     bad = of - r.count(r.ok)
     if bad:
-        yield f"Rail {rail}: {bad} of {of} readings are not numbers and are left out"
+        yield note(f"Rail {rail}: {bad} of {of} readings are not numbers and are left out")
     pace = r.pace() if r.period_s > 0 else np.zeros(0)
     gaps = np.flatnonzero(pace > GAP_PERIODS)
     if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY:
@@ -139,10 +140,10 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
         busy = merged(windows_s)
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"{len(gaps)} places, {within} of them while busy"
-        yield f"Rail {rail}: readings are missing in {places}, {lost_s:.3g} s in all"
+        yield note(f"Rail {rail}: readings are missing in {places}, {lost_s:.3g} s in all")
     outside = int(np.count_nonzero(~covered(r, windows_s)))
     if outside:
-        yield f"Rail {rail}: {outside} of {len(windows_s)} spans lie outside the trace and have no power figure"
+        yield note(f"Rail {rail}: {outside} of {len(windows_s)} spans lie outside the trace and have no power figure")
 
 
 def covered_share(r: Readings, windows_s: Floats) -> float:

@@ -28,7 +28,7 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unseen
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
-from rig.analysis.result.finding import Finding, refusal
+from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity, linear
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.breaks import REMEDY
@@ -45,13 +45,10 @@ NOTED = 1e-3
 
 @dataclass(frozen=True)
 class PowerFigures:
-    """Figures of power, refusals of figures, and notes."""
+    """Figures of power, with their notes, refusals, and failed checks of what of a recording contradicts itself."""
 
     figures: Figures = field(default_factory=Figures)
-    refusals: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()
-    checks: tuple[Finding, ...] = ()
-    """What of a recording contradicts itself; each check fails."""
+    findings: tuple[Finding, ...] = ()
 
 
 def power_figures(
@@ -77,10 +74,7 @@ def power_figures(
     for one in found:
         figures |= one.figures
     sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases))
-    refusals = [why for one in found for why in one.refusals]
-    notes = [note for one in found for note in one.notes]
-    checks = tuple(check for one in found for check in one.checks)
-    return PowerFigures(figures | sums, (*refusals, *missing), tuple(notes), checks)
+    return PowerFigures(figures | sums, (*(f for one in found for f in one.findings), *missing))
 
 
 def rail_figures(
@@ -91,34 +85,32 @@ def rail_figures(
 ) -> PowerFigures:
     """Return idle, active and dynamic power of one rail, for all phases together and for each phase."""
     name = readings.rail.name
-    notes = list(instrument_notes(readings))
+    findings = list(instrument_notes(readings))
     if model is None:
         why = refusal(f"rail {name}", *without_idle(readings, activity))
         numbers = int(np.count_nonzero(readings.ok))
         none = Finding(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
-        return PowerFigures(Figures(), (why,), tuple(notes), () if numbers else (none,))
+        return PowerFigures(Figures(), (*findings, why, *([] if numbers else [none])))
     if not activity.phases:
-        return PowerFigures(notes=tuple(notes))
-    notes += trace_notes(model, activity)
+        return PowerFigures(Figures(), tuple(findings))
+    findings += trace_notes(model, activity)
     figures = Figures()
-    refusals: list[Finding] = []
     for scope in scopes_of(activity, busy):
         found = _scope_figures(model, scope)
         figures |= found.figures
-        refusals += found.refusals
-        notes += found.notes
-    notes += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
+        findings += found.findings
+    findings += other_idle_notes(model, figures.get(FigureKey("dynamic_power_w", rail=name)))
     if len(activity.phases) == 1:
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
-    return PowerFigures(figures, tuple(refusals), tuple(notes))
+    return PowerFigures(figures, tuple(findings))
 
 
 def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
     """A refusal of the power of a rail whose recording contradicts itself."""
     reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
     why = refusal(f"power on rail {r.rail.name}", reason, REMEDY)
-    return PowerFigures(Figures(), (why,), tuple(instrument_notes(r)), checks)
+    return PowerFigures(Figures(), (*instrument_notes(r), why, *checks))
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
@@ -135,7 +127,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
         beside = ends(model, scope.windows_s, of, full, inner)
         margin += beside
         notes += [ends_note(model, scope, beside)] if beside.bias_w > NOTED * abs(full.value_w) else []
-    return _stated(model, scope, inner if full is None else full, inner, margin, tuple(notes))
+    return _stated(model, scope, inner if full is None else full, inner, margin, notes)
 
 
 def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
@@ -143,27 +135,27 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
     why = too_short(model, scope, short)
     fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
     if fit is None:
-        return PowerFigures(refusals=(why,))
-    note = (
+        return PowerFigures(Figures(), (why,))
+    told = note(
         f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to what spans and gaps fill of "
         f"each reading. What is drawn within a reading of a span counts as well. For less uncertainty: {why.remedy}"
     )
-    return _stated(model, scope, fit[0], fit[0], fit[1], (note,))
+    return _stated(model, scope, fit[0], fit[0], fit[1], [told])
 
 
 def _stated(
-    model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: tuple[str, ...]
+    model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: list[Finding]
 ) -> PowerFigures:
     """Idle, active and dynamic power by the chosen estimate, unless readings do not show it."""
     if (beyond := beyond_range(model, chosen)) is not None:
-        return PowerFigures(refusals=(beyond,))
+        return PowerFigures(Figures(), (beyond,))
     lost = missing_while_busy(model.readings, scope.windows_s)
     if lost > MAX_MISSING:
-        return PowerFigures(refusals=(readings_lost(model, scope, lost),))
+        return PowerFigures(Figures(), (readings_lost(model, scope, lost),))
     loops = in_step_with(model, scope.phases, inner.value_w)
     hidden = unseen(model, inner, scope.windows_s, lost) + loops + in_turn(model)
     if loops.bias_w > NOTED * abs(inner.value_w):
-        notes = (*notes, loops_note(model, scope, loops))
+        notes = [*notes, loops_note(model, scope, loops)]
     busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))
     if chosen is inner:
         hidden, margin = hidden + margin, Margin()
@@ -178,7 +170,7 @@ def _stated(
     ):
         named, dynamic = replace(key, method=name), dynamic_power(model, e, busy, words, noise, beside)
         figures |= {named: dynamic, replace(named, quantity="active_power_w"): active_power(model, e, dynamic, noise)}
-    return PowerFigures(Figures(figures), notes=notes)
+    return PowerFigures(Figures(figures), tuple(notes))
 
 
 def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tuple[Figures, list[Finding]]:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_note
+from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_notes
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.residuals import Margin
 from rig.analysis.power.scope import Scope
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.finding import Finding, refusal
+from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import ALLOWANCE, CONTRAST
@@ -46,12 +46,12 @@ MAX_MISSING = 0.25
 # ---- notes and checks ---------------------------------------------------------------------
 
 
-def instrument_notes(readings: Readings) -> Iterator[str]:
+def instrument_notes(readings: Readings) -> Iterator[Finding]:
     """Yield notes on undeclared accuracy, and on the voltage that turns a rail's current into power."""
     supply = readings.supply
     for rail in (readings.rail, *([supply.rail] if supply is not None else [])):
         if rail.accuracy is None:
-            yield f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)"
+            yield note(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
     if supply is not None:
         sag = supply.sag
         how = (
@@ -59,53 +59,52 @@ def instrument_notes(readings: Readings) -> Iterator[str]:
             if sag is None
             else f". Within a reading of this voltage it follows the current, by {sag.ohm:.3g} +- {sag.ohm_u:.2g} ohm"
         )
-        yield (
+        yield note(
             f"Rail {readings.rail.name}: power is its current times the voltage of {supply.rail.name}, reading by "
             f"reading{how}"
         )
 
 
-def trace_notes(model: RailModel, activity: Activity) -> Iterator[str]:
+def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
     """Yield notes on what the trace covers, and on the level between spans."""
     name = model.rail.name
     for on_s, off_s in activity.idle_s.tolist():
         if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
-            yield (
+            yield note(
                 f"Rail {name}: the idle window at {on_s:.6g} to {off_s:.6g} s holds no reading, so a drift of idle is "
                 "not known"
             )
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
-    if (overload := overload_note(name, model)) is not None:
-        yield overload
+    yield from overload_notes(name, model)
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
-        yield (
+        yield note(
             f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What they would have "
             "shown is stated as bias"
         )
 
 
-def ends_note(model: RailModel, scope: Scope, margin: Margin) -> str:
+def ends_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     """Return a note on readings at the ends of spans that differ from those within."""
-    return (
+    return note(
         f"Rail {model.rail.name}: readings at the ends of spans of {scope.words} differ from those within by "
         f"{2.0 * margin.bias_w:.2g} W of mean power. Nothing tells whether this is drawn just inside or just outside "
         "of the spans, so the figure is the middle of both, and half of the difference is stated as bias"
     )
 
 
-def loops_note(model: RailModel, scope: Scope, margin: Margin) -> str:
+def loops_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     """Return a note on readings that look at a part of each execution alone."""
     r = model.readings
-    return (
+    return note(
         f"Rail {model.rail.name}: executions or inferences of {scope.words} are in step with readings that look for "
         f"{r.aperture_s:.4g} s every {r.period_s:.4g} s. What they miss of them, {margin.bias_w:.3g} W, is stated "
         "as bias. Change the rate of the meter a little, or use a faster one"
     )
 
 
-def moved_note(model: RailModel, scope: Scope, margin: Margin) -> str:
+def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     """Return a note on energy that gaps have and spans lack."""
-    return (
+    return note(
         f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
         "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. Spans may "
         f"draw {2.0 * margin.bias_w:.2g} W of mean power more or less by this; the figure is the middle of both, and "
@@ -113,7 +112,7 @@ def moved_note(model: RailModel, scope: Scope, margin: Margin) -> str:
     )
 
 
-def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[str]:
+def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Finding]:
     """Yield what dynamic power of a rail would be with the level between spans as idle, where that is another one."""
     level_w, u_w = model.trace.gaps_w
     if dynamic is None or abs(level_w) < CONTRAST * u_w + ALLOWANCE * abs(dynamic.value):
@@ -123,17 +122,17 @@ def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[str
         if level_w < 0.0
         else "The device is not at rest between its spans, or it slept in the idle windows"
     )
-    yield (
+    yield note(
         f"{ON_FIGURE}of rail {model.rail.name} depends on what idle is: it is {dynamic.value:.4g} W above the idle "
         f"windows, which is the figure, and {dynamic.value - level_w:.4g} W above the level between spans. {why}"
     )
 
 
-def no_step_notes(figures: Figures) -> Iterator[str]:
+def no_step_notes(figures: Figures) -> Iterator[Finding]:
     """Yield a sentence on dynamic power below zero, or on one that cannot be told from zero."""
     dynamic = figures.get(FigureKey("dynamic_power_w"))
     if dynamic is not None and dynamic.interval()[0] <= 0.0:
-        yield BELOW_IDLE if dynamic.interval()[1] < 0.0 else NO_STEP
+        yield note(BELOW_IDLE if dynamic.interval()[1] < 0.0 else NO_STEP)
 
 
 def sign_checks(figures: Figures) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.lag_path import COARSE_SPANS, GROUPS, PER_SPAN, STANDS_OUT, far_places
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import AT_ONCE, Cells, Shown
@@ -52,7 +52,7 @@ class Bridged:
 
     trace: Trace
     check: Finding
-    note: str
+    note: Finding
     sigma_s: float = 0.0
     rate_sigma: float = 0.0
 
@@ -177,10 +177,10 @@ def delivered_once(trace: Trace, copies: int) -> Bridged:
     return Bridged(once, *delivered(trace.rail.name, copies))
 
 
-def delivered(name: str, copies: int) -> tuple[Finding, str]:
+def delivered(name: str, copies: int) -> tuple[Finding, Finding]:
     """Return the failed check and the note for a rail whose readings were delivered several times."""
     check = Finding(f"deliveries of each reading of rail {name}", str(copies), "1", False)
-    return check, (
+    return check, note(
         f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
         "recording. One of each is used, on the declared grid"
     )
@@ -218,12 +218,12 @@ def _paced(trace: Trace, s: Shown, pace: float, end_s: float) -> Bridged | None:
     start, end = (first + pace * (t - first) for t in (trace.start_tick, trace.end_tick))
     rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / pace)
     check = Finding(f"true rate of rail {name} over the declared one", f"{1.0 / pace:.6f}", "1", False)
-    note = (
+    told = note(
         f"Rail {name}: the spans fit the trace at {1.0 / pace:.6f} of the declared rate of readings, and at no other "
         f"rate within {FARTHEST:.0%}. The times of the readings are taken from this rate"
     )
     rate_sigma = 0.1 * c.width_s / float(c.off_s[-1] - s.at_s[0])
-    return Bridged(replace(trace, rail=rail, start_tick=start, end_tick=end), check, note, 0.0, rate_sigma)
+    return Bridged(replace(trace, rail=rail, start_tick=start, end_tick=end), check, told, 0.0, rate_sigma)
 
 
 # ---- readings that were lost, and clocks that are apart ---------------------------------------
@@ -339,12 +339,12 @@ def _apart(trace: Trace, s: Shown, late_s: float) -> Bridged:
     name, earlier = trace.rail.name, late_s < 0.0
     check = Finding(f"spans of rail {name} against its readings", f"{-late_s:+.3g} s", "within the brackets", False)
     lost = ", or readings before the first span are missing" if earlier else ""
-    note = (
+    told = note(
         f"Rail {name}: all spans stand {abs(late_s):.3g} s {'earlier' if earlier else 'later'} in the trace than was "
         f"recorded, so its clock is off by as much against that of the spans (sync_s of an import){lost}. The readings "
         "are moved"
     )
-    return Bridged(moved, check, note, sigma_s=s.period_s / 4.0)
+    return Bridged(moved, check, told, sigma_s=s.period_s / 4.0)
 
 
 def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> Bridged | None:
@@ -378,7 +378,7 @@ def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> B
     value, over = trace.value[keep], trace.overload[keep]
     joined = replace(trace, start_tick=start, end_tick=end, value=value, overload=over, uniform=False)
     check = Finding(f"readings missing from the grid of rail {trace.rail.name}", "; ".join(places), "none", False)
-    return Bridged(joined, check, (
+    return Bridged(joined, check, note(
         f"Rail {trace.rail.name}: from a break on, spans fit the trace only if readings are missing from its grid: "
         f"{'; '.join(places)}. Later readings are moved by as many; the spans next to a break do not count"
     ))  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.filter_shape import undeclared_tau_s
 from rig.analysis.timing.lag_path import (
@@ -50,18 +50,17 @@ class AlignedRail:
     """One rail's readings on the device's time, in run seconds, and the map from the meter's ticks.
 
     ``sigma_s`` is the uncertainty between the meter's clock and the device's. ``host_sigma_s`` is the uncertainty
-    between the meter's clock and the host's. Both hold over the whole activity. ``notes`` say how GPIO edges were used,
-    and which readings were moved. ``contradictions`` are what of the readings does not fit the recorded time or the
-    recorded spans; ``bridged`` are those that the recording itself resolves. Each of these checks fails.
+    between the meter's clock and the host's. Both hold over the whole activity. ``findings`` are notes, such as which
+    readings were moved, and failed checks that the recording itself resolves. ``contradictions`` are the failed checks
+    that it does not: what of the readings does not fit the recorded time or the recorded spans.
     """
 
     readings: Readings
     timebase: Timebase
     sigma_s: float
     host_sigma_s: float
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     contradictions: tuple[Finding, ...] = ()
-    bridged: tuple[Finding, ...] = ()
     path: Wander | None = None
     """How the readings were moved along the run to where the spans are, if they were."""
     turn: float = 0.0
@@ -69,13 +68,14 @@ class AlignedRail:
     single: Readings | None = None
     """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
 
-    def noted(self, check: Finding, note: str) -> AlignedRail:
-        """Return the same with one more contradiction that the recording itself resolves."""
-        return replace(self, notes=(*self.notes, note), bridged=(*self.bridged, check))
+    @property
+    def mended(self) -> bool:
+        """Return whether the recording itself resolves a contradiction."""
+        return any(f.effect == "check" for f in self.findings)
 
-    def widened(self, by_s: float, note: str) -> AlignedRail:
-        """Return the same with a place of spans that is less certain."""
-        return replace(self, sigma_s=math.hypot(self.sigma_s, by_s), notes=(*self.notes, note))
+    def found(self, *more: Finding) -> AlignedRail:
+        """Return the same with further findings."""
+        return replace(self, findings=(*self.findings, *more))
 
 
 def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
@@ -90,7 +90,7 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
     rails = []
     for trace in traces:
         r = readings_of(trace, final, meter.volts(trace, final))
-        rail = AlignedRail(r, final, sigma_s, host_sigma_s, notes)
+        rail = AlignedRail(r, final, sigma_s, host_sigma_s, tuple(map(note, notes)))
         rail = _along_its_path(rail, activity.active_s(), meter.device.clock.tolerance)
         rails.append(replace(rail, contradictions=after_end(rail.readings, meter.end_s)))
     return rails
@@ -152,12 +152,12 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
         return rail
     tau_s = None if r.tau_s or seen.whole is None else undeclared_tau_s(s, seen.whole)
     if tau_s is not None:
-        note = (
+        told = note(
             f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {tau_s:.3g} s that "
             "is not declared (filter_tau_s). Power is computed as if it were"
         )
-        smooth = replace(rail, readings=replace(r, tau_s=tau_s), notes=(*rail.notes, note))
-        return _along_its_path(replace(smooth, sigma_s=max(rail.sigma_s, r.period_s)), windows_s, tolerance)
+        smooth = replace(rail.found(told), readings=replace(r, tau_s=tau_s), sigma_s=max(rail.sigma_s, r.period_s))
+        return _along_its_path(smooth, windows_s, tolerance)
     return _followed(rail, seen, tolerance)
 
 
@@ -200,10 +200,11 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
     if path is None and not r.inferred:
         # the clocks may be off by as much, or else the device works less at begins and more after ends
         where = f"{abs(at.late_s):.3g} s {'later' if at.late_s > 0.0 else 'earlier'}"
-        return rail.widened(math.hypot(at.sigma_s, at.late_s), (
+        told = note(
             f"Rail {name}: all spans lie {where} in the trace than the clocks say. Where they are is uncertain by as "
             "much"
-        ))  # fmt: skip
+        )
+        return replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, at.sigma_s, at.late_s))
     path = path or Wander(ends_s, np.full(2, at.late_s), at.sigma_s)
     start_s, end_s = path.moved(r.start_s), path.moved(r.end_s)
     if np.any(np.diff(start_s) <= 0.0) or np.any(end_s < start_s):
@@ -212,21 +213,18 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
     shift = f"{low_s:.3g} to {high_s:.3g} s"
     parts = np.linspace(ends_s[0], ends_s[1], STRETCHES + 1)
     steepest = float(np.max(np.abs(np.diff(np.interp(parts, path.at_s, path.late_s)) / np.diff(parts))))
-    checks = rail.bridged
     if steepest > rail.timebase.clock.tolerance + tolerance:
         rule = f"spans of rail {name} against the clocks, along the run"
-        checks = (*checks, Finding(rule, shift, "a change within the tolerances of both clocks", False))
-    note = (
+        rail = rail.found(Finding(rule, shift, "a change within the tolerances of both clocks", False))
+    moved = note(
         f"Rail {name}: along the run the spans lie {shift} later in the trace than the clocks say. The readings are "
         "moved to where the edges of the spans are"
     )
     return replace(
-        rail,
+        rail.found(moved),
         readings=replace(r, start_s=start_s, end_s=end_s),
         sigma_s=math.hypot(path.scatter_s, 0.0 if seen.edges is None else 0.5 * seen.edges.longer_s),
         host_sigma_s=math.hypot(rail.host_sigma_s, max(abs(low_s), abs(high_s))),
-        notes=(*rail.notes, note),
-        bridged=checks,
         path=path,
         turn=abs(at.slope),
     )

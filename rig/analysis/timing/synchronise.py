@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.breaks import LAST, Bridged, after_end, bridged, copies_of, delivered, delivered_once, strays
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
@@ -74,13 +74,13 @@ def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, be
     both = [seen] if volts is None else [seen, volts]
     late = tuple(check for s in both for check in s.late)
     checks = tuple(check for s in both for check in s.checks)
+    noted = tuple(note(text) for s in both for text in s.notes)
     return replace(
         rail,
         readings=replace(rail.readings, idle_bias_w=seen.bias * rail.readings.watts_per_raw),
         host_sigma_s=math.hypot(rail.host_sigma_s, bend_s),
-        notes=(*(note for s in both for note in s.notes), *rail.notes),
-        contradictions=(*rail.contradictions, *checks, *(() if rail.bridged else late)),
-        bridged=(*rail.bridged, *(late if rail.bridged else ())),
+        findings=(*noted, *rail.findings, *(late if rail.mended else ())),
+        contradictions=(*rail.contradictions, *checks, *(() if rail.mended else late)),
     )
 
 
@@ -107,7 +107,7 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
     if any(p.contradictions or _strays(p, meter) for p in again):
         return [_refused(p, b.check if (b := bridges.get(p.readings.rail.name)) else None) for p in refused]
     found = [(p, bridges.get(p.readings.rail.name)) for p in again]
-    return [p if b is None else p.noted(b.check, b.note) for p, b in found]
+    return [p if b is None else p.found(b.check, b.note) for p, b in found]
 
 
 def _refused(found: AlignedRail, check: object) -> AlignedRail:
@@ -128,7 +128,7 @@ def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | F
         return None
     if found.contradictions and trace.uniform and (copies := copies_of(trace.value)) > 1:
         return delivered_once(trace, copies)
-    if not (found.contradictions or found.bridged or _strays(found, meter) or _nowhere(found, meter)):
+    if not (found.contradictions or found.mended or _strays(found, meter) or _nowhere(found, meter)):
         return None
     s, recorded, wandered = (
         shown(readings_of(trace, at, meter.volts(trace, at)) if at else found.readings, windows_s)
@@ -169,8 +169,8 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     means = [in_means(t, at_once, copies) for t in own]
     whole = _as_a_whole(meter, means, max(first.rate / t.rail.rate_hz for t in means))
     if copies > 1:
-        whole = [p.noted(*delivered(p.readings.rail.name, copies)) for p in whole]
-    return whole if any(p.contradictions or p.bridged for p in (*whole, *found)) else found
+        whole = [p.found(*delivered(p.readings.rail.name, copies)) for p in whole]
+    return whole if any(p.contradictions or p.mended for p in (*whole, *found)) else found
 
 
 def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int) -> AlignedRail:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.result.finding import Finding
+from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.timeline import Activity
@@ -49,13 +49,13 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
-    note = (
+    told = note(
         f"Rail {rail.readings.rail.name}: the device was busy {often} where no span is{where}, for "
         f"{float(np.sum(np.diff(found_s))):.3g} s in all. Spans beside this work, gaps with it, and this part of "
         "idle are left out of power. Mark a warm-up as one, and do not repeat a try within a span"
     )
     name = rail.readings.rail.name
-    noted = [replace(r, notes=(*r.notes, note)) if r.readings.rail.name == name else r for r in rails]
+    noted = [r.found(told) if r.readings.rail.name == name else r for r in rails]
     return replace(activity, unspanned_s=found_s), noted
 
 

@@ -119,7 +119,7 @@ def test_missing_readings_are_counted_where_they_are_missing() -> None:
     keep[100:130] = keep[500:510] = False
     holed = readings(start_s=whole.start_s[keep], end_s=whole.end_s[keep], ok=whole.ok[keep])
     (note,) = missing_notes("core", holed, np.array([[0.09, 0.2], [0.7, 0.8]]))
-    assert note == "Rail core: readings are missing in 2 places, 1 of them while busy, 0.04 s in all"
+    assert note.text == "Rail core: readings are missing in 2 places, 1 of them while busy, 0.04 s in all"
     assert not list(missing_notes("core", whole, np.array([[0.09, 0.2]])))
 
 
@@ -127,13 +127,13 @@ def test_readings_that_are_no_number_are_counted() -> None:
     ok = np.ones(1000, dtype=bool)
     ok[3:7] = False
     (note,) = missing_notes("core", readings(ok=ok), np.zeros((0, 2)))
-    assert note == "Rail core: 4 of 1000 readings are not numbers and are left out"
+    assert note.text == "Rail core: 4 of 1000 readings are not numbers and are left out"
 
 
 def test_spans_outside_the_trace_are_named() -> None:
     windows = np.array([[0.1, 0.2], [0.9, 1.1], [1.5, 1.6], [-0.1, 0.1]])
     (note,) = missing_notes("core", readings(), windows)
-    assert note.startswith("Rail core: 3 of 4 spans lie outside the trace")
+    assert note.text.startswith("Rail core: 3 of 4 spans lie outside the trace")
     assert covered_share(readings(), windows) == 0.25
 
 

@@ -113,7 +113,7 @@ def figures_of(plant: SimPlant, spans: Floats, rails: list[Rail], **how: Any) ->
     times = time_figures(activity, host, busy)
     power = fig.power_figures(readings, models, activity, busy)
     energies = energy_figures(times, power.figures, [rail.name for rail in rails], list(activity.phases))
-    return times | power.figures | energies, power.notes
+    return times | power.figures | energies, tuple(f.text for f in power.findings if f.effect == "note")
 
 
 def rail_of(name: str, gain_id: str | None = None, accuracy: Accuracy | None = LIMITS) -> Rail:
@@ -253,11 +253,9 @@ def test_twice_the_watts_are_twice_the_powers_and_energies(times: float, burst: 
 def test_without_a_reading_in_idle_the_rail_is_refused_with_what_to_change() -> None:
     spans = spans_of()
     readings = readings_of(plant_of(spans), spans)
-    refused = fig.rail_figures(readings, None, activity_of(spans), {}).refusals
-    assert refused == (
-        refusal(
-            "rail core", "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
-        ),
+    *_, refused = fig.rail_figures(readings, None, activity_of(spans), {}).findings
+    assert refused == refusal(
+        "rail core", "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
     )
     nowhere = replace(activity_of(spans), idle_s=np.array([[0.0, 5e-4]]))
     assert rail_model(AlignedRail(readings, host_timebase(0), 1e-5, 1e-5), nowhere) is None
