@@ -34,6 +34,10 @@ FAR = 15.0
 """Typical differences of neighbours that a damaged reading is away from its own at least."""
 ALIKE = 0.25
 """Part of this distance by which its neighbours may differ, and by which damage may prefer spans or one direction."""
+GROUPS_APART = 10.0
+"""Times the distance of work from one of two groups that these are apart."""
+NOISIER = 5.0
+"""Times the noise of one idle window that the noise of another may be."""
 FEW = 0.02
 """Share of readings from which a value is no error any more."""
 LEVELS, FRACTIONS = 4, 6
@@ -44,10 +48,16 @@ LOOKED_AT = 4096
 
 @dataclass(frozen=True)
 class Profile:
-    """Single readings in order, shapes (n,), and which of them are in idle windows."""
+    """Single readings in order, the idle window that holds each, or -1, and which are within spans; shapes (n,)."""
 
     value: Floats
-    idle: Bools
+    window: Indices
+    held: Bools
+
+    @property
+    def idle(self) -> Bools:
+        """Return which readings are in idle windows, shape (n,)."""
+        return self.window >= 0
 
     @cached_property
     def code(self) -> Indices:
@@ -116,6 +126,37 @@ class Profile:
         alike = bool(quiet * len(lone) > ALIKE * count * np.count_nonzero(self.idle))
         along = float(np.var(each)) <= (1.0 + CERTAINTY * math.sqrt(2.0 / STRETCHES)) * count / STRETCHES
         return 0 < count <= most and even and alike and along, 0 < zeros <= most and alone >= (1.0 - ALIKE) * zeros
+
+    @cached_property
+    def restless(self) -> str:
+        """Return how readings at idle are more than noise about one level, in words, "" if they are not.
+
+        A unit that changes, a sign that is lost, a probe that is switched or a mean that goes on do so. A pulse now and
+        then, a device that settles and one that wakes do not.
+        """
+        at = np.flatnonzero(self.idle & np.isfinite(self.value))
+        quiet, windows = self.value[at], [self.value[at[self.window[at] == k]] for k in np.unique(self.window[at])]
+        spans = self.value[self.held & np.isfinite(self.value)]
+        if len(quiet) < LEAST or not len(spans):
+            return ""
+        level, ordered = float(np.median(spans)), np.sort(quiet)
+        work, apart = abs(level - float(np.median(quiet))), np.diff(ordered)[SEVERAL - 1 : -SEVERAL]
+        low, high = np.split(ordered, [int(np.argmax(apart)) + SEVERAL])
+        near = min(abs(level - float(np.median(group))) for group in (low, high))
+        if apart.max() > max(min(work, GROUPS_APART * near), np.ptp(low), np.ptp(high)):
+            return "in two groups that are farther apart than work is from idle"
+        noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
+        if min(noise, default=0.0) > 0.0 and max(noise) > NOISIER * min(noise):
+            return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
+        off = np.concatenate([w - np.median(w) for w in windows])
+        far = FAR * max(float(np.median(np.abs(off))), float(np.median(np.abs(np.diff(quiet)))))
+        above, below = off > far, off < -far
+        if float(off[above].sum()) > 0.5 * work * len(off):
+            return "single ones so high that they add half as much as work"
+        lone = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:]))
+        if lone >= SEVERAL and lone > 4 * np.count_nonzero(above) and 2 * lone > np.count_nonzero(below):
+            return f"{lone} single ones that lack a part of what those beside them hold"
+        return ""
 
     @cached_property
     def cut_off(self) -> tuple[float, float, float, int] | None:

@@ -151,6 +151,8 @@ class Shown:
 
     def _upto(self, t_s: Floats) -> Floats:
         at = self.at_s
+        if not len(at):
+            return np.zeros((3, *t_s.shape))
         i = np.clip(np.searchsorted(at, t_s, side="right") - 1, 0, len(at) - 2)
         part = np.clip((t_s - at[i]) / np.maximum(at[i + 1] - at[i], 1e-300), 0.0, 1.0)
         return np.asarray(self.sums[:, i] + part * (self.sums[:, i + 1] - self.sums[:, i]))
