@@ -129,7 +129,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     # a filter that was found in the readings may be the device's own, so nothing is left to settle
     near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
     between = r.ok & ~near & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
-    if r.counter or np.count_nonzero(between & model.idle) >= np.count_nonzero(between & ~model.idle):
+    if r.counter or len(spans) < 2 or np.count_nonzero(between & model.idle) >= np.count_nonzero(between & ~model.idle):
         return _unrested(model, spans)
     busy_s, between = float(np.mean(spans[:, 1] - spans[:, 0])), between & ~model.idle
     rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
@@ -153,7 +153,8 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
 
 def _unrested(model: RailModel, spans: Floats) -> Margin:
     """What gaps that are idle windows hold above the level at which they end: the middle of both levels is idle."""
-    fall = None if model.readings.counter else _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
+    lone = model.readings.counter or len(spans) < 2
+    fall = None if lone else _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
     if fall is None:
         return Margin()
     (more_j, u_j), gap_s = _beyond_rest_j(model, fall), float(np.mean(spans[1:, 0] - spans[:-1, 1]))

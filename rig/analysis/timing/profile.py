@@ -34,8 +34,8 @@ FAR = 15.0
 """Typical differences of neighbours that a damaged reading is away from its own at least."""
 ALIKE = 0.25
 """Part of this distance by which its neighbours may differ, and by which damage may prefer spans or one direction."""
-GROUPS_APART = 10.0
-"""Times the distance of work from one of two groups that these are apart."""
+FEWER = 0.1
+"""Part of the readings of idle, or of work, that says nothing of most of them."""
 NOISIER = 5.0
 """Times the noise of one idle window that the noise of another may be."""
 FEW = 0.02
@@ -139,22 +139,21 @@ class Profile:
         spans = self.value[self.held & np.isfinite(self.value)]
         if len(quiet) < LEAST or not len(spans):
             return ""
-        level, ordered = float(np.median(spans)), np.sort(quiet)
-        work, apart = abs(level - float(np.median(quiet))), np.diff(ordered)[SEVERAL - 1 : -SEVERAL]
-        low, high = np.split(ordered, [int(np.argmax(apart)) + SEVERAL])
-        near = min(abs(level - float(np.median(group))) for group in (low, high))
-        if apart.max() > max(min(work, GROUPS_APART * near), np.ptp(low), np.ptp(high)):
-            return "in two groups that are farther apart than work is from idle"
+        level, middle = float(np.median(spans)), [float(np.median(w)) for w in windows]
+        if max(middle) - min(middle) > abs(level - float(np.median(quiet))):
+            return "that change from one idle window to another by more than work adds"
+        rest = float(np.quantile(quiet, FEWER))
+        over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(spans, 1.0 - FEWER))), 0.0)))
+        if over > 0.5 * abs(level - rest):
+            return "so far above those of work that they add half as much as work"
         noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
         if min(noise, default=0.0) > 0.0 and max(noise) > NOISIER * min(noise):
             return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
-        off = np.concatenate([w - np.median(w) for w in windows])
-        far = FAR * max(float(np.median(np.abs(off))), float(np.median(np.abs(np.diff(quiet)))))
-        above, below = off > far, off < -far
-        if float(off[above].sum()) > 0.5 * work * len(off):
-            return "single ones so high that they add half as much as work"
-        lone = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:]))
-        if lone >= SEVERAL and lone > 4 * np.count_nonzero(above) and 2 * lone > np.count_nonzero(below):
+        off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
+        far = FAR * max(float(np.median(np.abs(off))), self.typical)
+        above, below = np.count_nonzero(off > far), off < -far
+        lone, all_below = np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:]), np.count_nonzero(below)
+        if lone >= SEVERAL and lone > 4 * above and all_below < 2 * min(lone, FEWER * len(off)):
             return f"{lone} single ones that lack a part of what those beside them hold"
         return ""
 

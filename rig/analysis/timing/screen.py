@@ -151,7 +151,10 @@ def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) ->
 
 
 def _restless(look: Look) -> Found | None:
-    how = look.profile.restless if look.trace.rail.conversion.unit != "V" else ""
+    left = spread_out(look.trace, MOST).value
+    if look.trace.rail.conversion.unit == "V" or len(left) != len(look.profile.value):
+        return None
+    how = replace(look.profile, value=left).restless
     return Found({"how": how}, fails=True) if how and not look.surplus else None
 
 

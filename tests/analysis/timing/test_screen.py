@@ -85,9 +85,9 @@ def wild(how: str) -> Floats:
 @pytest.mark.parametrize(
     ("how", "found"),
     [
-        ("a unit comes and goes", "in two groups"),
-        ("a sign is lost", "in two groups"),
-        ("a probe is switched", "in two groups"),
+        ("a unit comes and goes", "so far above those of work"),
+        ("a sign is lost", "so far above those of work"),
+        ("a probe is switched", "change from one idle window to another"),
         ("a filter is switched", "times as noisy in one idle window as in another"),
         ("a part is taken by another", "single ones that lack a part"),
     ],
@@ -99,7 +99,7 @@ def test_readings_at_idle_that_are_more_than_noise_about_a_level_refuse_power(ho
 
 def test_idle_that_pulses_drifts_or_steps_is_no_fault_of_the_meter() -> None:
     pulses, drifts, steps = work(), work(), work()
-    pulses[:400:20] += 0.8
+    pulses[[*range(0, 400, 3), *range(1600, 2000, 3)]] += 0.8
     drifts += np.linspace(0.0, 0.5, len(drifts))
     steps[1550:] += 0.4
     assert not any(screened(value).checks for value in (work(), pulses, drifts, steps))
