@@ -21,11 +21,12 @@ from rig.analysis.power.findings import (
     readings_lost,
     too_short,
     trace_notes,
+    unrested_note,
     without_idle,
 )  # fmt: skip
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unseen
+from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unrested, unseen
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
@@ -123,6 +124,9 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
     margin = moved(model, scope.windows_s)
     notes = [moved_note(model, scope, margin)] if margin.bias_w else []
+    awake = unrested(model, scope.windows_s)
+    margin += awake
+    notes += [unrested_note(model, awake)] if awake.bias_w else []
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)
         margin += beside

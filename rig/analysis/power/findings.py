@@ -112,6 +112,15 @@ def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     )
 
 
+def unrested_note(model: RailModel, margin: Margin) -> Finding:
+    """Return a note on idle windows between spans that do not begin at rest."""
+    return note(
+        f"Rail {model.rail.name}: idle windows between spans begin at another level than they end at, so the device may "
+        f"not be at rest there. Idle is the middle of both, and {margin.bias_w:.2g} W are stated as bias. Begin these "
+        "windows later"
+    )
+
+
 def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Finding]:
     """Yield what dynamic power of a rail would be with the level between spans as idle, where that is another one."""
     level_w, u_w = model.trace.gaps_w

@@ -126,12 +126,12 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     may also do the same by itself, so the middle of both is the figure.
     """
     r, spans = model.readings, merged(windows_s)
+    if r.counter or len(spans) < 2 or not np.any(model.gap):
+        return Margin()
+    busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
     # a filter that was found in the readings may be the device's own, so nothing is left to settle
     near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
-    between = r.ok & ~near & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
-    if r.counter or len(spans) < 2 or np.count_nonzero(between & model.idle) >= np.count_nonzero(between & ~model.idle):
-        return _unrested(model, spans)
-    busy_s, between = float(np.mean(spans[:, 1] - spans[:, 0])), between & ~model.idle
+    between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
     rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
     fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
     if rise is None or fall is None:
@@ -151,13 +151,16 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     return Margin(math.copysign(half_w, more_j), half_w)
 
 
-def _unrested(model: RailModel, spans: Floats) -> Margin:
-    """What gaps that are idle windows hold above the level at which they end: the middle of both levels is idle."""
-    lone = model.readings.counter or len(spans) < 2
-    fall = None if lone else _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
-    if fall is None:
+def unrested(model: RailModel, windows_s: Floats) -> Margin:
+    """Return what idle windows between spans hold above the level at which they end; the middle of both is idle."""
+    spans = merged(windows_s)
+    if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
         return Margin()
-    (more_j, u_j), gap_s = _beyond_rest_j(model, fall), float(np.mean(spans[1:, 0] - spans[:-1, 1]))
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
+    (more_j, u_j), gap_s = (
+        _beyond_rest_j(model, fall) if fall else (0.0, 0.0),
+        float(np.mean(spans[1:, 0] - spans[:-1, 1])),
+    )
     half_w = 0.5 * more_j / gap_s if abs(more_j) > SHOWN * u_j else 0.0
     return Margin(half_w, abs(half_w))
 

@@ -151,9 +151,9 @@ class Profile:
             return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
         off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
         far = FAR * max(float(np.median(np.abs(off))), self.typical)
-        above, below = np.count_nonzero(off > far), off < -far
-        lone, all_below = np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:]), np.count_nonzero(below)
-        if lone >= SEVERAL and lone > 4 * above and all_below < 2 * min(lone, FEWER * len(off)):
+        above, below = int(np.count_nonzero(off > far)), off < -far
+        lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
+        if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):
             return f"{lone} single ones that lack a part of what those beside them hold"
         return ""
 
