@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +27,7 @@ from rig.analysis.power.findings import (
 )  # fmt: skip
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unrested, unseen
+from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unrested_w, unseen
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
@@ -116,17 +117,17 @@ def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     """Power of one rail over one scope: of whole spans, or of their cores where no level beside them is known."""
-    idle = model.trace.idle_under(merged(scope.windows_s))
+    weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
+    awake_w = unrested_w(model, scope.windows_s)
+    idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0))
     inner = core(model, scope.windows_s, idle)
     if isinstance(inner, TooShort):
         return _fitted_figures(model, scope, inner, idle)
     of = touched(model, scope.windows_s, scope.other_s, idle)
     full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
     margin = moved(model, scope.windows_s)
-    notes = [moved_note(model, scope, margin)] if margin.bias_w else []
-    awake = unrested(model, scope.windows_s)
-    margin += awake
-    notes += [unrested_note(model, awake)] if awake.bias_w else []
+    notes = [unrested_note(model, awake_w)] if awake_w else []
+    notes += [moved_note(model, scope, margin)] if margin.bias_w else []
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)
         margin += beside

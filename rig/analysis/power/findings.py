@@ -112,12 +112,11 @@ def moved_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
     )
 
 
-def unrested_note(model: RailModel, margin: Margin) -> Finding:
+def unrested_note(model: RailModel, more_w: float) -> Finding:
     """Return a note on idle windows between spans that do not begin at rest."""
     return note(
-        f"Rail {model.rail.name}: idle windows between spans begin at another level than they end at, so the device may "
-        f"not be at rest there. Idle is the middle of both, and {margin.bias_w:.2g} W are stated as bias. Begin these "
-        "windows later"
+        f"Rail {model.rail.name}: idle windows between spans hold {more_w:.2g} W more than where they end, so the "
+        "device may not be at rest there. Idle is uncertain by as much. Begin these windows later"
     )
 
 

@@ -151,18 +151,14 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     return Margin(math.copysign(half_w, more_j), half_w)
 
 
-def unrested(model: RailModel, windows_s: Floats) -> Margin:
-    """Return what idle windows between spans hold above the level at which they end; the middle of both is idle."""
+def unrested_w(model: RailModel, windows_s: Floats) -> float:
+    """Return what idle windows between spans hold above the level at which they end, in watts; 0 if they are alike."""
     spans = merged(windows_s)
     if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
-        return Margin()
+        return 0.0
     fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
-    (more_j, u_j), gap_s = (
-        _beyond_rest_j(model, fall) if fall else (0.0, 0.0),
-        float(np.mean(spans[1:, 0] - spans[:-1, 1])),
-    )
-    half_w = 0.5 * more_j / gap_s if abs(more_j) > SHOWN * u_j else 0.0
-    return Margin(half_w, abs(half_w))
+    more_j, u_j = _beyond_rest_j(model, fall) if fall else (0.0, 0.0)
+    return more_j / float(np.mean(spans[1:, 0] - spans[:-1, 1])) if abs(more_j) > SHOWN * u_j else 0.0
 
 
 @dataclass(frozen=True)

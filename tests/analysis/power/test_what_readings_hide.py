@@ -57,6 +57,23 @@ def test_peaks_that_an_undeclared_range_cuts_off_give_no_power(seed: int, tmp_pa
     assert any("end of the meter's range" in r.reason for r in result.refusals)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["prefix_lost_at_the_threshold", "negative_read_as_unsigned", "mean_since_start", "probe_switch_knocked"],
+)
+def test_readings_of_another_unit_sign_or_meaning_give_no_power(kind: str, tmp_path: Path) -> None:
+    _, result = evaluated(kind, 1, tmp_path)
+    assert POWER not in result.quantities
+    assert any("readings of rail core at idle" in r.reason for r in result.refusals)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_idle_windows_that_begin_before_a_device_rests_are_told_and_counted(seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated("each_gap_called_idle", seed, tmp_path)
+    assert near(lab, result.quantities[POWER])
+    assert any("more than where they end" in note for note in result.notes)
+
+
 def test_power_above_idle_for_longer_than_spans_last_is_not_theirs_without_a_word(tmp_path: Path) -> None:
     """The copy of the input before each span, where the clock is known to two readings only."""
     lab, result = evaluated("preparation_before_each_span", 3000008, tmp_path)
