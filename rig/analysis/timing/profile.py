@@ -140,7 +140,9 @@ class Profile:
         if len(quiet) < LEAST or not len(spans):
             return ""
         level, middle = float(np.median(spans)), [float(np.median(w)) for w in windows]
-        if max(middle) - min(middle) > abs(level - float(np.median(quiet))):
+        off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
+        far = FAR * max(float(np.median(np.abs(off))), self.typical)
+        if max(middle) - min(middle) > max(abs(level - float(np.median(quiet))), far):
             return "that change from one idle window to another by more than work adds"
         rest = float(np.quantile(quiet, FEWER))
         over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(spans, 1.0 - FEWER))), 0.0)))
@@ -149,8 +151,6 @@ class Profile:
         noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
         if min(noise, default=0.0) > 0.0 and max(noise) > NOISIER * min(noise):
             return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
-        off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
-        far = FAR * max(float(np.median(np.abs(off))), self.typical)
         above, below = int(np.count_nonzero(off > far)), off < -far
         lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
         if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):

@@ -41,7 +41,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("spans (that|of rail .* against)|stretches of spans", _SPANS),
     ("readings of rail .* that are numbers", "Check the wiring and the range of the meter with `rig doctor`"),
     ("readings of rail .* at idle",
-     "Look at the idle windows: at unit, sign, range and filter of the meter, and whether the device rests there"),
+     "Check unit, sign, range and filter of the meter, and that the device rests when idle"),
     ("sign of power", "Swap the leads of the meter, or correct the sign or zero in the bench file"),
     ("rise of|deliveries of|true rate of|readings missing|readings of rail .* after|change of the delay", _DRIVER),
     ("rate of the clock|readings of the clock", _CLOCK),
