@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 DISTRIBUTION = "neurorig"
-MOST_NAMES = 20
-"""The longest list of names that an error shows where something else can show it."""
+MOST_NAMES = 8
+"""The longest list of names that an error shows."""
 SAID = 10_000
 """The most characters that are shown of what an exception says."""
 
@@ -95,15 +95,16 @@ class UsageError(RigError):
 class UnknownNameError(UsageError):
     """A device, meter, scenario, workload or option has a name that is not registered."""
 
-    def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"unknown {kind} {name!r}", field=kind, value=name, remedy=closest(name, known))
+    def __init__(self, kind: str, name: str, known: Sequence[str], where: str = "`rig list` shows every name") -> None:
+        super().__init__(f"unknown {kind} {name!r}", field=kind, value=name, remedy=closest(name, known, where))
         self.known = tuple(known)
 
 
 def closest(name: str, known: Iterable[str], where: str = "") -> str:
     """Return the remedy for a name that is not known: the names that are near it, and a list of all.
 
-    A name without its unit (``rate`` for ``rate_hz``) is near. ``where`` stands in place of a list that is long.
+    A name without its unit (``rate`` for ``rate_hz``) is near. ``where`` stands in place of a long list, or else the
+    most similar names do.
     """
     import difflib  # only a mistake needs it
 
@@ -111,7 +112,11 @@ def closest(name: str, known: Iterable[str], where: str = "") -> str:
     longer = [other for other in names if name and other.startswith(f"{name}_")]
     near = list(dict.fromkeys(longer + difflib.get_close_matches(name, names, 3)))[:3]
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
-    return f"{hint}{where}" if where and len(names) > MOST_NAMES else f"{hint}Known: {', '.join(names) or 'none'}"
+    if where and len(names) > MOST_NAMES:
+        return f"{hint}{where}"
+    shown = names if len(names) <= MOST_NAMES else difflib.get_close_matches(name, names, MOST_NAMES, 0.0)
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"{hint}Known: {', '.join(shown) or 'none'}{more}"
 
 
 def number_wanted(text: str, whole: bool) -> str:

@@ -203,7 +203,7 @@ def _from_file(group: str, name: str) -> Factory:
     found = getattr(module, attribute, None)
     if not callable(found):
         known = [k for k, v in vars(module).items() if callable(v) and not k.startswith("_")]
-        raise UnknownNameError(f"function in {path}", attribute, known)
+        raise UnknownNameError(f"function in {path}", attribute, known, "")
     return typing.cast(Factory, found)
 
 

@@ -16,7 +16,7 @@ from reports.format import prefix
 from reports.names import title
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
-from rig.errors import unfit
+from rig.errors import closest, unfit
 from rig.terminal import clean
 
 Row = Mapping[str, Any]
@@ -68,7 +68,7 @@ def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -
     if asked is None:
         return default
     if asked not in known:
-        raise unfit(field, asked, "is not in the table", f"Known: {', '.join(known) or 'none yet'}")
+        raise unfit(field, asked, "is not in the table", closest(asked, known))
     return asked
 
 

@@ -125,8 +125,8 @@ def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option]
     except MissingExtraError:
         return None
     except UnknownNameError as error:
-        what, remedy = f"is {entry.driver!r}, which is not a driver", closest(entry.driver, error.known)
-        notes.add((*where_of(entry), "driver"), what, entry.driver, remedy)
+        what = f"is {entry.driver!r}, which is not a driver"
+        notes.add((*where_of(entry), "driver"), what, entry.driver, error.remedy)
     except RigError as error:
         notes.add((*where_of(entry), "driver"), f"cannot be used: {error.message}", entry.driver, error.remedy)
     return None

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
-from rig.errors import DISTRIBUTION, UnknownNameError, UsageError, closest
+from rig.errors import DISTRIBUTION, UnknownNameError, UsageError
 from rig.factories import Factory, Option, options_of
 from rig.plugins import load, names
 from rig.terminal import say, say_json, width, wrapped
@@ -70,9 +70,7 @@ def options_text(name: str, as_json: bool) -> str:
     if ":" in name:
         found = {"functions": load("devices", name)}
     if not found:
-        error = UnknownNameError("name", name, sorted({n for group in SHOWN for n in names(group)}))
-        error.remedy = closest(name, error.known, "`rig list` shows every name")
-        raise error
+        raise UnknownNameError("name", name, sorted({n for group in SHOWN for n in names(group)}))
     options = {
         group: {o.name: _option(o) for o in options_of(factory).values()}
         for group, factory in found.items()

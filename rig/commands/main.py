@@ -209,7 +209,7 @@ class _Parser(argparse.ArgumentParser):
             said = f"give {found[1]} or {found[2]}, not both"
         elif found := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL):
             known = [name.strip("' ") for name in found[3].split(",")]
-            said = f"unknown {found[1]} {found[2]!r}. {closest(found[2], known)}"
+            said = f"unknown {found[1]} {found[2]!r}. {closest(found[2], known, ' ')}".strip()
         end = "" if said.endswith(("?", ".")) else "."
         remedy = f"`{self.prog} --help` shows what it takes"
         say(f"{self.prog}: {said}{end} {remedy}", error=True)

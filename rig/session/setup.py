@@ -369,7 +369,7 @@ def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
         return tuple(n for n in request.meters if n != "none")
     own = device.info().onboard_meter
     if own is None:
-        remedy = f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none"
+        remedy = "Name one with --meter (`rig list` shows them), or --meter none"
         name = device.info().name
         raise SetupError(f"device {name} has no meter on board", field="meter", value=name, remedy=remedy)
     if own not in names("meters") and ".py:" not in own:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.engine.own_workload import workload
-from rig.errors import DataError, unfit
+from rig.errors import DataError, closest, unfit
 from rig.plugins import imported, load, names
 from rig.types import Sample, SampleSet
 
@@ -145,7 +145,7 @@ def qubo(
 def checked_target(key: str, cost: Any, problems: Mapping[str, Any]) -> float:
     """The target cost of a problem. Raises ``UsageError`` for no finite number, and for no such problem."""
     if key not in problems:
-        raise unfit("targets", key, "is the name of no problem", f"Known: {', '.join(problems)}")
+        raise unfit("targets", key, "is the name of no problem", closest(key, problems))
     if not isinstance(cost, (int, float)) or not math.isfinite(cost):
         raise unfit("target", cost, f"of {key} is not a finite number", "Give the best cost known, or leave it out")
     return float(cost)

@@ -126,7 +126,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "rails twice": ('["core", "io"]', '["io", "io"]', 7, "rails is ['io', 'io']", "each once"),
     "no driver": ('driver = "scpi-smu"', "", 20, "meters.smu.driver is missing", "`rig list`"),
     "a driver nobody has": ("scpi-smu", "scpi-smuu", 21, "which is not a driver", "Did you mean scpi-smu or "),
-    "a driver of a device": ("scpi-smu", "cpu-sa", 21, "'cpu-sa', which is not a driver", "scpi-smu"),
+    "a driver of a device": ("scpi-smu", "cpu-sa", 21, "'cpu-sa', which is not a driver", "`rig list`"),
     "a device nobody has": ('sees = "board2"', 'sees = "bord2"', 28, "no device has this name", "mean board2 or "),
     "a rail the device has not": ('rail = "io"', 'rail = "oi"', 23, "no such rail (line 7)", "Known: core, io"),
     "two meters on one rail": ('rail = "io"', 'rail = "core"', 23, "which dmm sees too", "a different rail"),

@@ -125,7 +125,7 @@ def test_a_name_known_twice_is_listed_once(tmp_path: Path) -> None:
     path = written(tmp_path, '[devices.mock]\ndriver = "mock"\n')
     with pytest.raises(UsageError) as caught:
         request_of(path, "mok", (), ())
-    assert caught.value.remedy.partition("Known: ")[2].partition(". ")[0].count("mock") == 1
+    assert caught.value.remedy.partition("Did you mean ")[2].partition("? ")[0].split(" or ").count("mock") == 1
 
 
 # ---- which of several devices of one driver --------------------------------------------------------------------------

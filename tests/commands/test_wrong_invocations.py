@@ -81,11 +81,11 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("check --device bord --bench rail.toml", USAGE, ("'bord'", "Did you mean board?", "rail.toml has board")),
     (f"{MOCK} --meter mok", USAGE, ("meter 'mok'", "Did you mean mock?")),
     (f"{MOCK} --scenario sever", USAGE, ("scenario 'sever'", "Did you mean server?")),
-    (f"{MOCK} --workload csa", USAGE, ("workload 'csa'", "Known: ", "asc")),
+    (f"{MOCK} --workload csa", USAGE, ("workload 'csa'", "`rig list`")),
     (f"{MOCK} --rules mlperf", USAGE, ("'mlperf'", "Did you mean mlperf-6?")),
     (f"{MOCK} --mode powr", USAGE, ("mode 'powr'", "power")),
     ("list asd", USAGE, ("'asd'", "Did you mean asc?", "`rig list`")),
-    ("doctor bord", USAGE, ("'bord'", "Known: ")),
+    ("doctor bord", USAGE, ("'bord'", "`rig list`")),
     # ---- files of one's own
     ("measure --device board.py", USAGE, ("'board.py'", "no function", "Write board.py:open_board")),
     ("measure --device bare.py", USAGE, ("'bare.py'", "bare.py:FUNCTION", "run, open_board")),

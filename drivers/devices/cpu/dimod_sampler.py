@@ -79,7 +79,7 @@ def _class_of(path: str) -> Any:
     classes = {key: kind for key, kind in vars(found).items() if inspect.isclass(kind)}
     kinds = {key: kind for key, kind in classes.items() if issubclass(kind, dimod.Sampler)}
     if name not in kinds:
-        raise UnknownNameError(f"dimod sampler in {module or path}", name, list(kinds))
+        raise UnknownNameError(f"dimod sampler in {module or path}", name, list(kinds), "")
     return kinds[name]
 
 
