@@ -64,6 +64,15 @@ def said(error: BaseException, where: str = "") -> str:
         return f"{name}, whose text raises {type(failed).__name__}"
 
 
+def reason(error: BaseException) -> str:
+    """Return why a file cannot be read or written, in words that say what to name instead, without a number."""
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder; name a file in it"
+    if isinstance(error, NotADirectoryError):
+        return "a part of its path is a file; name one in a folder"
+    return getattr(error, "strerror", None) or str(error)
+
+
 def plain(error: RigError) -> RigError:
     """Return the error of this module that an error of a driver's own class is.
 

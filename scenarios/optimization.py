@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from rig.bench.options import positive, within
 from rig.types import Budget, Issue, Rules, Step, Workload
-from scenarios.steps import LONGEST_IDLE_S, chosen, framed
+from scenarios.steps import LONGEST_IDLE_S, MOST_REPEAT, chosen, framed
 from scenarios.stops import check_problems, stop_costs
 
 
@@ -37,7 +37,8 @@ def optimization(
     times = chosen(repeat, math.ceil(window_s / timeout_s) if metered and to_gap is None else 1)
     within(0, LONGEST_IDLE_S, idle_s=idle)
     within(0, math.inf, to_gap=chosen(to_gap, 0.0))
-    within(1, math.inf, solves=solves, repeat=times)
+    within(1, math.inf, solves=solves)
+    within(1, MOST_REPEAT, repeat=times)
     check_problems(workload)
     stops = {} if to_gap is None else stop_costs(workload, to_gap)
     return framed(_solves(workload, timeout_s, stops, solves, int(times)), workload, idle, 0)

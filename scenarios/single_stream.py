@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from rig.bench.options import within
 from rig.types import Clock, Idle, Issue, Rules, Step, Workload
-from scenarios.steps import Enough, framed, idle_and_warmup, once, rounds
+from scenarios.steps import MOST_REPEAT, Enough, framed, idle_and_warmup, once, rounds
 
 
 def single_stream(
@@ -28,7 +27,7 @@ def single_stream(
     own, so that short phases can be repeated and powered one at a time. ``idle_s`` and ``warmup``: as in the rules.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
-    within(1, math.inf, repeat=repeat)
+    within(1, MOST_REPEAT, repeat=repeat)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     enough = Enough(rules, clock, purpose)

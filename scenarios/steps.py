@@ -12,6 +12,7 @@ LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
 """A recording of others that is repeated may ask for any time; nobody waits longer than this."""
 
 MOST_WARMUP = 1_000_000
+MOST_REPEAT = 10**9
 
 
 def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int) -> Iterator[Step]:

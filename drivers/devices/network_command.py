@@ -19,7 +19,7 @@ from drivers.devices.xylo.networks import train_command as xylo
 from drivers.devices.xylo.networks.network import load_network, write_network
 from drivers.devices.xylo.networks.nir_deploy import write_nir
 from rig.bench.options import within
-from rig.errors import StoreError, UsageError, refused
+from rig.errors import StoreError, UsageError, reason, refused
 from rig.terminal import command, say, say_json
 
 N = TypeVar("N")
@@ -143,7 +143,7 @@ def _saved(path: Path, write: Callable[[Path, N], None], network: N) -> None:
     try:
         write(path, network)
     except OSError as error:
-        raise _unwritable(path, str(error)) from error
+        raise _unwritable(path, reason(error)) from error
 
 
 def _unwritable(path: Path, why: str) -> StoreError:

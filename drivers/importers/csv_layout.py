@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from drivers.importers.refusals import bad_file, unstated
-from rig.errors import DataError, UsageError, refused
+from rig.errors import DataError, UsageError, reason, refused
 from rig.recording.bounded import check_lines
 
 SEARCHED = 2000
@@ -196,5 +196,5 @@ def unreadable(path: Path, error: BaseException) -> DataError:
     """The error for a file that is not a table at all."""
     if isinstance(error, FileNotFoundError):
         return bad_file(path, "does not exist", "Check its name and its folder")
-    what = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    what = reason(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
     return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the complete, unedited CSV export")

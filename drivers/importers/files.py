@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drivers.importers.refusals import bad_file
+from rig.errors import reason
 
 KEPT = "artifacts/original/"
 
@@ -21,7 +22,7 @@ def read_text(path: Path, remedy: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
-        raise bad_file(path, f"cannot be read: {error.strerror}", remedy, field=path.name) from error
+        raise bad_file(path, f"cannot be read: {reason(error)}", remedy, field=path.name) from error
 
 
 def read_json(path: Path, remedy: str) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.plugins import imported
 from rig.types import Floats, Rail
 
@@ -112,7 +112,7 @@ def _check_closed(source: Path) -> None:
             head = file.read(HEADER.size)
         size = source.stat().st_size
     except OSError as error:
-        raise _bad(source, f"cannot be read: {error.strerror}") from error
+        raise _bad(source, f"cannot be read: {reason(error)}") from error
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         raise _bad(source, "is not a JLS v2 file")
     length = HEADER.unpack(head)[1]

@@ -13,7 +13,7 @@ from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
 from drivers.importers.time_axis import BLOCK, TimeAxis
 from drivers.units import expect
-from rig.errors import refused
+from rig.errors import reason, refused
 from rig.types import Floats, Rail
 
 TYPES = {".f32": "<f4", ".f64": "<f8", ".i16": "<i2"}
@@ -79,7 +79,7 @@ def _layout(source: Path) -> tuple[np.dtype[Any], int]:
             raise bad_file(source, f"holds {held.dtype} of shape {held.shape}", _REMEDY)
         kind, size = np.dtype(TYPES[source.suffix.lower()]), source.stat().st_size
     except (OSError, ValueError) as error:
-        raise bad_file(source, f"cannot be read: {error}", _REMEDY) from error
+        raise bad_file(source, f"cannot be read: {reason(error)}", _REMEDY) from error
     except KeyError as error:
         raise bad_file(source, "is of no known type", _REMEDY) from error
     if size % kind.itemsize:

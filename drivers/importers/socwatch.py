@@ -16,7 +16,7 @@ from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import axis_of, placed
 from drivers.units import named_unit, unit_of
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.recording.bounded import check_lines
 from rig.types import Conversion, Floats, Indices, Rail
 
@@ -97,7 +97,7 @@ def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
         with source.open(encoding="utf-8-sig", newline="") as file:
             rows = [(number, [c.strip() for c in row]) for number, row in enumerate(csv.reader(file), start=1)]
     except (OSError, ValueError, csv.Error) as error:
-        what = f"cannot be read as CSV: {str(error)[:150]}"
+        what = f"cannot be read as CSV: {reason(error)[:150]}"
         raise bad_file(source, what, "Export it again, as CSV in UTF-8") from error
     for _, cells in rows:
         while cells and not cells[-1]:

@@ -32,6 +32,7 @@ from rig.analysis.solving.repeats import repeat_checks
 from rig.analysis.solving.solves import (
     RUNTIME,
     answer_count,
+    asks_solutions,
     gap_times_known,
     runtime_power,
     solves_of,
@@ -210,7 +211,7 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
     yield from sample_findings(run)
     yield from answer_checks(run)
     yield from _told((*span_checks(run), *seen_checks(run)))
-    gap = gap_times_known(run), start.scenario.to_gap, start.workload.notes
+    gap = gap_times_known(run), start.scenario.to_gap, start.workload.notes, asks_solutions(run)
     yield from solving_findings(told.solves, answer_count(run), *gap)
     yield from repeat_checks(run)
     yield from preprocessing_checks(run, list(told.activity.phases), figures)

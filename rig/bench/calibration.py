@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rig.errors import DataError, refused
+from rig.errors import DataError, reason, refused
 from rig.recording.bounded import read_bounded
 from rig.recording.decoding import place_of
 from rig.types import Accuracy, Rail
@@ -72,7 +72,7 @@ def load(path: Path) -> Calibration:
         text = read_bounded(path).decode("utf-8-sig")
         data = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except OSError as error:
-        what = f"cannot read the calibration {path}: {error.strerror}"
+        what = f"cannot read the calibration {path}: {reason(error)}"
         remedy = "Name a calibration file; docs/reference/calibration.md describes the format"
         raise refused("calibration", str(path), remedy, what) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8

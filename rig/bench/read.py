@@ -15,7 +15,7 @@ from typing import Any
 from rig.bench import fields
 from rig.bench.fields import Field, check_table
 from rig.bench.lines import Where, line_of, lines_of
-from rig.errors import DataError, closest, refused
+from rig.errors import DataError, closest, reason, refused
 from rig.plugins import code_in, code_of_others, home_of
 from rig.recording.bounded import read_bounded
 
@@ -110,7 +110,7 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
         data = tomllib.loads(text)
     except OSError as error:
         remedy = "Name a bench file with --bench; docs/reference/bench-file.md describes the format"
-        raise refused("bench", str(path), remedy, f"cannot read the bench file {path}: {error.strerror}") from error
+        raise refused("bench", str(path), remedy, f"cannot read the bench file {path}: {reason(error)}") from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise _no_toml(path, line, "is not UTF-8 text") from error

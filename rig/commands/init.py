@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rig.bench.connected import Found, bench_text, find
 from rig.bench.read import FILE
-from rig.errors import StoreError
+from rig.errors import StoreError, reason
 from rig.session.live_line import LiveLine
 from rig.terminal import say, say_json
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         with args.out.open("x", encoding="utf-8") as file:
             file.write(bench_text(found))
     except OSError as error:
-        what, remedy = f"{args.out} cannot be written: {error}", "Name a file in a folder that you can write to"
+        what, remedy = f"{args.out} cannot be written: {reason(error)}", "Name a file in a folder that you can write to"
         raise StoreError(what, field="out", value=str(args.out), remedy=remedy) from error
     if args.json:
         say_json(json.dumps({"file": str(args.out), "found": [asdict(each) for each in found]}))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.errors import DataError, StoreError, UsageError
+from rig.errors import DataError, StoreError, UsageError, reason
 from rig.importing.checks import check_overlap, check_windows, checked, idle_within, out_of_range, undescribed
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
@@ -143,7 +143,7 @@ def _replacing(out: Path) -> Iterator[Path]:
         yield folder
         os.replace(folder, out)  # noqa: PTH105
     except OSError as error:
-        what, remedy = f"cannot write {out}: {error}", "Free some space, or choose another --out"
+        what, remedy = f"cannot write {out}: {reason(error)}", "Free some space, or choose another --out"
         raise StoreError(what, field="out", value=str(out), remedy=remedy) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-from rig.errors import RigError, StoreError, UsageError
+from rig.errors import RigError, StoreError, UsageError, reason
 from rig.recording.files import FILE_MODE, Folder, made
 
 BROKEN = "broken"
@@ -32,7 +32,7 @@ def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:
 
 def unwritten(error: Exception) -> str:
     """Return the reason of a file system error, as text that follows the path."""
-    return f"cannot be written ({getattr(error, 'strerror', None) or error})"
+    return f"cannot be written ({reason(error)})"
 
 
 def regular(path: Path, refuse: Refuse = bad_out) -> Path:

@@ -12,7 +12,7 @@ from rig.analysis.result.finding import note
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
-from rig.errors import DataError, StoreError
+from rig.errors import DataError, StoreError, reason
 from rig.plugins import load
 from rig.recording.atomic_write import BROKEN
 from rig.recording.files import Folder
@@ -194,6 +194,6 @@ def _written(
         folder = own.sub(DERIVED, make=True) if out is None else Folder.at(out, make=True)
         files: Sequence[Path] = load("reports", "files")(result, folder, run, beside, pictures)
     except OSError as error:
-        what = f"cannot write {target}: {error.strerror}"
+        what = f"cannot write {target}: {reason(error)}"
         raise StoreError(what, field="out", value=str(target), remedy="Choose another --out") from error
     return Report(own.path, result, target, tuple(str(file) for file in files), runs)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rig.errors import DataError, refused
+from rig.errors import DataError, reason, refused
 from rig.recording.atomic_write import not_stored, write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.events import Start
@@ -72,7 +72,7 @@ def read_about(path: Path) -> tuple[About, bytes]:
         raw = read_bounded(path, MOST_BYTES)
     except OSError as error:
         remedy = "Write one with `rig submit SESSION... --init`, and name it with --about"
-        raise refused("about", str(path), remedy, f"cannot read {path}: {error.strerror}") from error
+        raise refused("about", str(path), remedy, f"cannot read {path}: {reason(error)}") from error
     try:
         return msgspec.convert(tomllib.loads(raw.decode("utf-8-sig")), About), raw
     except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and not TOML

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rig.errors import UsageError, refused
+from rig.errors import UsageError, reason, refused
 from rig.recording.bounded import read_bounded
 from rig.session.setup import workload_for
 from rig.sweep.grid import GridSpec, plain
@@ -20,7 +20,7 @@ def from_file(path: Path) -> GridSpec:
     try:
         content = tomllib.loads(read_bounded(path).decode())
     except OSError as error:
-        raise refused("file", str(path), "Name a grid in TOML", f"{path} cannot be read: {error.strerror}") from error
+        raise refused("file", str(path), "Name a grid in TOML", f"{path} cannot be read: {reason(error)}") from error
     except (ValueError, RecursionError) as error:
         raise refused("file", str(path), "Correct this line", f"{path} is not TOML: {error}") from error
     for table in ("options", "vary"):

@@ -137,7 +137,7 @@ def test_with_json_the_error_is_one_object_with_the_code(rig: Rig) -> None:
         ((*MOCK, "--amortise", "nan"), "seconds nan is not a positive whole number"),
         ((*MOCK, "--amortise", "-1"), "seconds -1.0 is not a positive whole number"),
         ((*MOCK, "--amortise", "1e6"), "seconds 1000000.0 is more than the data set has"),
-        ((*MOCK, "--repeat", "0"), "option repeat is 0. Give 1 or more"),
+        ((*MOCK, "--repeat", "0"), "option repeat is 0. Give 1 to 1e+09"),
     ],
 )
 def test_a_value_that_cannot_be_meant_names_itself_and_what_to_give(rig: Rig, argv: tuple[str, ...], says: str) -> None:
@@ -161,7 +161,7 @@ def scenario(name: str, *options: str, rules: str = "quick") -> tuple[str, ...]:
         (scenario("server", "arrival_hz=inf"), "option arrival_hz is 'inf'. Give a finite number"),
         (scenario("server", "latency_bound_s=0"), "option latency_bound_s is 0.0. Give a number above zero"),
         (scenario("server", "duration_s=-1"), "option duration_s is -1.0. Give 0 to 2592000"),
-        (scenario("server", "arrival_seed=-1"), "option arrival_seed is -1. Give 0 or more"),
+        (scenario("server", "arrival_seed=-1"), "option arrival_seed is '-1'. Give a whole number of 0 or more"),
         (scenario("offline", "warmup=-1"), "option warmup is -1. Give 0 or more"),
         (scenario("real-time", "stream_s=0.9"), "option stream_s is 0.9. Give 1 to 2592000 s"),
         (scenario("real-time", "stride_s=0"), "option stride_s is 0.0. Give a number above zero"),

@@ -44,6 +44,31 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
             "mackey-glass takes no --data. Leave it out",
         ),
         ("measure --resume newer", 7, "install the newest one"),
+        (f"{MOCK} --out ok.txt/run", 7, "a part of its path is a file; name one in a folder"),
+        ("measure --device xylo --simulate --option network=folder", 6, "folder: it is a folder; name a file in it"),
+        (
+            "import --format plain-csv --out i --option windows=folder ok.txt",
+            6,
+            "folder cannot be read as a table: it is a folder; name a file in it",
+        ),
+        (
+            "measure --device mock --workload qubo --data head.csv",
+            6,
+            "head.csv:1: 'i j value' has no number. Leave a header out",
+        ),
+        (
+            "measure --device mock --workload qubo --data head.txt",
+            6,
+            "Leave a header out. Write i j weight with blanks",
+        ),
+        (
+            "measure --device mock --workload qubo --data comma.txt",
+            6,
+            "comma.txt:1: '0,0,-1' has no number. Leave a header out. Write i j weight with blanks",
+        ),
+        (f"{MOCK} --option seed=-1", 3, "option seed is '-1'. Give a whole number of 0 or more"),
+        (f"{MOCK} --option device_seed=-1", 3, "Give a whole number of 0 or more"),
+        (f"{MOCK} --repeat 99999999999", 3, "option repeat is 99999999999. Give 1 to 1e+09"),
         (f"{MOCK} --option inference_w=-0.003", 3, "option inference_w is -0.003. Give 0 W or more"),
         (f"{MOCK} --option hit_rate=95", 3, "option hit_rate is 95.0. Give 0 to 1"),
         (f"{MOCK} --option inference_s=1e300", 3, "option inference_s is 1e+300. Give 0 to 1000000 s"),
@@ -53,6 +78,10 @@ def test_a_mistake_is_told(
     line: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "ok.txt").write_text("0 0 -1\n0 1 2\n")
+    (tmp_path / "head.csv").write_text("i,j,value\n0,0,-1\n0,1,2\n")
+    (tmp_path / "head.txt").write_text("i,j,value\n0 0 -1\n0 1 2\n")
+    (tmp_path / "comma.txt").write_text("0,0,-1\n0,1,2\n")
+    (tmp_path / "folder").mkdir()
     (tmp_path / "newer").mkdir()
     (tmp_path / "newer/session.json").write_text('{"schema": "neurorig-session/9"}')
     monkeypatch.chdir(tmp_path)
@@ -65,6 +94,18 @@ def test_a_mistake_is_told(
 def test_a_command_line_that_is_wrong_is_a_json_error(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = told(line, capsys)
     assert code == json.loads(out)["exit_code"] == 2
+
+
+def test_a_device_that_answers_no_solution_of_a_problem_is_not_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("dimod")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.txt").write_text("0 0 -1\n0 1 2\n1 1 -1\n")
+    _, out, _ = told("measure --device mock --workload qubo --data p.txt --option scenario.timeout_s=0.1", capsys)
+    assert "INVALID" in out
+    assert "solutions that could be checked" in out
+    assert "as a device of rig.solver does" in " ".join(out.split())
 
 
 def test_recordings_of_two_workloads_are_not_compared(

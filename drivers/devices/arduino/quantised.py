@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
 from drivers.devices.arduino.c_source import array
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.recording.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
@@ -131,7 +131,7 @@ def read_network(path: Path) -> NetworkFile:
     try:
         text = read_bounded(path).decode()
     except (OSError, ValueError) as error:
-        what = f"cannot read the network header: {error}"
+        what = f"cannot read the network header: {reason(error)}"
         raise DataError(what, field="network", value=path.name, remedy=remedy) from error
     stated = _DIGEST.match(text)
     if stated is None:

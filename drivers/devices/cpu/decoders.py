@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from drivers.devices.cpu.numpy_device import Seen
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Floats
@@ -211,7 +211,7 @@ def read_decoder(path: Path, channels: int) -> Decoder:
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             held = {name.removeprefix("model_state_dict."): file[name] for name in file.files}
     except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:
-        raise _unfit(path, f"cannot be read as arrays: {error}") from error
+        raise _unfit(path, f"cannot be read as arrays: {reason(error)}") from error
     kind = "SNN" if "fc_out.weight" in held else "SNN_Flat" if "layerNorm.weight" in held else "ANN"
     flat = kind == "ANN" and np.shape(held.get("fc1.weight", ()))[1:] == (BINS * channels,)
     wanted = {

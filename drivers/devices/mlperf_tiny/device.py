@@ -22,7 +22,7 @@ from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.options import limits, one_of, positive
-from rig.errors import refused
+from rig.errors import reason, refused
 from rig.types import ClockInfo, Device, DeviceInfo
 
 MODES = ("hardware",)
@@ -123,5 +123,5 @@ def digest_of(path: str) -> str:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:
-        what = f"cannot read the firmware {path}: {error.strerror}"
+        what = f"cannot read the firmware {path}: {reason(error)}"
         raise refused("firmware", path, "Name the file that was flashed", what) from error

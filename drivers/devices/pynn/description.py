@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from rig.errors import DataError, refused
+from rig.errors import DataError, reason, refused
 from rig.network.description import Connection, Layer, Memory, NetworkInfo
 from rig.recording.atomic_write import replacing
 from rig.types import Sample, Workload
@@ -199,7 +199,7 @@ def read_network(path: Path) -> NetworkFile:
             arrays = {n: np.asarray(file[n], np.float64) for n in file.files if n not in (_DESCRIPTION, _TRAINED_ON)}
         description = msgspec.json.decode(text, type=Description)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
-        raise _wrong("network", str(path), f"it cannot be read: {error}") from error
+        raise _wrong("network", str(path), f"it cannot be read: {reason(error)}") from error
     return checked(description, arrays, trained_on)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from drivers.importers.files import below, read_json, read_text
 from drivers.importers.refusals import bad_file, check_inferences, unstated
-from rig.errors import DataError, UsageError, refused
+from rig.errors import DataError, UsageError, reason, refused
 from rig.types import Floats
 
 MAGIC = 0xF1
@@ -105,7 +105,7 @@ def read_energy(path: Path) -> tuple[float, Floats]:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise bad(path, f"cannot be read: {error.strerror}", None) from error
+        raise bad(path, f"cannot be read: {reason(error)}", None) from error
     if raw.startswith(b"version https://git-lfs"):
         remedy = "Fetch the files themselves: git lfs pull"
         raise bad_file(path, "is a Git LFS pointer, not the trace", remedy, field=path.name, value=len(raw))

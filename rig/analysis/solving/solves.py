@@ -260,6 +260,12 @@ def gap_times_known(run: Run) -> bool:
     return run.start.scenario.to_gap is not None or run.start.device.schedule_depends_on_budget is False
 
 
+def asks_solutions(run: Run) -> bool:
+    """Return whether what is played are problems, so that a device must answer solutions."""
+    workload = run.start.workload
+    return run.start.scenario.name == "optimization" or problem_factory(workload.name, workload.task) is not None
+
+
 def answer_count(run: Run) -> int:
     """Return how many answers a run has without those of warm-up, whether they are solutions or not."""
     answered = array_of(run.replies["completed_ns"].is_valid()) & ~array_of(run.replies["warmup"])
@@ -267,13 +273,21 @@ def answer_count(run: Run) -> int:
 
 
 def solving_findings(
-    solves: Sequence[Solve], answers: int, timed: bool, to_gap: float | None = None, told: Sequence[str] = ()
+    solves: Sequence[Solve],
+    answers: int,
+    timed: bool,
+    to_gap: float | None = None,
+    told: Sequence[str] = (),
+    asked: bool = False,
 ) -> Iterator[Finding]:
     """Yield checks that each of the answers is a solution, that costs are true and budgets kept, and what is not known.
 
     That is why there is no gap, or no time to a gap; ``told`` is what the notes of the workload already say about it.
+    Without any solve, there is a check only where solutions were ``asked`` for.
     """
     if not solves:
+        if asked and answers:
+            yield Finding("solutions that could be checked", "0", str(answers), False)
         return
     yield from map(note, told)
     if unjudged := sum(math.isnan(s.cost) for s in solves):

@@ -55,7 +55,8 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("execution time of the power runs", "Measure power and time with the same settings of the device"),
     ("solves with a seed", "Give each solve a seed of its own"),
     ("tunings of the solver", "Keep one tuning of the solver for all problems of a run"),
-    ("solutions that could|solves whose costs", "Return the solution that has the claimed cost (`rig check`)"),
+    ("solutions that could|solves whose costs",
+     "Answer each problem with a solution and its cost, as a device of rig.solver does (`rig check`)"),
     ("solves past their budget", "Let the solver stop at its budget, `budget_s`"),
 )  # fmt: skip
 """The beginning of a rule as a regular expression, and what to do; the first that fits counts."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.plugins import imported
 from rig.types import Floats
 
@@ -64,7 +64,7 @@ def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
         with found.open("rb") as file:
             table = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise _unfit(found, "data", f"it cannot be read: {error}", "Download it again") from error
+        raise _unfit(found, "data", f"it cannot be read: {reason(error)}", "Download it again") from error
     fields = table.dtype.names or ()
     time = "ts" if "ts" in fields else "t"
     if missing := {time, "x", "y", "w", "h", "class_id", "track_id"} - set(fields):
@@ -117,7 +117,7 @@ def _surfaces_in(path: Path) -> Recorded:
             shape = tuple(file["data"].shape)
             file["data"][-1:]
     except (OSError, KeyError) as error:
-        raise _unfit(path, "data", f"it cannot be read: {error}", "Download it again, whole") from error
+        raise _unfit(path, "data", f"it cannot be read: {reason(error)}", "Download it again, whole") from error
     if shape[1:] != SHAPE or not shape[0]:
         raise _unfit(path, "data", f"its surfaces have the shape {shape}", f"Give frames of shape {SHAPE} in data")
 
@@ -173,7 +173,7 @@ def _encoding(path: Path) -> tuple[str, int, int]:
                     break
             size = path.stat().st_size
     except OSError as error:
-        raise _unfit(path, "data", f"it cannot be read: {error.strerror}", "Check its permissions") from error
+        raise _unfit(path, "data", f"it cannot be read: {reason(error)}", "Check its permissions") from error
     if path.suffix == ".dat":
         return "dat", size - len(header) - 2, 8
     known = next((found for mark, found in WORDS.items() if mark in header), None)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from scenarios.workloads.asc.audio import probe, read_native
 from scenarios.workloads.mswc.front_ends import RATE_HZ
 
@@ -33,7 +33,8 @@ def read_split(folder: Path, name: str, least: int) -> Clips:
             rows = [row for row in csv.reader(file) if row and tuple(row) != _HEADER]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         remedy = "Give the folder of the subset: base_train.csv, base_test.csv, and LANGUAGE/evaluation.csv"
-        raise DataError(f"{path} cannot be read: {error}", field="data", value=str(path), remedy=remedy) from error
+        what = f"{path} cannot be read: {reason(error)}"
+        raise DataError(what, field="data", value=str(path), remedy=remedy) from error
     words: dict[str, list[Path]] = {}
     for number, row in enumerate(rows, 1):
         if len(row) != 3 or not all(row):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rig.bench.options import one_of
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.recording.atomic_write import replacing
 from scenarios.workloads.ne15.poisson import Events
 
@@ -37,7 +37,7 @@ def read_aedat(path: Path, dialect: str) -> Events:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise _unfit(path, "data", str(path), f"it cannot be read: {error}") from error
+        raise _unfit(path, "data", str(path), f"it cannot be read: {reason(error)}") from error
     if not data.startswith(_MAGIC):
         raise _unfit(path, "data", data[:12].hex(), "it does not begin with #!AER-DAT2.0")
     start = 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError
+from rig.errors import DataError, reason
 
 SIDE = 28
 PIXELS = SIDE * SIDE
@@ -50,7 +50,7 @@ def _read(folder: Path, name: str, wanted: tuple[int | None, ...], verify: bool)
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise _unfit(path, "data", path.name, f"it cannot be read: {error}") from error
+        raise _unfit(path, "data", path.name, f"it cannot be read: {reason(error)}") from error
     start = 4 + 4 * len(wanted)
     if data[:4] != bytes((0, 0, 8, len(wanted))) or len(data) < start:
         raise _unfit(path, "magic", data[:4].hex(), f"it is no idx file of bytes in {len(wanted)} dimensions")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.plugins import imported
 from rig.types import Bools, Floats, Indices
 
@@ -63,7 +63,7 @@ def read_session(folder: Path, name: str, md5s: Mapping[str, str] = MD5S) -> Ses
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "md5").hexdigest()
     except OSError as error:
-        what = f"{path} cannot be read: {error.strerror}"
+        what = f"{path} cannot be read: {reason(error)}"
         raise DataError(
             what, field="data", value=str(path), remedy="Download it from doi 10.5281/zenodo.583331"
         ) from error

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.plugins import imported
 from rig.recording.bounded import read_bounded
 from scenarios.workloads.qubo_mis.graph import MAX_NODES, Graph
@@ -36,6 +36,7 @@ from scenarios.workloads.qubo_mis.workload import graph_digest
 MOST_BYTES = 1 << 30
 _COMMENT = re.compile(r"[#%]|c(\s|$)")
 _VARTYPE = re.compile(r"#.*?vartype[:=]\s*(\w+)")
+_BLANKS = "Write i j weight with blanks between, in a .txt, or a square matrix"
 Terms = dict[tuple[int, int], tuple[float, int]]
 """The weight and the line of each pair."""
 
@@ -85,7 +86,7 @@ def read(path: Path) -> tuple[Any, Graph | None]:
     try:
         raw = read_bounded(path, MOST_BYTES)
     except OSError as error:
-        raise _unread(path, error.strerror or str(error)) from error
+        raise _unread(path, reason(error)) from error
     if raw.startswith(b"DIMODBQM"):
         return _parsed(path, lambda: dimod.BinaryQuadraticModel.from_file(io.BytesIO(raw))), None
     if path.suffix == ".npz":
@@ -103,7 +104,10 @@ def _from_text(path: Path, text: str, dimod: Any) -> tuple[Any, Graph | None]:
     lines = Lines(path.name, _rows(text, path.suffix == ".csv"))
     if not lines.rows:
         raise _unread(path, "holds no problem")
-    columns = len(lines.rows[0][1])
+    first, head = lines.rows[0]
+    if path.suffix not in (".qplib", ".qubo") and not any(map(_is_number, head)):
+        raise lines.fault(first, f"{' '.join(head)[:40]!r} has no number", f"Leave a header out. {_BLANKS}")
+    columns = len(head)
     if path.suffix not in (".qplib", ".qubo", ".csv") and columns == 2:
         graph = _graph(lines)
         return graph.to_bqm(), graph
@@ -112,6 +116,14 @@ def _from_text(path: Path, text: str, dimod: Any) -> tuple[Any, Graph | None]:
     if path.suffix == ".qubo":
         return _dwave(lines, dimod), None
     return (_coo(lines, text, dimod) if columns == 3 and path.suffix != ".csv" else _matrix(lines, dimod)), None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _rows(text: str, commas: bool) -> list[tuple[int, list[str]]]:
@@ -210,7 +222,7 @@ def _graph(lines: Lines) -> Graph:
 def _matrix(lines: Lines, dimod: Any) -> Any:
     n = len(lines.rows)
     if odd := next(((line, len(fields)) for line, fields in lines.rows if len(fields) != n), None):
-        raise lines.fault(odd[0], f"has {odd[1]} columns, and the matrix has {n} rows: it is not square")
+        raise lines.fault(odd[0], f"has {odd[1]} columns, and the matrix has {n} rows: it is not square", _BLANKS)
     matrix = np.array([[lines.number(line, text) for text in fields] for line, fields in lines.rows])
     return _of_matrix(matrix, dimod, lambda u, v: lines.fault(lines.rows[u][0], _asymmetric(matrix, u, v)))
 

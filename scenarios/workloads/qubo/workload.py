@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DataError, refused
+from rig.errors import DataError, reason, refused
 from rig.solving.model import GIVEN, checked_target, qubo
 from rig.types import SampleSet
 from scenarios.workloads.qubo.files import files_in, read
@@ -64,7 +64,8 @@ def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise refused("targets", str(path), "Give a file of lines NAME COST", f"cannot read {path}: {error}") from error
+        what = f"cannot read {path}: {reason(error)}"
+        raise refused("targets", str(path), "Give a file of lines NAME COST", what) from error
     if text.lstrip().startswith("{"):
         return _computed(path, graphs)
     costs: dict[str, float] = {}

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rig.analysis.solving.targets import BEST_KNOWN, OFFICIAL
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.recording.atomic_write import write_whole
 
 Key = tuple[int, float, int]
@@ -69,7 +69,7 @@ def read_rows(path: Path) -> list[Target]:
     try:
         table = msgspec.json.decode(path.read_bytes(), type=_Table)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _refused(path, str(error)) from error
+        raise _refused(path, reason(error)) from error
     if table.version != _VERSION:
         raise _refused(path, f"its version is {table.version}, and {_VERSION} is known")
     found: set[tuple[Key, str]] = set()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.xylo.networks.encoder import EncoderParams
 from drivers.devices.xylo.networks.float_network import FloatNetwork, Link, chip_neurons
-from rig.errors import DataError
+from rig.errors import DataError, reason
 from rig.recording.bounded import read_bounded
 
 FORMAT = "xylo-audio2-network-1"
@@ -95,7 +95,7 @@ def load_network(path: str | Path | None = None) -> Network:
     except (OSError, ValueError, RecursionError) as error:
         remedy = "Give the path of a network file, such as `rig network train` writes"
         raise DataError(
-            f"cannot read the network file: {error}", field="network", value=where.name, remedy=remedy
+            f"cannot read the network file {where}: {reason(error)}", field="network", value=where.name, remedy=remedy
         ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DataError(f"not a file of format {FORMAT}", field="network", value=where.name)
