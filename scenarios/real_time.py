@@ -34,7 +34,7 @@ def real_time(
     device whose other phases run by themselves.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
-    limits(queue=(queue, 1, math.inf), stream_seed=(stream_seed, 0, math.inf))
+    limits(queue=(queue, 1, math.inf))
     positive(window_s=window_s, stride_s=stride_s, scene_s=scene_s, deadline_s=chosen(deadline_s, stride_s))
     within(max(window_s, rules.min_duration_s), LONGEST_S, "s", stream_s=stream_s)
     if purpose == "compliance":

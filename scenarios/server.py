@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -34,7 +33,6 @@ def server(
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)
     within(0, LONGEST_S, duration_s=seconds)
-    within(0, math.inf, arrival_seed=arrival_seed)
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.engine.blocking_device import BlockingDevice, Power
-from rig.errors import DeviceError, refused
+from rig.errors import DeviceError, DeviceTimeoutError, refused
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
 
 T = TypeVar("T")
@@ -31,6 +31,8 @@ _TURN_S = 0.01
 """About as long as a host lets one thread run: by what a step of this length is delayed, a shorter one may be, too."""
 _REMEMBERED_S = 3.0
 """What is known of the pace fades over so much time of steps."""
+_LOOK_S = 0.5
+"""How often a solve is looked at that may not end."""
 _MOST_RESERVED = 0.2
 """The share of a budget that may be left for a delay: one long delay must not take all of the solves after it."""
 
@@ -90,6 +92,10 @@ class Tally:
             return NOTHING_LEFT
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
+    def past_s(self) -> float:
+        """Seconds since the deadline; below zero before it."""
+        return (time.monotonic_ns() - self._deadline_ns) * 1e-9
+
     def spare_s(self) -> float:
         """Seconds that the next step should take at most to end in time also at the worst pace known.
 
@@ -122,8 +128,8 @@ class Tally:
         self._cost, self._packed = cost, packed
         self._progress.append(Progress(now_ns, float(cost), packed))
 
-    def reply(self, sample_id: str, schedule_depends_on_budget: bool) -> Reply:
-        """The answer; the span ends now."""
+    def reply(self, sample_id: str, schedule_depends_on_budget: bool, own_thread: bool = True) -> Reply:
+        """The answer; the span ends now. Only the solver's ``own_thread`` knows its time of the processor."""
         off_ns = time.monotonic_ns()
         processor_s = (time.thread_time_ns() - self._processor_ns) * 1e-9
         if not self._progress:
@@ -134,7 +140,7 @@ class Tally:
             "solution": self._packed.hex(),
             "budget_s": self._budget.timeout_s,
             "overrun_s": max(0, off_ns - self._deadline_ns) * 1e-9,
-            "processor_s": processor_s,
+            "processor_s": processor_s if own_thread else None,
             "late_cost": self._late_cost,
             "seed": self.seed,
             "tuning": self.tuning,
@@ -157,7 +163,8 @@ class SolverDevice(Generic[T]):
     ``problem_of`` makes the problem of a payload. ``fresh``, which is not timed, prepares what was loaded for each
     solve. ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, ``default_s``
     that of a solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds, ``Tally`` for
-    ``from_empty`` and ``blocking`` for ``power``.
+    ``from_empty`` and ``blocking`` for ``power``. A solve that is ``patience_s`` past its time and does not end is
+    answered by what it offered until then, and the device is of no use any more.
     """
 
     def __init__(
@@ -173,7 +180,11 @@ class SolverDevice(Generic[T]):
         fresh: Callable[[T], T] = lambda loaded: loaded,
         from_empty: bool = True,
         power: Power | None = None,
+        patience_s: float = math.inf,
     ) -> None:
+        self._patience_s = patience_s
+        self._solving: tuple[str, list[Reply], Tally] | None = None
+        self._stuck: DeviceTimeoutError | None = None
         self._info, self._load, self._solve = info, load, solve
         self._problem_of, self._fresh, self._from_empty = problem_of, fresh, from_empty
         self._seed, self._default_s, self._longest_s = seed, default_s, longest_s
@@ -204,8 +215,11 @@ class SolverDevice(Generic[T]):
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Queue the samples, each to be solved ``times`` times in one span; the answer is that of the first solve.
 
-        Raises ``UsageError`` also for a phase that is not the only one.
+        Raises ``UsageError`` also for a phase that is not the only one, ``DeviceTimeoutError`` after a solve that did
+        not end.
         """
+        if self._stuck is not None:
+            raise self._stuck
         if phase not in (None, PHASE):
             raise refused("phase", phase, f"Known: {PHASE}")
         kept = kept_budget(budget, self._default_s, self._longest_s)
@@ -219,7 +233,17 @@ class SolverDevice(Generic[T]):
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait up to ``timeout_s`` for a reply. Raises the solver's exception, if there was one."""
-        return self._worker.poll(timeout_s)
+        ready = self._worker.poll(min(timeout_s, _LOOK_S))
+        if ready or self._solving is None or self._solving[-1].past_s() < self._patience_s:
+            return ready
+        return self._given_up(*self._solving)
+
+    def _given_up(self, sample_id: str, replies: Sequence[Reply], tally: Tally) -> Sequence[Reply]:
+        """The answer so far of a solve that does not end; no thread can be ended, so the next solve is refused."""
+        what = f"the solver has yielded nothing for {tally.past_s():.1f} s since its time was up, on sample {sample_id}"
+        remedy = "Let it go on yielding, or return, within timeout_s"
+        self._stuck, self._solving = DeviceTimeoutError(what, field="timeout_s", value=sample_id, remedy=remedy), None
+        return [_on_end([*replies, tally.reply(sample_id, False, own_thread=False)])]
 
     def close(self) -> None:
         """End the running solve at its next look at the time, and the worker; a solver that hangs is abandoned."""
@@ -235,11 +259,13 @@ class SolverDevice(Generic[T]):
         """Solve a loaded problem within its budget, as often as its job says."""
         loaded, budget, times = self._jobs.popleft()
         first, self._solves = self._solves, self._solves + times
-        replies = []
+        replies: list[Reply] = []
         for k in range(first, first + times):
             own, more = self._fresh(loaded.value), (loaded.empty_cost, self._from_empty)
             tally = Tally(loaded.nodes, budget, solve_seed(self._seed, k), self._closing, self._pace, *more)
+            self._solving = sample.id, replies, tally
             self._solve(own, tally)
+            self._solving = None
             replies.append(tally.reply(sample.id, bool(self._info.details["schedule_depends_on_budget"])))
         return _on_end(replies)
 
@@ -250,7 +276,8 @@ def _on_end(replies: Sequence[Reply]) -> Reply:
     if first is last:
         return first
     output = {**first.output, "repeated": len(replies), "overrun_s": max(r.output["overrun_s"] for r in replies)}
-    output["processor_s"] = sum(r.output["processor_s"] for r in replies)
+    had_s = [r.output["processor_s"] for r in replies]
+    output["processor_s"] = None if None in had_s else sum(had_s)
     span = Span(PHASE, first.spans[0].on_tick, last.spans[0].off_tick, len(replies))
     return Reply(first.sample_id, output, (span,), first.progress)
 

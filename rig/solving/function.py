@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ from rig.solving.device import SolverDevice, Tally, checked_options, solver_info
 from rig.solving.model import Qubo, from_bqm, problem_in
 from rig.types import DeviceInfo
 
+PATIENCE_S = 10.0
+"""How long after its time a generator may take to yield or to return (s), before the run goes on without it."""
 GIVES = ("timeout_s", "stop_at_cost", "seed")
 """What a solver gets by name, if it has parameters of these names."""
 Solve = Callable[..., Any]
@@ -60,7 +63,7 @@ def solver(
     return SolverDevice(
         about, _loaded, lambda loaded, tally: _solved(solve, given, loaded, tally), seed=seed, default_s=default_s,
         longest_s=longest_s, problem_of=problem_in, fresh=lambda loaded: (loaded[0], loaded[1].copy()), power=power,
-        from_empty=False,
+        from_empty=False, patience_s=PATIENCE_S if anytime else math.inf,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 import rig
 from drivers.devices.cpu import dimod_sampler
 from rig.commands.main import main
-from rig.errors import DeviceError, UnknownNameError, UsageError
+from rig.errors import DeviceError, DeviceTimeoutError, UnknownNameError, UsageError
 from rig.plugins import load
 from rig.recording.reader import open_run
+from rig.solving import function
 from rig.solving.model import problem_in
 from rig.types import Budget, Device, Reply, Sample
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
@@ -109,6 +111,31 @@ def test_a_generator_is_an_anytime_solver_that_is_closed_when_time_is_up() -> No
     assert [p.cost for p in reply.progress] == [7.25, 1.0, 0.0]
     assert reply.output["overrun_s"] < 0.02
     assert closed == [reply.output["seed"]]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_generator_that_stops_yielding_is_answered_by_what_it_yielded_and_ends_the_run(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function, "PATIENCE_S", 0.2)
+    end = threading.Event()
+
+    def stops(model: Any) -> Iterator[Any]:
+        yield exact(model)
+        end.wait(60.0)
+
+    device = rig.solver(stops)
+    device.stage([SAMPLE])
+    device.submit_repeated([SAMPLE], times, None, Budget(0.1))
+    began_s = time.monotonic()
+    while not (replies := device.poll(20.0)):
+        assert time.monotonic() - began_s < 10.0
+    assert [reply.output["cost"] for reply in replies] == [BEST]
+    assert replies[0].output["overrun_s"] >= 0.2
+    with pytest.raises(DeviceTimeoutError, match=r"yielded nothing for .* since its time was up, on sample three"):
+        device.submit([SAMPLE], Budget(0.1))
+    device.close()
+    end.set()
 
 
 def test_a_generator_stops_at_the_cost_to_stop_at() -> None:
