@@ -153,7 +153,7 @@ def _show_what_could_be_meant() -> None:
 def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` for what cannot be measured."""
     from rig.commands.report import show
-    from rig.recording.session import REQUEST
+    from rig.recording.session import FILE, REQUEST
     from rig.session.book import go_on, request_in
     from rig.session.measure import measure
     from rig.session.report import report
@@ -169,7 +169,8 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt as error:
         if request.out is None or not (request.out / REQUEST).is_file():
             raise
-        raise Interrupted("interrupted", remedy=f"Go on with: {go_on(request.out)}") from error
+        told = f". What is recorded: {command('report', request.out)}" if (request.out / FILE).is_file() else ""
+        raise Interrupted("interrupted", remedy=f"Go on with: {go_on(request.out)}{told}") from error
     if usable_streams():
         say(f"a driver closed a standard stream; the recording is kept: {command('report', path)}", error=True)
     try:

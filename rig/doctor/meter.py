@@ -118,7 +118,8 @@ def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> I
     try:
         value, start_s, unit = _powers(info, rail, chunks, raw)
     except DataError as error:
-        yield broken(item, "supply", f"{rail.name}: {error.message}", "Give supply_v", SetupError)
+        remedy = "Write supply_v = VOLTS in its table of the bench file"
+        yield broken(item, "supply", f"{rail.name}: {error.message}", remedy, SetupError)
         value, start_s, unit = raw, _times(info, rail, chunks, len(raw)), rail.conversion.unit
     good = np.isfinite(value) & (flags == 0 if len(flags) == len(value) else np.ones(len(value), bool))
     yield noise_finding(item, rail, value[good], start_s[good], unit)

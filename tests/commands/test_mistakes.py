@@ -36,6 +36,7 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         (f"{MOCK} --scenario server --scenario offline", 2, "--scenario is given twice"),
         (f"{MOCK} --meter scpi-dmm", 3, "Add --option supply_v=VOLTS"),
         ("report ok.txt", 7, "ok.txt is a file"),
+        ("measure --device mock --data ok.txt", 6, "data 'ok.txt' is for the workload asc, and is not a folder"),
         ("frobnicate", 2, "unknown COMMAND 'frobnicate'. `rig --help` shows"),
         ("measure --device numpy-esn", 4, "Name one with --meter (`rig list` shows them), or --meter none"),
         (

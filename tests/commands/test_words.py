@@ -104,7 +104,10 @@ def test_an_interrupted_session_says_how_it_goes_on(
     out = tmp_path / "a run"
     words = ["--option", "samples=4", "--option", "audio_hz=1000", "--quiet"]
     assert main(["measure", "--device", "mock", "--out", str(out), *words]) == Interrupted.exit_code
-    *_, command = capsys.readouterr().err.partition("Go on with: ")
+    *_, told = capsys.readouterr().err.partition("Go on with: ")
+    command, _, shows = told.partition(". What is recorded: ")
+    assert shlex.split(shows) == ["rig", "report", str(out)]
+    assert main([*shlex.split(shows)[1:], "--allow-invalid"]) == 0
     assert shlex.split(command) == ["rig", "measure", "--resume", str(out)]
     monkeypatch.setattr(module, "record", record)
     assert main([*shlex.split(command)[1:], "--quiet", "--allow-invalid"]) == 0

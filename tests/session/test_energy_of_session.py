@@ -74,6 +74,20 @@ def test_integrated_energy_is_that_of_the_power_runs(tmp_path: Path) -> None:
     assert summary(folder).quantities[key] == power.result.quantities[key]
 
 
+def test_energies_apart_beyond_both_intervals_are_told_of(tmp_path: Path) -> None:
+    alike = parts_of(recorded(tmp_path / "alike"))
+    other = parts_of(recorded(tmp_path / "other", "inference_s=0.12"))
+    mixed = [*alike[:-1], other[-1]]
+
+    def told(parts: list[Part]) -> list[str]:
+        whole = summarise("", parts)
+        assert whole is not None
+        return [n for n in whole.notes if "energy_per_inference_integrated_j" in n and "beyond both intervals" in n]
+
+    assert [part.purpose for part in mixed] == ["accuracy", "performance", "power"]
+    assert (len(told(alike)), len(told(mixed))) == (0, 1)
+
+
 def test_an_error_of_the_stamps_of_one_run_does_not_cancel_in_another(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "out", "stamp_jitter_s=1e-4")
     (power,) = [part for part in parts_of(folder) if part.purpose == "power"]

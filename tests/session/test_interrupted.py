@@ -82,6 +82,7 @@ def test_an_interrupted_search_for_a_size_ends_at_once_and_states_none(
     said = json.loads(capsys.readouterr().out)
     assert [Path(run["run"]).name for run in said["runs"]] == runs
     assert "largest_nodes" not in json.dumps(said)
+    assert "Interrupted broke it off: interrupted" in json.dumps(said)
 
 
 def test_a_search_that_goes_on_tries_the_interrupted_size_again(tmp_path: Path) -> None:

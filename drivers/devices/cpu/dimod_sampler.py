@@ -23,7 +23,13 @@ EXAMPLE = "dimod:dwave.samplers.SimulatedAnnealingSampler"
 
 
 def open_device() -> Device:
-    """Open a sampler of dimod by name: --device dimod:PACKAGE.Sampler. Raises UsageError, since none is named."""
+    """Open a sampler of dimod by name: --device dimod:PACKAGE.Sampler, such as dimod:dwave.samplers.TabuSampler.
+
+    `dwave.samplers` has SimulatedAnnealingSampler, TabuSampler, SteepestDescentSampler and others; any other package
+    that is installed will do. `rig list dimod:PACKAGE.Sampler` shows the options of one.
+
+    Raises UsageError, since none is named.
+    """
     raise refused("device", "dimod", f"Write dimod:PACKAGE.Sampler, such as {EXAMPLE}", "no sampler is named")
 
 

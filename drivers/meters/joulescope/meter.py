@@ -64,7 +64,7 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     """
     s = settings
     if s.signal == "current" and not (s.supply_v is not None and s.supply_v > 0):
-        remedy = "Give supply_v, or use signal=power, which the instrument measures itself"
+        remedy = "Add --option supply_v=VOLTS of the supply, or leave signal=current out: it measures power itself"
         what = "power cannot be computed from a current without the supply voltage"
         raise refused("supply_v", s.supply_v, remedy, what)
     if s.rate_hz != round(s.rate_hz):

@@ -38,11 +38,17 @@ class Quantity:
     """
 
     value: float
+    """In ``unit``."""
     unit: str
+    """An SI unit, or "1"."""
     components: tuple[Component, ...] = ()
+    """The sources of its uncertainty; none: no uncertainty is stated."""
     bias: float = 0.0
+    """In ``unit``."""
     n: int = 0
+    """How many values it comes from."""
     method: str = ""
+    """How it was computed, in words."""
     limits: tuple[float, float] | None = None
     """The 95 % interval of a share of counts, which is not symmetric; None: it follows from components and bias."""
 

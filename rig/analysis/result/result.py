@@ -41,16 +41,25 @@ class Result:
     """Everything that the rig computes of one run or session."""
 
     run_id: str
+    """The name of the run or session."""
     run_digest: str
+    """SHA-256 of ``events.jsonl``, in hex."""
     complete: bool
+    """Whether the run was played to its end."""
     simulated: bool
+    """Whether the device or a meter is a simulation."""
     start: Start
+    """What was measured with what: device, meters, scenario, workload, rules, host."""
     quantities: Figures
+    """Each ``Quantity`` by its name in ``results.json``, in SI units; names end in their unit, shares have none."""
     findings: tuple[Finding, ...]
+    """The checks, notes and refusals of which ``validity``, ``notes`` and ``refusals`` are views."""
     clocks: Mapping[str, ClockSummary]
+    """How each clock was aligned with the host's, by its name, in seconds."""
     series: Series
+    """The arrays that pictures are drawn from; ``frames()`` gives them as tables."""
     ruling: Ruling | None
-    """None for a result under no rules."""
+    """The rules by which it is judged; None for a result under no rules."""
     session_digest: str | None = None
     """SHA-256 of ``session.json``, for the result of a session."""
 

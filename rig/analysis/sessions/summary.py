@@ -37,6 +37,7 @@ from rig.types import Floats
 SCORES = (ACCURACY, "balanced_accuracy", "map", "r2", "smape_mean", "smape_p{percentile}")
 ROUNDING = 1e-12
 """Trials that differ by less than this part are equal but for the rounding of their arithmetic."""
+INTEGRATED = "energy_per_inference_integrated_j"
 _EXECUTION_TIMES = (
     "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
 )  # fmt: skip
@@ -68,7 +69,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         complete=all(part.result.complete for part in parts),
         simulated=any(part.result.simulated for part in parts),
         quantities=figures,
-        findings=(*map(note, (about, *_amortised_notes(by), *own)), *refusals, *checks),
+        findings=(*map(note, (about, *_amortised_notes(by), *_apart_notes(figures), *own)), *refusals, *checks),
         series=replace(
             lead.result.series,
             requested_s=served.requested_s,
@@ -137,6 +138,22 @@ def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[
     runs = tuple(f"{part.name}: " for part in parts)
     for check in () if result.validity is None else result.validity.checks:
         yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}", told=False)
+
+
+def _apart_notes(figures: Figures) -> Iterator[str]:
+    """What it means that the two energies of an inference are further apart than both intervals."""
+    by_time, measured = figures.get(FigureKey("energy_per_inference_j")), figures.get(FigureKey(INTEGRATED))
+    if (
+        by_time is None
+        or measured is None
+        or abs(by_time.value - measured.value) <= (by_time.half_width() + measured.half_width())
+    ):
+        return
+    yield (
+        f"{INTEGRATED} is {measured.value / by_time.value - 1.0:+.2%} from energy_per_inference_j, beyond both "
+        "intervals: spans of the power runs lasted another time than those of the performance runs, by which power is "
+        "multiplied, or cost more energy at their ends"
+    )
 
 
 def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
@@ -232,8 +249,7 @@ def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figur
     found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
     if (runtime_w := figures.get(RUNTIME)) is not None:
         found |= gap_energies(times, runtime_w)
-    integrated = "energy_per_inference_integrated_j"
-    return Figures({key: q for key, q in found.items() if key in figures and key.quantity != integrated})
+    return Figures({key: q for key, q in found.items() if key in figures and key.quantity != INTEGRATED})
 
 
 def _by_itself(q: Quantity) -> Quantity:

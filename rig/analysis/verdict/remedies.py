@@ -15,7 +15,7 @@ _SAME = "Measure all runs of a session with one command, one device and one mete
 _SLOW = "Lower the load (scenario.arrival_hz, a longer stride_s), or answer sooner"
 
 REMEDIES: tuple[tuple[str, str], ...] = (
-    ("the run$", "`rig report` says what broke it off; mend that and measure again"),
+    ("the run$", "Its process was killed or its disk was full: go on with `rig measure --resume`"),
     ("samples without an answer|samples that the device answered", "Let the device answer each sample (`rig check`)"),
     ("samples of the set answered", "Play the whole set: leave out options that shorten it (`rig list WORKLOAD`)"),
     ("device and meters", "Measure on hardware: leave out --simulate, or take --rules quick"),
@@ -56,7 +56,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("solves with a seed", "Give each solve a seed of its own"),
     ("tunings of the solver", "Keep one tuning of the solver for all problems of a run"),
     ("solutions that could|solves whose costs",
-     "Answer each problem with a solution and its cost, as a device of rig.solver does (`rig check`)"),
+     "Answer with a solution and its cost, as a device of rig.solver does (`rig check`)"),
     ("solves past their budget", "Let the solver stop at its budget, `budget_s`"),
 )  # fmt: skip
 """The beginning of a rule as a regular expression, and what to do; the first that fits counts."""

@@ -54,7 +54,7 @@ def _named(check: Finding, source: str) -> Finding:
 
 def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
     start, whole = run.start, ended_well(run)
-    yield Finding("the run", "to the end" if whole else "broken off", "to the end", whole)
+    yield Finding("the run", "to the end" if whole else "broken off", "to the end", whole, remedy=_mend(run))
     lost = int(np.count_nonzero(~q.completed & ~q.dropped))
     yield Finding("samples without an answer", str(lost), "0", lost == 0)
     if rules.hardware_only:
@@ -65,6 +65,13 @@ def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
         completed = len(np.unique(q.sample[q.completed]))
         found, wanted, source = str(completed), str(start.workload.samples), rules.source_of("whole_set")
         yield Finding("samples of the set answered", found, wanted, completed >= start.workload.samples, source)
+
+
+def _mend(run: Run) -> str:
+    """What broke a run off and what to do, as its last line has it; "" where it has not."""
+    if run.error is None:
+        return ""
+    return f"{run.error.error} broke it off: {run.error.message.rstrip('.')}. {run.error.remedy or ''}".rstrip()
 
 
 def _of_benchmark(start: Start, q: Queries, rules: Rules) -> Iterator[Finding]:

@@ -236,8 +236,10 @@ def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:
         found = read_folder(root)
         return found if fold is None else part_of(found, fold, split)
     what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is not a folder"
-    remedy = "Give a folder in the TAU layout, or one with a labels.csv"
-    raise DataError(f"data {str(root)!r} {what}", field="data", value=str(root), remedy=remedy)
+    remedy = "Give a folder in the TAU layout, or one with a labels.csv. To solve a problem, add --workload qubo"
+    raise DataError(
+        f"data {str(root)!r} is for the workload {NAME}, and {what}", field="data", value=str(root), remedy=remedy
+    )
 
 
 def _drawn(slices: Sequence[Slice], samples: int | None, seed: int) -> list[Slice]:
