@@ -108,7 +108,7 @@ def test_a_repository_of_ones_own_is_tested_with_the_plug_in(environment: Path, 
     own = own_repository(tmp_path)
     for name in ("drivers", "fixtures") if packages else ():
         (own / name / "__init__.py").touch()
-    command = [str(environment / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [str(environment / "bin" / "python"), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider"]  # as pytest
     known = {"HOME": str(tmp_path), "PATH": f"{environment / 'bin'}:/usr/bin:/bin"}
 
     run = subprocess.run(command, cwd=own, env=known, capture_output=True, text=True, check=False)
