@@ -91,7 +91,7 @@ class Buffered:
         a, depth = self.arrays, self._depth()
         given = windowed(spikes)
         if self.flat:
-            given = binned(spikes, BIN).transpose(0, 2, 1).reshape(len(spikes), -1).astype(np.float32)
+            given = binned(spikes).transpose(0, 2, 1).reshape(len(spikes), -1).astype(np.float32)
         seen: dict[str, Floats] = {"input": given}
         for k in range(1, depth + 1):
             found = given @ a[f"fc{k}.weight"].T + a[f"fc{k}.bias"]
@@ -124,37 +124,29 @@ class Buffered:
 class SpikingFlat:
     """SNN_Flat: three layers of leaky neurons, which are given the bins of the last 50 steps one after the other.
 
-    A bin is whether a channel had a spike in it, normalised over the channels; it reaches one step into the next bin.
-    As in the published code, and unlike the text, the neurons go on from one prediction to the next, the outputs have a
-    threshold too, and their potentials are scaled. An execution is one bin, and none is before the buffer is full.
+    The bins of a prediction are normalised together. It begins at rest, and its outputs, which are never reset, are
+    scaled. An execution is one bin.
     """
 
     arrays: Arrays
 
     def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
-        a, first = self.arrays, WINDOW - 2
-        bins = (binned(spikes, BIN + 1)[first:] > 0).reshape(-1, spikes.shape[1])
-        given = bins.astype(np.float32)
-        centred = given - given.mean(axis=1, keepdims=True)
-        given = centred / np.sqrt(given.var(axis=1, keepdims=True) + _EPSILON) * a["layerNorm.weight"]
-        given += a["layerNorm.bias"]
-        membranes = [np.zeros(len(a[f"fc{k}.bias"]), np.float32) for k in (1, 2, 3)]
-        seen = [np.zeros((len(given), len(u)), np.float32) for u in membranes]
-        for t, drive in enumerate(given):
-            for k, u in enumerate(membranes, 1):
-                threshold = a[f"lif{k}.threshold"]
-                u[:] = (
-                    np.clip(a[f"lif{k}.beta"], 0, 1) * u
-                    + a[f"fc{k}.weight"] @ drive
-                    + a[f"fc{k}.bias"]
-                    - (threshold * (u > threshold))
-                )
-                drive = (u > threshold).astype(np.float32)  # noqa: PLW2901 - what the next layer is given
-                seen[k - 1][t] = drive if k < 3 else u
-        scale = np.array([float(np.ravel(a["v_x"])[0]), float(np.ravel(a["v_y"])[0])])
-        found = seen[2][BINS - 1 :: BINS] * scale
-        predictions = np.concatenate((np.zeros((len(spikes) - len(found), 2)), found))
-        return predictions, {"input": given, "hidden1": seen[0], "hidden2": seen[1], "output": seen[2]}
+        a = self.arrays
+        bins = binned(spikes).astype(np.float32)
+        centred = bins - bins.mean(axis=(1, 2), keepdims=True)
+        given = centred / np.sqrt(bins.var(axis=(1, 2), keepdims=True) + _EPSILON) * a["norm_layer.weight"]
+        given += a["norm_layer.bias"]
+        seen = {"input": given.reshape(-1, spikes.shape[1])}
+        for k, name in enumerate(("hidden1", "hidden2", "output"), 1):
+            drive = given @ a[f"fc{k}.weight"].T + a[f"fc{k}.bias"]
+            beta, threshold = np.clip(a[f"lif{k}.beta"], 0, 1), a[f"lif{k}.threshold"]
+            potential, given = np.zeros_like(drive[:, 0]), np.empty_like(drive)
+            for t in range(BINS):
+                reset = threshold * (potential > threshold) if k < 3 else 0.0
+                potential = beta * potential + drive[:, t] - reset
+                given[:, t] = potential > threshold if k < 3 else potential
+            seen[name] = given.reshape(-1, given.shape[2])
+        return potential * np.array([float(a[name][0]) for name in ("v_x", "v_y")]), seen
 
     def synapses(self) -> tuple[Synapses, ...]:
         names = ("input", "hidden1", "hidden2", "output")
@@ -169,17 +161,17 @@ class SpikingFlat:
         return replace(described, execution_s=EXECUTION_S / BINS)
 
 
-def binned(spikes: Spikes, width: int) -> NDArray[np.int32]:
-    """Return the counts of ``BINS`` bins of ``width`` steps, shape (steps, bins, channels), of the buffer of each step.
+def binned(spikes: Spikes) -> NDArray[np.int32]:
+    """Return the counts of ``BINS`` bins of ``BIN`` steps, shape (steps, bins, channels), of the buffer of each step.
 
-    Bins begin every ``BIN`` steps from the oldest on. The buffer begins with one empty step, and its bins are filled
+    Bins begin with the oldest step. The buffer begins with one empty step, and its bins are filled
     from the first one on, as in the published code.
     """
     rows = np.vstack((np.zeros_like(spikes[:1]), np.zeros_like(spikes[:1]), spikes))
     total, step = np.cumsum(rows, axis=0, dtype=np.int32), np.arange(len(spikes))[:, None]
     held = step + 2  # the empty step, and those until now
     begin = np.maximum(held - WINDOW, 0) + BIN * np.arange(BINS)
-    return np.asarray(total[np.minimum(begin + width, held)] - total[np.minimum(begin, held)])
+    return np.asarray(total[np.minimum(begin + BIN, held)] - total[np.minimum(begin, held)])
 
 
 def windowed(spikes: Spikes) -> Floats:
@@ -212,7 +204,7 @@ def read_decoder(path: Path, channels: int) -> Decoder:
             held = {name.removeprefix("model_state_dict."): file[name] for name in file.files}
     except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:
         raise _unfit(path, f"cannot be read as arrays: {reason(error)}") from error
-    kind = "SNN" if "fc_out.weight" in held else "SNN_Flat" if "layerNorm.weight" in held else "ANN"
+    kind = "SNN" if "fc_out.weight" in held else "SNN_Flat" if "norm_layer.weight" in held else "ANN"
     flat = kind == "ANN" and np.shape(held.get("fc1.weight", ()))[1:] == (BINS * channels,)
     wanted = {
         "SNN": lambda: _spiking_shapes(held, channels),
@@ -241,7 +233,7 @@ def _spiking_shapes(held: Arrays, channels: int) -> dict[str, tuple[int, ...]]:
 
 def _flat_shapes(held: Arrays, channels: int) -> dict[str, tuple[int, ...]]:
     sizes = (channels, _neurons(held, "fc1.weight"), _neurons(held, "fc2.weight"), 2)
-    shapes: dict[str, tuple[int, ...]] = {"layerNorm.weight": (channels,), "layerNorm.bias": (channels,)}
+    shapes: dict[str, tuple[int, ...]] = {f"norm_layer.{name}": (BINS, channels) for name in ("weight", "bias")}
     for k in (1, 2, 3):
         shapes |= {f"fc{k}.weight": (sizes[k], sizes[k - 1]), f"fc{k}.bias": (sizes[k],)}
         shapes |= {f"lif{k}.beta": (), f"lif{k}.threshold": ()}
