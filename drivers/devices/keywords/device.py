@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.keywords.networks import HIDDEN, SPIKING, STEP_S, STEPS, WORDS, m5, spiking
+from drivers.devices.prototypes import INFERENCE, LEARNING, base_words, prototypes
 from drivers.torch_counting import TorchCounter
 from rig.bench.options import one_of, within
 from rig.engine.blocking_device import blocking
@@ -25,7 +26,6 @@ from rig.plugins import imported
 from rig.types import Device, DeviceInfo, Reply, Sample, Span, Workload
 
 NAME = "keywords"
-LEARNING, INFERENCE = "learning", "inference"
 SHAPES = {"m5": (20, 201), "snn": (STEPS, 40)}
 _BATCH = 100
 _STATES = {f"{layer} {what}": HIDDEN for layer in ("first", "second") for what in ("potentials", "adaptations")}
@@ -59,9 +59,9 @@ def open_device(
     torch = imported("torch", "the device keywords", "torch", field="device", value=NAME)
     if threads:
         torch.set_num_threads(threads)
-    words, shown = getattr(workload, "base", None), getattr(workload, "base_training", None)
+    words, shown = base_words(workload)
     shapes = {sample.payload.shape[1 if sample.learn else 0 :] for sample in workload.samples}
-    if words is None or shown is None or shapes != {SHAPES[network]}:
+    if shapes != {SHAPES[network]}:
         what = f"{workload.name} gives samples of shape {sorted(shapes)}, and {network} takes {SHAPES[network]}"
         remedy = f"Use --workload mswc-fscil --option front_end={'mfcc' if network == 'm5' else 'spikes'}"
         raise DataError(what, field="workload", value=workload.name, remedy=remedy)
@@ -75,12 +75,13 @@ def open_device(
         _load(torch, model, Path(weights))
     if epochs:
         train(torch, model, dict(shown()), epochs, 0.01 if network == "m5" else 0.001)
-    net = Keywords(torch, model, list(words), STEPS if network == "snn" else 1)
+    net = Keywords(torch, model, words, STEPS if network == "snn" else 1)
     if readout == "prototypes":
         net.forget_readout()
         for word, heard in shown():
             net.learn(word, heard)
-    return _device(net, network, {"readout": readout, "epochs": epochs, "seed": seed, "weights": weights}, count)
+    told = {"readout": readout, "epochs": epochs, "seed": seed, "weights": weights}
+    return _device(net, workload.samples[0].id, network, told, count)
 
 
 class Keywords:
@@ -98,18 +99,15 @@ class Keywords:
         self.model.readout = fresh
 
     def learn(self, word: str, heard: NDArray[np.float32]) -> None:
-        """Make the prototype of a word of samples (n, ...): weights twice their mean feature, bias less its square.
-
-        (NeuroBench, algorithm 1.) The bias of the spiking network is divided by its steps.
-        """
-        mean = np.mean([self.features(heard[k : k + _BATCH]).sum(axis=0) for k in range(0, len(heard), _BATCH)], axis=0)
-        mean *= len(range(0, len(heard), _BATCH)) / len(heard)
+        """Make the prototype of a word of samples (n, ...). The bias of the spiking network is divided by its steps."""
+        features = [self.features(heard[k : k + _BATCH]) for k in range(0, len(heard), _BATCH)]
+        weights, biases = prototypes(np.mean(np.concatenate(features), axis=0, keepdims=True))
         if word not in self.words:
             self.words.append(word)
         row, torch = self.words.index(word), self._torch
         with torch.no_grad():
-            self.model.readout.weight[row] = torch.from_numpy(2 * mean)
-            self.model.readout.bias[row] = float(-(mean @ mean)) / self._steps
+            self.model.readout.weight[row] = torch.from_numpy(weights[0])
+            self.model.readout.bias[row] = float(biases[0]) / self._steps
 
     def features(self, heard: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the features of samples (n, ...), shape (n, features)."""
@@ -145,10 +143,12 @@ def train(torch: Any, model: Any, heard: dict[str, NDArray[np.float32]], epochs:
     model.eval()
 
 
-def _device(net: Keywords, network: str, told: dict[str, Any], count: bool) -> Device:
-    example = np.zeros(SHAPES[network], np.float32)
+def _device(net: Keywords, first: str, network: str, told: dict[str, Any], count: bool) -> Device:
+    example, base = np.zeros(SHAPES[network], np.float32), len(net.words)
 
     def run(sample: Sample) -> Reply:
+        if sample.id == first:  # of a round, which begins with the base words alone
+            del net.words[base:]
         on_ns = time.monotonic_ns()
         if sample.learn:
             net.learn(str(sample.label), sample.payload)

@@ -30,7 +30,10 @@ Raster = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One sample to process, each of ``phases`` ``times`` times; ``listening_s`` is how long the front end hears it."""
+    """One sample to process, each of ``phases`` ``times`` times; ``listening_s`` is how long the front end hears it.
+
+    ``raster`` of a sample to learn from has one more axis, its shots.
+    """
 
     sample_id: str
     raster: Raster
@@ -66,11 +69,12 @@ class Backend(Protocol):
 class Inference:
     """The result of one raster.
 
-    ``output`` holds the spikes of the output neurons, int64, shape (bins, classes); ``seconds`` is the time on the
-    chip; one execution of the network is one bin.
+    ``output`` and ``hidden`` hold the spikes of the output and the hidden neurons, int64, shape (bins, neurons);
+    ``seconds`` is the time on the chip; one execution of the network is one bin.
     """
 
     output: NDArray[np.int64]
+    hidden: NDArray[np.int64]
     seconds: float
     activity: Activity
 
@@ -101,14 +105,14 @@ class SimBackend:
         hidden = np.asarray(recorded["Spikes"], dtype=np.int64)
         cycles, _ = self.cycles_model(self.cycles_config, raster, hidden, output)
         seconds = float(cycles) * len(raster) / self.core_clock_hz
-        return Inference(output, seconds, self.inspection.activity(raster, recorded, output))
+        return Inference(output, hidden, seconds, self.inspection.activity(raster, recorded, output))
 
 
 class SimulatedChip:
     """The ``Backend`` on a simulated bench, in its virtual time. The front end is live, or replays each sample."""
 
     def __init__(self, backend: SimBackend, plant: SimulatedBench, live: bool) -> None:
-        self._backend, self._time = backend, VirtualTime[Done](plant, TICK_NS)
+        self.backend, self._time = backend, VirtualTime[Done](plant, TICK_NS)
         if live:
             plant.install(xylo_power.LIVE_IDLE_W, xylo_power.LIVE_PHASE_W)
         else:
@@ -121,11 +125,16 @@ class SimulatedChip:
         activity: Activity | None = None
         lasting_s = {"preprocess": job.listening_s}
         if "inference" in job.phases:
-            result = self._backend.infer(job.raster)
+            result = self.backend.infer(job.raster)
             activity, lasting_s["inference"] = result.activity, result.seconds
             spikes = result.output.sum(axis=0).tolist()
         spans = tuple(self._time.occupy(k, round(lasting_s[k] * job.times * 1e9), job.times) for k in job.phases)
         self._time.give(Done(job.sample_id, spikes, spans, activity))
+
+    def work(self, job: Job, seconds: float) -> None:
+        """Occupy the bench for a job without an answer, in its only phase."""
+        span = self._time.occupy(job.phases[0], round(seconds * job.times * 1e9), job.times)
+        self._time.give(Done(job.sample_id, None, (span,), None))
 
 
 def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:

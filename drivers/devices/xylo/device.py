@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.devices.prototypes import LEARNING, shots_of
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.afe_model import AfeModel
 from drivers.devices.xylo.backend import Backend, Done, Job, Raster, SimBackend, SimulatedChip
@@ -24,6 +25,7 @@ from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import ChipBackend, ChipOptions
 from drivers.devices.xylo.describe import describe_chip, describe_microphone, describe_simulator
 from drivers.devices.xylo.kit import Kit, only_one
+from drivers.devices.xylo.learner import Learner
 from drivers.devices.xylo.microphone import MicrophoneBackend, overlapping
 from drivers.devices.xylo.networks.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.networks.network import Network, load_network
@@ -31,7 +33,7 @@ from drivers.devices.xylo.networks.nir_deploy import load_nir
 from drivers.devices.xylo.player import SLACK_S, Play, Playing, player_of
 from rig.bench.options import one_of, parts_of, positive
 from rig.errors import DataError, SetupError, UsageError, refused
-from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench
+from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload
 
 MODES = ("hardware", "simulator")
 
@@ -45,6 +47,7 @@ AFE_MODELS = ("filter-bank", "rockpool")
 
 def open_device(
     bench: SimulatedBench | None = None,
+    workload: Workload | None = None,
     *,
     simulate: bool = False,
     network: str | None = None,
@@ -82,7 +85,8 @@ def open_device(
     With ``simulate`` the front end is simulated too. By default (``front_end`` "replay") each sample is played to the
     front end after it was handed over, in real time. With "live" the front end listened while the sample happened: only
     inference is left, and what the front end draws is part of idle. The power of its own rails is reported as
-    pre-processing.
+    pre-processing. A workload that teaches needs "live": the readout of the network then holds a prototype of each
+    word, of base words from all their samples, and the phase ``learning`` is the core's time for the shots of one.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without a board, samna or a
     simulated bench, ``DataError`` for a missing or altered network file, or a graph that does not fit the chip,
@@ -96,6 +100,10 @@ def open_device(
     one_of(AFE_MODELS, afe_model=afe_model)
     player = player_for(front_end, play)
     chip = ChipOptions(core_clock_hz, record_activity, echo, timeout_s)
+    teaches = workload is not None and any(sample.learn for sample in workload.samples)
+    if teaches and front_end != "live":
+        remedy = "Add --simulate and --option device.front_end=live: only the simulated core learns"
+        raise refused("front_end", front_end, remedy)
     kit = None if simulate else only_one(rockpool_import.attached_boards(), board)
     loaded = read_network(network, dt_s, reset, quantize, classes)
     if kit is not None and player is not None:
@@ -103,7 +111,7 @@ def open_device(
     afe = AfeModel(loaded.encoder, afe_seed) if afe_model == "rockpool" else None
     if kit is not None:
         return open_chip(kit, loaded, chip, afe)
-    return _open_simulator(bench, loaded, core_clock_hz, front_end, afe)
+    return _open_simulator(bench, loaded, core_clock_hz, front_end, afe, workload if teaches else None)
 
 
 def player_for(front_end: str, play: str | None) -> Play | None:
@@ -117,11 +125,21 @@ def player_for(front_end: str, play: str | None) -> Play | None:
 
 
 def _open_simulator(
-    bench: SimulatedBench | None, network: Network, core_clock_hz: float, front_end: str, afe: AfeModel | None
+    bench: SimulatedBench | None,
+    network: Network,
+    core_clock_hz: float,
+    front_end: str,
+    afe: AfeModel | None,
+    taught: Workload | None,
 ) -> XyloDevice:
     if bench is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="bench", remedy="Use the simulated bench, or pass bench=")
+    if taught is not None:
+        learner = Learner(network, taught, core_clock_hz, bench, lambda shot: _events(shot, network, afe))
+        info = describe_simulator(learner.network, learner.simulator, front_end)
+        info = replace(info, phases=(LEARNING, *info.phases), network=learner.info())
+        return XyloDevice(learner.network, learner, info, afe=afe)
     backend = SimBackend.open(network, core_clock_hz)
     chip = SimulatedChip(backend, bench, live=front_end == "live")
     return XyloDevice(network, chip, describe_simulator(network, backend, front_end), afe=afe)
@@ -184,9 +202,10 @@ class XyloDevice:
     def stage(self, samples: Sequence[Sample]) -> None:
         """Check every payload, and encode it for a chip that gets events. Raises ``DataError``."""
         for sample in samples:
-            self._lasting_s(sample)
+            for shot in shots_of(sample) if sample.learn else [sample]:
+                self._lasting_s(shot)
         encodes = self.board is not None and self._play is None
-        self._encoded = {s.id: self._raster(s) for s in samples} if encodes else {}
+        self._encoded = {s.id: _events(s, self._network, self._afe) for s in samples} if encodes else {}
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Start on one sample when the device is free. Raises ``UsageError`` for more than one, and for a budget."""
@@ -199,6 +218,10 @@ class XyloDevice:
         inference there is no decision, and the reply's label is None. Raises ``UsageError``.
         """
         sample = _one_sample(samples, times, phase, budget, self._info.phases)
+        if sample.learn:
+            shots = np.stack([_events(shot, self._network, self._afe) for shot in shots_of(sample)])
+            self._backend.begin(Job(sample.id, shots, 0.0, times, (LEARNING,)))
+            return
         if self._play is not None:
             if self._playing and not self._playing[-1].ended(SLACK_S):
                 raise overlapping(sample.id)
@@ -206,8 +229,8 @@ class XyloDevice:
             self._playing.append(self._play(sample, times))
             return
         encoded = self._encoded.get(sample.id)
-        phases = self._info.phases if phase is None else (phase,)
-        raster = self._raster(sample) if encoded is None else encoded
+        phases = tuple(p for p in self._info.phases if p != LEARNING) if phase is None else (phase,)
+        raster = _events(sample, self._network, self._afe) if encoded is None else encoded
         self._backend.begin(Job(sample.id, raster, self._lasting_s(sample), times, phases))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
@@ -252,10 +275,11 @@ class XyloDevice:
         audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
         return sample.duration_s or audio.size / float(sample.rate_hz or 0.0)  # check_audio has refused a missing rate
 
-    def _raster(self, sample: Sample) -> Raster:
-        if self._afe is not None and sample.payload.ndim != 2:
-            return self._afe.encode(sample.payload, float(sample.rate_hz or 0.0))
-        return raster_of(sample, self._network.encoder)
+
+def _events(sample: Sample, network: Network, afe: AfeModel | None) -> Raster:
+    if afe is not None and sample.payload.ndim != 2:
+        return afe.encode(sample.payload, float(sample.rate_hz or 0.0))
+    return raster_of(sample, network.encoder)
 
 
 def decision(classes: Sequence[str], spikes: Sequence[int] | None) -> dict[str, Any]:

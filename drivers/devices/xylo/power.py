@@ -33,7 +33,8 @@ FRONT_END_RAILS = tuple(_FRONT_END_W)
 LIVE_IDLE_W = PHASE_W["preprocess"]
 """Idle while the front end listens all the time."""
 LIVE_PHASE_W = {
-    "inference": {rail: watts + _FRONT_END_W.get(rail, 0.0) for rail, watts in PHASE_W["inference"].items()}
+    phase: {rail: watts + _FRONT_END_W.get(rail, 0.0) for rail, watts in PHASE_W["inference"].items()}
+    for phase in ("inference", "learning")
 }
 
 

@@ -7,7 +7,7 @@ asked all words that it knows. A sample to learn from (``Sample.learn``) holds t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from scenarios.workloads.mswc import front_ends
 from scenarios.workloads.mswc.words import Clips, languages, read_split, sound_of
 
 NAME = "mswc-fscil"
-FRONT_ENDS = {"mfcc": front_ends.mfcc, "spikes": front_ends.spikes}
 OLD, NEW = "old", "new"
 
 Heard = NDArray[np.float32]
+FRONT_ENDS: Mapping[str, Callable[[Any], Heard]]
+FRONT_ENDS = {"mfcc": front_ends.mfcc, "spikes": front_ends.spikes, "audio": np.asarray}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +53,7 @@ def open_workload(
     *,
     data: str = "",
     front_end: str = "mfcc",
+    split: str = "test",
     draw: int = 0,
     sessions: int = 10,
     way: int = 10,
@@ -64,15 +66,17 @@ def open_workload(
 ) -> Sessions:
     """Open a folder ``data`` of the MSWC in the layout of NeuroBench's subset.
 
-    ``front_end`` is ``mfcc`` (20, 201) or ``spikes`` (200, 40). ``draw`` draws the order of the languages, ``way``
-    words of each of ``sessions`` of them, and ``shots`` of the first ``pool`` samples of a word to learn from; its next
-    ``queries`` samples are asked. Base words have ``base_shots`` samples for training, and ``base_tests`` are asked.
-    Without ``learn``, new words are asked and never taught, for a device that is frozen.
+    ``front_end`` is ``mfcc`` (20, 201), ``spikes`` (200, 40), or ``audio`` for a device that hears the sound itself.
+    The ``split`` ``train`` is the base words to train a network with, and no sessions. ``draw`` draws the order of the
+    languages, ``way`` words of each of ``sessions`` of them, and ``shots`` of the first ``pool`` samples of a word to
+    learn from; its next ``queries`` samples are asked. Base words have ``base_shots`` samples for training, and
+    ``base_tests`` are asked. Without ``learn``, new words are asked and never taught, for a device that is frozen.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for split files that are missing, words with too few
     samples and sound that cannot be used, ``MissingExtraError`` without soundfile.
     """
     one_of(tuple(FRONT_ENDS), front_end=front_end)
+    one_of(("test", "train"), split=split)
     within(0, 2**53, draw=draw)
     within(0, 1000, sessions=sessions)
     within(1, 10_000, way=way, shots=shots, pool=pool, queries=queries, base_shots=base_shots, base_tests=base_tests)
@@ -85,6 +89,8 @@ def open_workload(
     if lacking := sorted(set(training) ^ set(tests)):
         what = f"{folder}: {lacking[0]} is in one of base_train.csv and base_test.csv alone"
         raise DataError(what, field="data", value=lacking[0], remedy="Give the split files of one subset")
+    if split == "train":
+        tests, base_tests, sessions = training, base_shots, 0
     known = languages(folder)
     if len(known) < sessions:
         what = f"{folder} has {len(known)} languages with an evaluation.csv, and {sessions} sessions need one each"
@@ -93,7 +99,8 @@ def open_workload(
     asked = [
         (OLD, word, k, hear.one(clip)) for word, clips in tests.items() for k, clip in enumerate(clips[:base_tests])
     ]
-    samples = list(_asked(0, asked))
+    rate_hz = front_ends.RATE_HZ if front_end == "audio" else None
+    samples = list(_asked(0, asked, rate_hz))
     order = [known[k] for k in rng.permutation(len(known))[:sessions]]
     for session, language in enumerate(order, 1):
         words = read_split(folder, f"{language}/evaluation.csv", pool + queries)
@@ -103,12 +110,14 @@ def open_workload(
         for word in rng.choice(sorted(words), way, replace=False).tolist():
             clips = words[word]
             taught = np.stack([hear.one(clips[k]) for k in rng.choice(pool, shots, replace=False)])
-            samples += [Sample(f"{session:02d}/learn/{word}", taught, word, learn=True)] if learn else []
+            samples += (
+                [Sample(f"{session:02d}/learn/{word}", taught, word, rate_hz=rate_hz, learn=True)] if learn else []
+            )
             asked += [(NEW, word, k, hear.one(clips[k])) for k in range(pool, pool + queries)]
-        samples += _asked(session, asked)
+        samples += _asked(session, asked, rate_hz)
     details = {
         "front_end": front_end, "front_end_hz": [front_ends.LOW_HZ, front_ends.HIGH_HZ], "incremental": sessions,
-        "languages": order, "shots": shots, "way": way, "base_words": len(training), "source": "MSWC",
+        "languages": order, "shots": shots, "way": way, "base_words": len(training), "source": "MSWC", "split": split,
         "classes": sorted({sample.label for sample in samples if sample.label is not None}),
     }  # fmt: skip
     return Sessions(_digest(samples), tuple(samples), details, tuple(training), training, front_end)
@@ -127,10 +136,10 @@ class _Ears:
         return self._heard[clip]
 
 
-def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]]) -> Iterator[Sample]:
+def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]], rate_hz: float | None) -> Iterator[Sample]:
     """The samples that are asked after a session, which their ids tell with what is old or new."""
     for kind, word, k, heard in asked:
-        yield Sample(f"{session:02d}/{kind}/{word}/{k}", heard, word, duration_s=1.0)
+        yield Sample(f"{session:02d}/{kind}/{word}/{k}", heard, word, duration_s=1.0, rate_hz=rate_hz)
 
 
 def _digest(samples: Sequence[Sample]) -> str:

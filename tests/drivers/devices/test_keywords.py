@@ -102,6 +102,17 @@ def test_words_are_learnt_by_session_and_judged_old_and_new_apart(words: Path, t
 
 
 @pytest.mark.torch
+def test_a_round_begins_with_the_base_words_alone(words: Path) -> None:
+    workload = open_workload(data=str(words), **SMALL)  # type: ignore[arg-type]
+    taught = next(sample for sample in workload.samples if sample.learn)
+    asked = next(sample for sample in workload.samples if sample.label == taught.label and not sample.learn)
+    with closing(open_device(workload, count=False, threads=1)) as device:
+        device.submit([taught, asked, workload.samples[0], asked], None)
+        _, known, _, anew = (reply.output["label"] for reply in answers(device, 4))
+    assert known == taught.label and anew in workload.base
+
+
+@pytest.mark.torch
 def test_a_network_takes_the_front_end_that_it_was_made_for(words: Path) -> None:
     workload = open_workload(data=str(words), **SMALL)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="front_end=spikes"):
