@@ -1,6 +1,7 @@
 """NE15-MNIST on NEST, each network a cell of one sweep, beside what the chapter publishes of NEST and SpiNNaker.
 
     python -m benchmarks.ne15_nest --data mnist --networks ne15-1.npz ne15-10.npz [--samples 200] [--out DIR]
+        [--option encoding=dvs]
 
 Power comes from the RAPL meter, on counters that are SIMULATED: they follow the processor time that the sweep and its
 NEST really use, by so many watts a core. The power above idle that the report states is held against that truth.
@@ -50,8 +51,9 @@ def swept(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
     root.mkdir(parents=True)  # counters that another run left are of other processes
     rig = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
     vary = ",".join(str(path.resolve()) for path in networks)
-    options = [*FOLD, f"samples={given.samples}", f"root={root}", "meter.rate_hz=200", "idle_s=5"]
-    told = [part for option in options for part in ("--option", option)]
+    options = [*FOLD, f"samples={given.samples}", f"root={root}", "meter.rate_hz=200", "idle_s=5", *given.option]
+    chosen = dict(option.split("=", 1) for option in options)  # what is given overrides
+    told = [part for name, value in chosen.items() for part in ("--option", f"{name}={value}")]
     case = ["--device", "nest", "--workload", "ne15-mnist", "--data", given.data, "--vary", f"network={vary}"]
     with PowercapTree(root, cores, {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}):
         asked = [*rig, "sweep", *case, "--meter", "rapl", *told, "--out", str(given.out), "--jobs", "0"]
@@ -116,6 +118,7 @@ def main() -> int:
     parser.add_argument("--networks", type=Path, nargs="+", required=True, help="trained outside fold 0 of 5")
     parser.add_argument("--samples", type=int, default=200, help="images of each cell")
     parser.add_argument("--out", type=Path, default=Path("runs/ne15-nest"))
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the workload")
     given = parser.parse_args()
     cores = swept(given.networks, given)
     held, energies = 0, {}

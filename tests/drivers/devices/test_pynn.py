@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.busy_cores import RAIL, BusyCores
 from benchmarks.ne15_nest import true_power
-from drivers.devices.pynn import training
+from drivers.devices.pynn import command, training
 from drivers.devices.pynn.command import add_arguments
 from drivers.devices.pynn.command import run as train
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
@@ -33,6 +33,7 @@ from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_device
 from rig.engine.acquisition import Bench
+from rig.engine.blocking_device import blocking
 from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
@@ -254,6 +255,23 @@ def test_a_stream_is_taught_with_the_encoding_s_own_sources_and_a_relay_that_one
 
 
 # ---- NEST ---------------------------------------------------------------------------------
+
+
+def test_what_never_spikes_is_not_made_to_be_taught_and_has_learnt_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[NetworkFile] = []
+
+    def opened(network: NetworkFile, interpreter: str) -> Device:
+        made.append(network)
+        return blocking(lambda sample: {"weights": {"input-decision": [[0.5], [0.25]]}})
+
+    monkeypatch.setattr(command, "opened", opened)
+    stimulus = np.array([[1000, 7], [2000, 700], [3000, PIXELS], [4000, 7]])
+    (weights,) = command._on_nest(Course(tmp_path, 1, None, 10), "", True, iter([stimulus]))
+    assert [p.size for p in made[0].description.populations] == [2, 1, 2, 1]
+    assert weights.shape == (PIXELS,)
+    assert {int(k): weights[k] for k in np.flatnonzero(weights)} == {7: 0.5, 700: 0.25}
 
 
 def test_without_an_interpreter_it_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
