@@ -1,4 +1,4 @@
-"""Errors that end a measurement; each tells that what was recorded before it is kept."""
+"""Errors that end a measurement, each of which tells that what was recorded is kept, and those of data that do not fit."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ def meter_failed(
 ) -> MeterError:
     """The error to raise for an instrument that failed while it measured."""
     return kind(message, field=field, value=value, remedy=f"{remedy}. {KEPT}")
+
+
+UNFIT = (OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
+         AssertionError, MemoryError)  # fmt: skip
+"""What numpy, HDF5, nir and torch raise for what is damaged or does not fit; another error is told as a driver's."""

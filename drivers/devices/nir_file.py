@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.failures import UNFIT
 from rig.errors import DataError, SetupError
 from rig.plugins import imported
 
@@ -31,7 +32,7 @@ def read_nodes(path: Path, most_bytes: int) -> tuple[dict[str, Any], list[tuple[
         raise DataError(what, field="network", value=path.name, remedy=remedy)
     try:
         read = _unchecked(nir, path)
-    except Exception as error:  # a damaged file gives an error of HDF5, numpy or nir itself
+    except UNFIT as error:
         what = f"cannot read {path.name} as a NIR graph: {type(error).__name__}: {error}"
         raise DataError(what, field="network", value=path.name, remedy="Export it again with nir 1.0.8") from error
     return flat(read.nodes, read.edges)

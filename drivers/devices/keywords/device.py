@@ -6,6 +6,7 @@ The phase ``learning`` makes a word's row of the readout from its shots, and ``i
 from __future__ import annotations
 
 import hashlib
+import pickle
 import time
 from collections.abc import Iterable
 from contextlib import closing
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.keywords.networks import HIDDEN, SPIKING, STEP_S, STEPS, WORDS, m5, spiking
 from drivers.devices.prototypes import INFERENCE, LEARNING, base_words, prototypes
+from drivers.failures import UNFIT
 from drivers.torch_counting import TorchCounter
 from rig.bench.options import one_of, within
 from rig.engine.blocking_device import blocking
@@ -179,7 +181,7 @@ def _digest(state: Iterable[tuple[str, Any]]) -> str:
 def _load(torch: Any, model: Any, path: Path) -> None:
     try:
         model.load_state_dict(torch.load(path, weights_only=True))
-    except Exception as error:  # of torch, pickle and zipfile, which have no common class
+    except (*UNFIT, pickle.UnpicklingError) as error:
         what = f"{path} cannot be used: {said(error)}"
         raise DataError(
             what, field="weights", value=str(path), remedy="Give the state dictionary of this network"

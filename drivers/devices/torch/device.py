@@ -14,10 +14,11 @@ import numpy as np
 
 from drivers.devices.torch.models import Model, no_memory, read_model
 from drivers.devices.torch.processor import Execute, Processor, open_processor
+from drivers.failures import UNFIT
 from drivers.torch_counting import TorchCounter
 from rig.bench.options import one_of, parts_of, within
 from rig.engine.blocking_device import blocking
-from rig.errors import DataError, RigError, SetupError, refused, said
+from rig.errors import DataError, SetupError, refused, said
 from rig.network.description import Activity, NetworkInfo
 from rig.plugins import imported
 from rig.types import Device, DeviceInfo, Reply, Sample, Span, Workload
@@ -188,10 +189,8 @@ class _Runner:
         try:
             with self._torch.inference_mode():
                 timed = self._execute(self._model.module, inputs, times)
-        except (self._torch.OutOfMemoryError, RigError):
-            raise
-        except Exception as error:
-            if no_memory(error):
+        except UNFIT as error:
+            if isinstance(error, self._torch.OutOfMemoryError) or no_memory(error):
                 raise
             what = f"the network fails on an input of shape {tuple(inputs.shape)}: {said(error)}"
             raise DataError(what, field="network", value=str(tuple(inputs.shape)), remedy="Correct it") from error

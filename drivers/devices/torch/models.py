@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from drivers.devices.nir_file import check_said, digest_of, read_nodes
 from drivers.devices.torch.graph import NEURONS, input_shape, module_of, stateful
 from drivers.devices.xylo.networks.encoder import EncoderParams, raster_of
+from drivers.failures import UNFIT
 from rig.bench.options import one_of, positive
-from rig.errors import DataError, RigError, refused, said
+from rig.errors import DataError, refused, said
 from rig.plugins import load
 from rig.types import Sample
 
@@ -68,9 +69,7 @@ def _of_function(torch: Any, network: str) -> Model:
     file = Path(network.rpartition(":")[0])
     try:
         made = load("network", network)()
-    except RigError:
-        raise
-    except Exception as error:
+    except UNFIT as error:
         if no_memory(error):
             raise
         what = f"{network} failed: {said(error)}"
