@@ -80,12 +80,12 @@ def _clip(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--base-words", type=int, default=20)
-    parser.add_argument("--base-shots", type=int, default=20)
-    parser.add_argument("--each", type=int, default=10)
-    args = parser.parse_args()
-    write_folder(args.out, args.base_words, args.base_shots, each=args.each)
-    print(args.out)
+    sizes = {"base-words": 20, "base-shots": 20, "base-tests": 5, "languages": 10, "way": 10, "each": 10}
+    for name, size in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=size)
+    given = vars(parser.parse_args())
+    write_folder(**{"folder" if name == "out" else name: value for name, value in given.items()})
+    print(given["out"])
 
 
 if __name__ == "__main__":

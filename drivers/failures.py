@@ -1,4 +1,4 @@
-"""Errors that end a measurement, each of which tells that what was recorded is kept, and those of data that do not fit."""
+"""Errors that end a measurement, each of which tells that what was recorded is kept; and those of unfit data."""
 
 from __future__ import annotations
 

@@ -64,6 +64,7 @@ def open_device(
     record_activity: bool = False,
     echo: bool = False,
     timeout_s: float = 60.0,
+    start_s: float = 60.0,
 ) -> Device:
     """Open a Xylo Audio 2 or 3 board, or a simulated Audio 2, with a network file (None: the shipped scene network).
 
@@ -86,7 +87,8 @@ def open_device(
     front end after it was handed over, in real time. With "live" the front end listened while the sample happened: only
     inference is left, and what the front end draws is part of idle. The power of its own rails is reported as
     pre-processing. A workload that teaches needs "live": the readout of the network then holds a prototype of each
-    word, of base words from all their samples, and the phase ``learning`` is the core's time for the shots of one.
+    word, of base words from all their samples, and the phase ``learning`` is the core's time for the shots of one. To
+    open may take ``start_s``: a second of sound takes the simulator some 0.1 s.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without a board, samna or a
     simulated bench, ``DataError`` for a missing or altered network file, or a graph that does not fit the chip,
