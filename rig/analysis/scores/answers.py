@@ -19,12 +19,17 @@ class Answer:
     decided: bool
 
 
+def decoded(text: str) -> Any:
+    """Return an output as it was recorded, which is JSON."""
+    return json.loads(text)
+
+
 def answers_of(run: Run) -> list[Answer]:
     """Return every output of a run in order, without those of warm-up; each text is decoded once."""
     decided = decided_issues(run)
     rows = run.replies.select(["issue", "sample_id", "output", "warmup"]).to_pylist()
     rows = [row for row in rows if row["output"] is not None and not row["warmup"]]
-    said = {text: json.loads(text) for text in {row["output"] for row in rows}}
+    said = {text: decoded(text) for text in {row["output"] for row in rows}}
     return [Answer(r["issue"], r["sample_id"], said[r["output"]], r["issue"] in decided) for r in rows]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,8 +34,7 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
     starts = [k for j, k in enumerate(order) if j == 0 or abs(onset[k] - onset[order[j - 1]]) > 1e-6]
     came = np.flatnonzero(q.completed)
     came = came[np.argsort(q.completed_s[came], kind="stable")]
-    said = [json.loads(text) for text in q.outputs]
-    answers = [said[q.output[k]] if q.output[k] >= 0 else None for k in came]
+    answers = [q.outputs[q.output[k]] if q.output[k] >= 0 else None for k in came]
     scene = tuple(str(labels[q.sample[k]]) for k in starts)
     classes = tuple(sorted({*scene, *(name for a in answers for name in _probabilities(a))}))
     table = np.array([[_probabilities(a).get(c, 0.0) for c in classes] for a in answers]).reshape(-1, len(classes))

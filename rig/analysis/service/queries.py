@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from rig.analysis.scores.answers import decoded
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
@@ -18,7 +20,8 @@ class Queries:
 
     Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` if a sample was
     dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table. ``output`` is an index into
-    ``outputs``, or -1 if there is none. ``inferences`` is the number of inferences of the sample times its executions.
+    ``outputs``, which are decoded, or -1 if there is none. ``inferences`` is the number of inferences of the sample
+    times its executions.
     """
 
     issue: Indices
@@ -28,7 +31,7 @@ class Queries:
     completed_s: Floats
     inferences: Indices
     output: Indices
-    outputs: tuple[str, ...]
+    outputs: tuple[Any, ...]
     max_pending: int | None = None
     """How many samples the device can hold at a time; None if it takes one batch at a time."""
 
@@ -99,7 +102,7 @@ def queries_of(run: Run) -> Queries:
         completed_s=_seconds(table["completed_ns"], rows, t0_ns),
         inferences=size[which] * executions[rows],
         output=first_output,
-        outputs=tuple(outputs),
+        outputs=tuple(map(decoded, outputs)),
         max_pending=holds if holds is not None and holds > 0 else None,
     )
 

@@ -63,7 +63,7 @@ def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
 def _answers(run: Run) -> dict[str, set[str]]:
     q = queries_of(run)
     ids = run.samples["id"].to_pylist()
-    labels = [json.dumps(answer_in(json.loads(text))) for text in q.outputs]
+    labels = [json.dumps(answer_in(output)) for output in q.outputs]
     out: dict[str, set[str]] = {}
     use = np.isin(q.issue, list(decided_issues(run))) & q.completed & (q.sample >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.result.series import Solve
+from rig.analysis.scores.answers import decoded
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
@@ -38,8 +38,7 @@ def solves_of(run: Run, device: Timebase) -> list[Solve]:
     A solve without a span, or whose span was left out, has no time and is no solve.
     """
     rows = [row for row in run.replies.to_pylist() if None not in (row["output"], row["on_tick"]) and not row["warmup"]]
-    said = [(row, json.loads(row["output"])) for row in rows]
-    said = [(row, out) for row, out in said if _is_solution(out)]
+    said = [(row, out) for row in rows if _is_solution(out := decoded(row["output"]))]
     if not said:
         return []
     progress: dict[int, list[Mapping[str, Any]]] = {}

@@ -224,7 +224,7 @@ def test_an_answer_of_several_spans_is_one_query() -> None:
     with played(Two(device), due([0.0, 0.5]), plant) as run:  # type: ignore[arg-type]
         q = queries_of(run)
     assert len(q) == 2
-    assert [q.outputs[k] for k in q.output] == ['"x"', '"x"']
+    assert [q.outputs[k] for k in q.output] == ["x", "x"]
 
 
 def test_a_recording_without_an_issue_has_no_queries() -> None:
