@@ -86,16 +86,11 @@ def as_array(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write", "model"),
     [
-        ("own.bqm", as_file, SPINS),
-        ("own.json", as_json, SPINS),
-        ("own.coo", as_coo, NUMBERED),
-        ("own.txt", as_coo_with_exponents, NUMBERED),
-        ("full.coo", as_full_coo, NUMBERED),
-        ("rows.csv", as_rows, NUMBERED),
-        ("own.csv", as_commas, NUMBERED),
-        ("own.npz", as_array, NUMBERED),
+        ("own.bqm", as_file, SPINS), ("own.json", as_json, SPINS), ("own.coo", as_coo, NUMBERED),
+        ("own.txt", as_coo_with_exponents, NUMBERED), ("full.coo", as_full_coo, NUMBERED),
+        ("rows.csv", as_rows, NUMBERED), ("own.csv", as_commas, NUMBERED), ("own.npz", as_array, NUMBERED),
     ],
-)
+)  # fmt: skip
 def test_a_file_of_each_form_is_the_problem_that_dimod_knows(
     tmp_path: Path, name: str, write: Callable[[Path], None], model: Any
 ) -> None:
