@@ -86,20 +86,6 @@ def test_words_for_values(name: str, text: str, value: object) -> None:
     assert build(factory, {"device": "chip"}, {name: text})[name] == value
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "wanted"),
-    [
-        ("count", "3.5", "whole number"), ("count", "", "whole number"), ("rate_hz", "fast", "a number"),
-        ("rate_hz", "nan", "finite"), ("limit_s", "inf", "finite"), ("loud", "maybe", "true or false"),
-    ],
-)  # fmt: skip
-def test_a_text_that_is_no_such_value_is_refused_with_what_to_give(name: str, text: str, wanted: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        build(factory, {"device": "chip"}, {name: text})
-    assert name in str(caught.value)
-    assert wanted in (caught.value.remedy or "")
-
-
 def test_whatever_a_factory_raises_is_a_setup_error_and_our_own_pass_through() -> None:
     def broken(*, ours: bool = False) -> None:
         raise UsageError("no") if ours else OSError("no such port")
@@ -132,18 +118,6 @@ def test_an_option_of_parts_of_two_kinds_is_refused_until_one_is_named() -> None
 def test_an_option_that_nobody_declares_is_refused(text: str) -> None:
     with pytest.raises(UnknownNameError):
         split_options([text], {"device": factory, "scenario": needs_nothing})
-
-
-@pytest.mark.parametrize("text", ["count", "=3", ""])
-def test_an_option_without_key_and_value_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="key=value"):
-        split_options([text], {"device": factory})
-
-
-def test_a_value_of_the_wrong_type_names_its_taker() -> None:
-    with pytest.raises(UsageError, match="option count is 'P'") as caught:
-        split_options(["count=P"], {"device": factory})
-    assert "It goes to the device" in caught.value.remedy
 
 
 def test_an_option_by_the_name_of_what_is_handed_in_is_refused_with_what_to_do() -> None:
@@ -287,11 +261,3 @@ def test_a_required_option_that_is_missing_is_asked_for() -> None:
     with pytest.raises(UsageError, match=r"needs the option port\. Add --option port=VALUE, of type str"):
         build(needs_port, {}, {})
     assert build(needs_port, {}, {"port": "COM3"}) == "COM3"
-
-
-def test_a_positional_only_parameter_is_refused_because_the_rig_passes_names() -> None:
-    def old_fashioned(clock: object, /) -> object:
-        return clock
-
-    with pytest.raises(SetupError, match="positional-only parameter clock"):
-        build(old_fashioned, {"clock": "tick"}, {})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rig.commands.main import main
-from rig.errors import ConformanceError, InvalidResultError, SetupError
+from rig.errors import ConformanceError, InvalidResultError
 
 
 def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,19 +35,6 @@ def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_what_is_re
     assert "required is an output that JSON can hold, no NaN" in said
 
 
-def test_a_function_that_returns_a_list_is_told_how_to_make_a_workload(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("import rig\n\ndef open_workload():\n    return [rig.Sample('a', [1.0])]\n")
-
-    code = main(("check", "--device", "mock", "--workload", f"{file}:open_workload"))
-
-    assert code == SetupError.exit_code
-    assert "is a list without name, task" in (said := capsys.readouterr().err)
-    assert "Return rig.workload(samples, name=...)" in said
-
-
 FOREIGN = """import rig
 
 def open_board():
@@ -63,27 +50,23 @@ def open_workload(*, hole: bool = False):
 """
 
 
-@pytest.mark.parametrize("command", ["check", "measure"])
 @pytest.mark.parametrize(
     ("device", "more", "says"),
     [
-        (
-            "board.py:open_board",
-            (),
-            "workload.labels: found low; required is labels that the device can answer, of left",
-        ),
+        ("board.py:open_board", (),
+         "workload.labels: found low; required is labels that the device can answer, of left"),
         ("mock", ("--option", "hole=true"), "sample.finite: found sample s holds NaN or infinity"),
     ],
-)
+)  # fmt: skip
 def test_what_one_sample_shows_is_told_before_anything_is_recorded(
-    command: str, device: str, more: tuple[str, ...], says: str,
+    device: str, more: tuple[str, ...], says: str,
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     Path("board.py").write_text(FOREIGN)
     Path("mine.py").write_text(BLANK)
 
-    code = main((command, "--device", device, "--meter", "none", "--workload", "mine.py:open_workload", *more))
+    code = main(("check", "--device", device, "--meter", "none", "--workload", "mine.py:open_workload", *more))
     said = capsys.readouterr()
 
     assert code == ConformanceError.exit_code
@@ -103,15 +86,3 @@ def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(
     assert r"reply.label: found 'low\n'; required is one of low" in capsys.readouterr().out
     assert main(("measure", *bench, "--mode", "together", "--option", "idle_s=0")) == InvalidResultError.exit_code
     assert r'answers that are no label of the workload: 1 of 1, such as "low\n"' in capsys.readouterr().out
-
-
-def test_details_that_are_no_mapping_are_named_by_their_rule(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "board.py"
-    file.write_text(FOREIGN.replace('{"classes": ["left", "right"]}', "None"))
-
-    code = main(("check", "--device", f"{file}:open_board", "--meter", "none"))
-
-    assert code == ConformanceError.exit_code
-    assert "info.details: found None; required is a mapping" in capsys.readouterr().out

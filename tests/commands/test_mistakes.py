@@ -39,34 +39,19 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         ("measure --device mock --data ok.txt", 6, "data 'ok.txt' is for the workload asc, and is not a folder"),
         ("frobnicate", 2, "unknown COMMAND 'frobnicate'. `rig --help` shows"),
         ("measure --device numpy-esn", 4, "Name one with --meter (`rig list` shows them), or --meter none"),
-        (
-            "measure --device numpy-esn --workload mackey-glass --data f",
-            3,
-            "mackey-glass takes no --data. Leave it out",
-        ),
+        ("measure --device numpy-esn --workload mackey-glass --data f", 3,
+         "mackey-glass takes no --data. Leave it out"),
         ("measure --resume newer", 7, "install the newest one"),
         (f"{MOCK} --out ok.txt/run", 7, "a part of its path is a file; name one in a folder"),
         ("measure --device xylo --simulate --option network=folder", 6, "folder: it is a folder; name a file in it"),
-        (
-            "import --format plain-csv --out i --option windows=folder ok.txt",
-            6,
-            "folder cannot be read as a table: it is a folder; name a file in it",
-        ),
-        (
-            "measure --device mock --workload qubo --data head.csv",
-            6,
-            "head.csv:1: 'i j value' has no number. Leave a header out",
-        ),
-        (
-            "measure --device mock --workload qubo --data head.txt",
-            6,
-            "Leave a header out. Write i j weight with blanks",
-        ),
-        (
-            "measure --device mock --workload qubo --data comma.txt",
-            6,
-            "comma.txt:1: '0,0,-1' has no number. Leave a header out. Write i j weight with blanks",
-        ),
+        ("import --format plain-csv --out i --option windows=folder ok.txt", 6,
+         "folder cannot be read as a table: it is a folder; name a file in it"),
+        ("measure --device mock --workload qubo --data head.csv", 6,
+         "head.csv:1: 'i j value' has no number. Leave a header out"),
+        ("measure --device mock --workload qubo --data head.txt", 6,
+         "Leave a header out. Write i j weight with blanks"),
+        ("measure --device mock --workload qubo --data comma.txt", 6,
+         "comma.txt:1: '0,0,-1' has no number. Leave a header out. Write i j weight with blanks"),
         (f"{MOCK} --option seed=-1", 3, "option seed is '-1'. Give a whole number of 0 or more"),
         (f"{MOCK} --option device_seed=-1", 3, "Give a whole number of 0 or more"),
         (f"{MOCK} --repeat 99999999999", 3, "option repeat is 99999999999. Give 1 to 1e+09"),
@@ -74,7 +59,7 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
         (f"{MOCK} --option hit_rate=95", 3, "option hit_rate is 95.0. Give 0 to 1"),
         (f"{MOCK} --option inference_s=1e300", 3, "option inference_s is 1e+300. Give 0 to 1000000 s"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_told(
     line: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -110,11 +110,6 @@ def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:
     assert {name for name, text in own.items() if pattern.search(text)} <= allowed
 
 
-def test_a_bad_report_directory_is_not_written_to(tmp_path: Path) -> None:
-    assert main(["report", str(tmp_path)]) == 7
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_a_command_ends_as_ever_where_a_stream_is_closed(
     closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -92,6 +92,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("measure --device gone.py", USAGE, ("gone.py is not a file", "path/to/file.py:function")),
     ("measure --device gone.py:open_board", USAGE, ("gone.py is not a file", "path/to/file.py:function")),
     ("measure --device board.py:open_bord", USAGE, ("'open_bord'", "Did you mean open_board?")),
+    ("measure --device board.py:rig", USAGE, ("'rig'", "Known: open_board")),
     ("measure --device torn.py:open_board", SETUP, ("torn.py", "SyntaxError", "line 1")),
     ("measure --device slash.py:open_board --meter none", SETUP, ("positional-only", "port", "Remove the /")),
     ("measure --device port.py:open_board --meter none", USAGE, ("option port", "--option port=VALUE")),
@@ -189,6 +190,7 @@ def test_a_wrong_invocation_is_told_what_is_wrong_and_what_to_do(
     assert not Path("runs").exists()
     if code != ARGPARSE:
         said = json.loads(out)
+        assert said["exit_code"] == code
         assert said["field"], said
         assert said["value"] is not None or "--option" in said["remedy"], said  # an option that is missing has none
         assert said["remedy"] or "required is" in said["message"], said
