@@ -49,8 +49,7 @@ def test_eight_samples_of_the_training_split_break_three_rules() -> None:
 @pytest.mark.parametrize("nodes", [25, 50, 10_000])
 def test_what_a_workload_declares_is_what_the_rig_holds(nodes: int) -> None:
     for opened in (open_asc(samples=8, audio_hz=1000), open_qubo(nodes=nodes, density=0.01, seeds="5-9")):
-        assert opened.benchmark is not None
-        assert as_held(opened.benchmark) == opened.benchmark
+        assert opened.benchmark is not None and as_held(opened.benchmark) == opened.benchmark
 
 
 @pytest.mark.parametrize("declared", [(8,), ()])

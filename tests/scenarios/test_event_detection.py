@@ -50,10 +50,7 @@ def test_a_pixel_holds_when_its_last_event_of_a_bin_came() -> None:
 def test_truth_leaves_out_the_first_half_second_small_boxes_and_other_classes(tmp_path: Path) -> None:
     drive.write(tmp_path, 12)
     truth = opened(tmp_path).details["detect"]["boxes"]
-    assert truth == {
-        "car_td@00010": [[2, 46.0, 140.0, 120.0, 80.0]],
-        "car_td@00011": [[2, 48.5, 140.0, 120.0, 80.0]],
-    }
+    assert truth == {"car_td@00010": [[2, 46.0, 140.0, 120.0, 80.0]], "car_td@00011": [[2, 48.5, 140.0, 120.0, 80.0]]}
     table = drive.boxes(12)
     table["w"], table["h"] = 80, 88  # a diagonal of 59.5 pixels in a surface
     np.save(tmp_path / "test" / "car_bbox.npy", table)

@@ -116,25 +116,13 @@ def test_whole_numbers_of_numpy_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("nodes", "density", "seed", "field"),
     [
-        (0, 0.1, 0, "nodes"),
-        (1, 0.1, 0, "nodes"),
-        (-5, 0.1, 0, "nodes"),
-        (2**31, 1e-9, 0, "nodes"),
-        (10.0, 0.1, 0, "nodes"),
-        ("10", 0.1, 0, "nodes"),
-        (10, 0.0, 0, "density"),
-        (10, -0.1, 0, "density"),
-        (10, 1.01, 0, "density"),
-        (10, float("nan"), 0, "density"),
-        (10, float("inf"), 0, "density"),
-        (10, "0.1", 0, "density"),
-        (10, None, 0, "density"),
-        (10, 0.1, -1, "seed"),
-        (10, 0.1, 2**63, "seed"),
-        (10, 0.1, 1.5, "seed"),
-        (10, 0.1, None, "seed"),
+        (0, 0.1, 0, "nodes"), (1, 0.1, 0, "nodes"), (-5, 0.1, 0, "nodes"), (2**31, 1e-9, 0, "nodes"),
+        (10.0, 0.1, 0, "nodes"), ("10", 0.1, 0, "nodes"), (10, 0.0, 0, "density"), (10, -0.1, 0, "density"),
+        (10, 1.01, 0, "density"), (10, float("nan"), 0, "density"), (10, float("inf"), 0, "density"),
+        (10, "0.1", 0, "density"), (10, None, 0, "density"), (10, 0.1, -1, "seed"), (10, 0.1, 2**63, "seed"),
+        (10, 0.1, 1.5, "seed"), (10, 0.1, None, "seed"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_graph_is_refused(nodes: Any, density: Any, seed: Any, field: str) -> None:
     with pytest.raises(UsageError) as caught:
         gnm_edges(nodes, density, seed)

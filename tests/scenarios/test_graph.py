@@ -79,17 +79,6 @@ def test_booleans_and_floats_of_zero_and_one_are_vectors_too() -> None:
     assert TRIANGLE_AND_ONE.cost(np.array([1.0, 1.0, 0.0, 0.0])) == 6
 
 
-@pytest.mark.parametrize(
-    "x",
-    [[0, 1], [[0, 1, 0, 1]], [0, 1, 2, 0], [0, 1, -1, 0], [0, 0.5, 0, 0], [float("nan")] * 4, "0101", [[1], [1, 2]]],
-)
-def test_what_is_no_vector_is_refused(x: Any) -> None:
-    with pytest.raises(UsageError) as caught:
-        TRIANGLE_AND_ONE.cost(x)
-    assert caught.value.field == "x"
-    assert caught.value.remedy
-
-
 def test_a_dense_matrix_beyond_memory_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         Graph(2**31 - 1, np.empty((0, 2), np.int32)).q_matrix()
@@ -136,23 +125,10 @@ def test_other_edges_in_the_same_memory_are_no_such_payload(part: slice) -> None
 @pytest.mark.parametrize(
     "payload",
     [
-        [],
-        [3],
-        [3, 1],
-        [3, -1],
-        [3, 1, 0, 1, 2],
-        [0, 0],
-        [-3, 0],
-        [3, 1, 1, 0],
-        [3, 1, 1, 1],
-        [3, 1, 0, 3],
-        [3, 1, -1, 1],
-        [3, 2, 1, 2, 0, 1],
-        [3, 2, 0, 1, 0, 1],
-        [[3, 0]],
-        [3.0, 0.0],
+        [], [3], [3, 1], [3, -1], [3, 1, 0, 1, 2], [0, 0], [-3, 0], [3, 1, 1, 0], [3, 1, 1, 1], [3, 1, 0, 3],
+        [3, 1, -1, 1], [3, 2, 1, 2, 0, 1], [3, 2, 0, 1, 0, 1], [[3, 0]], [3.0, 0.0],
     ],
-)
+)  # fmt: skip
 def test_what_is_no_payload_is_refused(payload: list[Any]) -> None:
     with pytest.raises(DataError) as caught:
         from_payload(np.array(payload))
@@ -218,28 +194,22 @@ def test_a_gap_that_is_not_defined_is_refused(cost: float, target: float, field:
 @pytest.mark.parametrize(
     "x",
     [
-        [1 + 0j, 0, 0],
-        [0.5, 0, 0],
-        [2, 0, 0],
-        [-1, 0, 0],
-        [2**70, 0, 0],
-        ["1", "0", "0"],
-        [None, 0, 0],
-        [[1], [0, 0]],
-        [float("nan"), 0, 0],
+        [0, 1], [[0, 1, 0]], "010", [1 + 0j, 0, 0], [0.5, 0, 0], [2, 0, 0], [-1, 0, 0], [2**70, 0, 0],
+        ["1", "0", "0"], [None, 0, 0], [[1], [0, 0]], [float("nan"), 0, 0],
     ],
-)
-def test_only_the_real_numbers_0_and_1_make_a_vector(x: list[Any]) -> None:
+)  # fmt: skip
+def test_only_as_many_real_numbers_0_and_1_as_there_are_nodes_make_a_vector(x: Any) -> None:
     graph = Graph(3, np.array([[0, 1]], np.int32))
-    for taken in (graph.cost, graph.conflicts, to_hex):
+    for taken in (graph.cost, graph.conflicts):
         with pytest.raises(UsageError) as caught:
             taken(x)
-        assert caught.value.field == "x"
+        assert caught.value.field == "x" and caught.value.remedy
 
 
 def test_a_solution_to_be_written_is_a_vector() -> None:
-    with pytest.raises(UsageError, match="shape"):
-        to_hex([[1, 0]])
+    for bad in ([[1, 0]], [2, 0], ["1"]):
+        with pytest.raises(UsageError):
+            to_hex(bad)
     assert to_hex([]) == ""
     assert to_hex([True, False, 1.0]) == "a0"
 
@@ -251,10 +221,3 @@ def test_a_solution_to_be_written_is_a_vector() -> None:
 def test_a_solution_is_judged_by_its_cost_and_conflicts(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
     graph, x = drawn
     assert graph.judge(to_hex(x)) == (graph.cost(x), graph.conflicts(x))
-
-
-@pytest.mark.parametrize("solution", ["00", "003f", "not hex", ""])
-def test_a_text_that_is_no_solution_is_refused(solution: str) -> None:
-    with pytest.raises(DataError) as caught:
-        from_payload(np.array([10, 0], np.int32)).judge(solution)
-    assert caught.value.field == "solution"

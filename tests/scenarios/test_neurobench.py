@@ -89,8 +89,7 @@ def test_one_run_by_itself_is_never_submittable(tmp_path: Path, mode: str, faili
     assert [check.rule for check in validity.checks if not check.ok] == failing
     assert validity.submittable is False
     verdict = verdict_of(validity, part.run.start.rules)
-    assert verdict is not None
-    assert verdict.caveat == ALONE
+    assert verdict is not None and verdict.caveat == ALONE
 
 
 def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Callable[[str], Session], tmp_path: Path) -> None:
@@ -99,8 +98,7 @@ def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Callable[[s
 
     path = rewritten(session("server").parts[1].run.path, tmp_path / "probe", probe)
     validity = evaluate(open_run(path)).validity
-    assert validity is not None
-    assert validity.valid
+    assert validity is not None and validity.valid
 
 
 # ---- single changes ---------------------------------------------------------------------------

@@ -72,14 +72,9 @@ def test_the_digest_changes_with_every_argument() -> None:
     digests = [
         open_workload(**given).digest_sha256
         for given in (
-            {},
-            {"nodes": 101},
-            {"density": 0.051},
-            {"seeds": "0-3"},
-            {"seeds": "1-5"},
-            {"seeds": "1,0,2,3,4"},
+            {}, {"nodes": 101}, {"density": 0.051}, {"seeds": "0-3"}, {"seeds": "1-5"}, {"seeds": "1,0,2,3,4"},
         )
-    ]
+    ]  # fmt: skip
     assert len(set(digests)) == len(digests)
     assert open_workload().digest_sha256 == digests[0]
     assert open_workload(seeds="0,1,2-4").digest_sha256 == digests[0]
@@ -147,18 +142,12 @@ def test_what_names_no_seeds_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"nodes": 1}, "nodes"),
-        ({"density": 0.0}, "density"),
-        ({"density": 1.5}, "density"),
-        ({"draw": -1}, "draw"),
-        ({"draw": 10**6}, "draw"),
-        ({"draw": 2, "seeds": "7"}, "draw"),
-        ({"draw": 2, "announced": True}, "draw"),
-        ({"announced": True}, "seeds"),
-        ({"announced": True, "seeds": "4,9"}, "seeds"),
+        ({"nodes": 1}, "nodes"), ({"density": 0.0}, "density"), ({"density": 1.5}, "density"), ({"draw": -1}, "draw"),
+        ({"draw": 10**6}, "draw"), ({"draw": 2, "seeds": "7"}, "draw"), ({"draw": 2, "announced": True}, "draw"),
+        ({"announced": True}, "seeds"), ({"announced": True, "seeds": "4,9"}, "seeds"),
         ({"seeds": str(2**63)}, "seeds"),
     ],
-)
+)  # fmt: skip
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], field: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_workload(**options)

@@ -33,14 +33,10 @@ def test_a_scene_is_finite_and_never_clips(label: str, seconds: float, rate_hz: 
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        (("beach", 1), "label"),
-        (("park", -1), "seed"),
-        (("park", 1, 0.0), "seconds"),
-        (("park", 1, float("nan")), "seconds"),
-        (("park", 1, 1.0, -1.0), "rate_hz"),
-        (("park", 1, 1e9), "seconds"),
+        (("beach", 1), "label"), (("park", -1), "seed"), (("park", 1, 0.0), "seconds"),
+        (("park", 1, float("nan")), "seconds"), (("park", 1, 1.0, -1.0), "rate_hz"), (("park", 1, 1e9), "seconds"),
     ],
-)
+)  # fmt: skip
 def test_a_scene_that_cannot_be_meant_is_refused(arguments: tuple[object, ...], field: str) -> None:
     with pytest.raises(UsageError) as caught:
         synthesize(*arguments)  # type: ignore[arg-type]

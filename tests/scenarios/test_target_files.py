@@ -149,8 +149,7 @@ def test_a_solve_ends_close_to_the_specified_target_before_the_best_known(file: 
 def test_a_solve_ends_close_to_the_official_target_where_there_is_one() -> None:
     workload = open_workload(nodes=50, density=0.1, seeds="0")
     official = workload.samples[0].target_cost
-    assert official is not None
-    assert stop_costs(workload, 0.0) == {workload.samples[0].id: official}
+    assert official is not None and stop_costs(workload, 0.0) == {workload.samples[0].id: official}
 
 
 def test_without_any_target_the_remedy_names_the_command() -> None:
@@ -229,8 +228,7 @@ def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(
     assert sorted(opened_.details["seeds"]) == drawn
     assert not set(drawn) & set(TUNING_SEEDS)
     assert opened_.details["seed_kind"] == "evaluation (drawn)"
-    assert opened_.benchmark is not None
-    assert opened_.benchmark.parameters["target"].found == ("proven",)
+    assert opened_.benchmark is not None and opened_.benchmark.parameters["target"].found == ("proven",)
     with pytest.raises(UsageError, match="5 drawn seeds") as caught:
         open_workload(nodes=10, density=0.25, draw=6, targets=str(file))
     assert "--draw 6" in caught.value.remedy
