@@ -392,21 +392,19 @@ def test_a_meter_reports_no_rail_of_power_that_the_device_does_not_have(rails: s
         pass
 
 
+def recorded(chosen: Chosen, path: Path, artifacts: Mapping[str, bytes]) -> Path:
+    with set_up_bench(asked(chosen)) as setup:
+        given_ = {"workload": setup.workload, "rules": setup.rules, "phases": ("inference",), "purpose": "all"}
+        steps = build(setup.scenario, given_ | {"clock": setup.bench.clock}, dict(setup.scenario_options))
+        return record(
+            path, setup.bench, setup.workload, steps, scenario={"name": "s"}, rules=setup.rules, artifacts=artifacts
+        )
+
+
 def test_the_bench_file_and_the_calibrations_are_kept_with_the_run(tmp_path: Path) -> None:
     path = written(tmp_path, SIMULATED)
     chosen = request_of(path, "sim", (), ())
-    with set_up_bench(asked(chosen)) as setup:
-        given_ = {
-            "workload": setup.workload,
-            "rules": setup.rules,
-            "phases": ("inference",),
-            "clock": setup.bench.clock,
-        }
-        steps = build(setup.scenario, given_ | {"purpose": "all"}, dict(setup.scenario_options))
-        folder = record(
-            tmp_path / "run", setup.bench, setup.workload, steps, scenario={"name": "s"}, rules=setup.rules,
-            artifacts=chosen.artifacts,
-        )  # fmt: skip
+    folder = recorded(chosen, tmp_path / "run", chosen.artifacts)
 
     assert (folder / "artifacts" / "bench.toml").read_bytes() == path.read_bytes()
     stop = json.loads((folder / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1])
@@ -435,24 +433,7 @@ def test_lab_and_operator_of_the_bench_file_stand_in_the_recording_and_its_resul
     chosen = request_of(path, "sim", (), ())
     starts = {}
     for name, artifacts in (("named", chosen.artifacts), ("nameless", {})):
-        with set_up_bench(asked(chosen)) as setup:
-            given_ = {
-                "workload": setup.workload,
-                "rules": setup.rules,
-                "phases": ("inference",),
-                "clock": setup.bench.clock,
-            }
-            steps = build(setup.scenario, given_ | {"purpose": "all"}, dict(setup.scenario_options))
-            folder = record(
-                tmp_path / name,
-                setup.bench,
-                setup.workload,
-                steps,
-                scenario={"name": "s"},
-                rules=setup.rules,
-                artifacts=artifacts,
-            )
-        starts[name] = evaluate(open_run(folder))
+        starts[name] = evaluate(open_run(recorded(chosen, tmp_path / name, artifacts)))
 
     named = starts["named"].to_json()
     assert (named["lab"], named["operator"]) == ("Room 12", "Ada")

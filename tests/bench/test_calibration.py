@@ -130,8 +130,7 @@ def test_a_rail_without_a_file_states_nothing() -> None:
 
 def test_a_rail_takes_the_limits_in_its_own_unit(tmp_path: Path) -> None:
     found = stated(Rail("wall", conversion=Conversion("W"), rate_hz=1.0), str(written(tmp_path, SMALL))).accuracy
-    assert found is not None
-    assert (found.of_reading, found.offset) == (pytest.approx(0.01), pytest.approx(0.05))
+    assert found is not None and (found.of_reading, found.offset) == (pytest.approx(0.01), pytest.approx(0.05))
 
 
 @pytest.mark.parametrize(
