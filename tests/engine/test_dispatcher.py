@@ -176,8 +176,7 @@ def test_the_end_of_a_run_waits_for_every_answer() -> None:
     plant, device = bench(1.0, holds=2)
     with played(device, due([0.0] * 9), plant) as run:
         assert None not in run.replies["completed_ns"].to_pylist()
-        assert run.stop is not None
-        assert (run.stop.issues, run.stop.replies) == (9, 9)
+        assert run.stop is not None and (run.stop.issues, run.stop.replies) == (9, 9)
 
 
 # ---- drops ---------------------------------------------------------------------------------
@@ -188,8 +187,7 @@ def test_a_drop_is_recorded_as_due_and_nothing_else() -> None:
     with played(device, due([0.0, 0.1, 0.2, 0.3], queue=2), plant) as run:
         table = run.replies.sort_by("issue").to_pylist()
         first_ns = table[0]["due_ns"]
-        assert run.stop is not None
-        assert (run.stop.issues, run.stop.replies) == (4, 2)
+        assert run.stop is not None and (run.stop.issues, run.stop.replies) == (4, 2)
     assert [row["issued_ns"] is None for row in table] == [False, False, True, True]
     for k in (2, 3):
         given_ = {name: value for name, value in table[k].items() if value is not None}

@@ -18,7 +18,7 @@ from fixtures.bench.true_power import SimPlant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.engine.record import environment, start_document
-from rig.errors import DeviceError, RigError, SetupError
+from rig.errors import DeviceError, SetupError
 from rig.recording.events import Brackets, ChunkArrived, MarkPulses
 from rig.recording.reader import Run, open_run
 from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
@@ -185,18 +185,6 @@ def test_what_was_answered_before_a_timeout_is_kept(play: Play, plant: SimPlant,
     found = rows(open_run(tmp_path / "run"), "sample_id", "completed_ns")
     assert [name for name, at in found if at is not None] == ["s0", "s1"]
     assert [name for name, at in found if at is None] == ["s2"]
-
-
-def test_a_scenario_that_fails_leaves_a_recording_that_says_so(play: Play, plant: SimPlant, tmp_path: Path) -> None:
-    def failing() -> Iterable[Step]:
-        yield Issue(samples(1))
-        raise ZeroDivisionError
-
-    with pytest.raises(RigError, match="the scenario failed"):
-        play(Toy(plant.clock, []), failing(), [])
-    run = open_run(tmp_path / "run")
-    assert run.error is not None
-    assert rows(run, "sample_id") == [("s0",)]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])

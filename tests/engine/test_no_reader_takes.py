@@ -170,8 +170,7 @@ def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play
             raise ValueError(text)
 
     _, run = play(Failing(plant.clock), STEPS)
-    assert run.error is not None
-    assert run.error.message.startswith("the device failed on sample s0: ValueError: ")
+    assert run.error is not None and run.error.message.startswith("the device failed on sample s0: ValueError: ")
     assert len(run.error.message) < 11_000
 
 

@@ -29,8 +29,7 @@ GOOD = 20
 
 def reported(run: Run, error: RigError) -> None:
     """The stop line names the error, and the rest of the recording has its figures."""
-    assert run.error is not None
-    assert run.error.message == error.message
+    assert run.error is not None and run.error.message == error.message
     assert run.left_out == ()
     assert evaluate(run).quantities[FigureKey("execution_time_s")].n >= GOOD - 1
 

@@ -23,17 +23,9 @@ from rig.recording.reader import open_run
 PATIENT_S = 60.0
 """How long a subprocess may take; only a broken one makes a test wait for it."""
 MEASURE = (
-    "measure",
-    "--quiet",
-    "--device",
-    "mock",
-    "--mode",
-    "together",
-    "--option",
-    "idle_s=0.5",
-    "--option",
+    "measure", "--quiet", "--device", "mock", "--mode", "together", "--option", "idle_s=0.5", "--option",
     "workload.samples=40",
-)
+)  # fmt: skip
 FAILURES = {
     "a device that hangs": (21, "DeviceTimeoutError", 4, ("fail_at=6", "fail=hang", "timeout_s=1")),
     "a device that raises": (20, "DeviceError", 4, ("fail_at=6", "fail=raise")),
@@ -108,8 +100,7 @@ def test_the_recording_names_the_error(failure: tuple[str, Outcome]) -> None:
     what, ended = failure
     run = open_run(ended.path)
 
-    assert run.error is not None
-    assert (run.error.error, run.error.exit_code) == (FAILURES[what][1], FAILURES[what][0])
+    assert run.error is not None and (run.error.error, run.error.exit_code) == (FAILURES[what][1], FAILURES[what][0])
     assert run.sealed
 
 
@@ -228,8 +219,7 @@ def test_an_interrupted_run_keeps_every_reply_and_is_closed(interrupted: tuple[O
 
     assert answered(ended.path) >= seen >= 3
     assert run.sealed
-    assert run.error is not None
-    assert run.error.error == "Interrupted"
+    assert run.error is not None and run.error.error == "Interrupted"
 
 
 def test_an_interrupted_run_is_reported_as_incomplete(interrupted: tuple[Outcome, int]) -> None:

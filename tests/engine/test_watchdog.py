@@ -119,8 +119,7 @@ def played(path: Path, device: Stuck, meter: Stuck | None, watch: Watch) -> None
 def named(run: Run, error: RigError, call: str) -> None:
     assert error.message.startswith(f"{call}() of ")
     assert re.search(r"has not returned for 0\.[3-9] s", error.message)
-    assert run.error is not None
-    assert run.error.message == error.message
+    assert run.error is not None and run.error.message == error.message
     assert run.sealed
 
 
@@ -229,14 +228,10 @@ def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path
 @pytest.mark.parametrize(
     ("call", "undeclared_s", "declared_s"),
     [
-        ("open", 60, 200),
-        ("info", 30, 200),
-        ("stop", 30, 200),
-        ("close", 30, 200),
-        ("stage", 600, 600),
+        ("open", 60, 200), ("info", 30, 200), ("stop", 30, 200), ("close", 30, 200), ("stage", 600, 600),
         ("poll", 90, 230),
     ],
-)
+)  # fmt: skip
 def test_a_call_has_as_long_as_it_needs_and_no_longer(call: str, undeclared_s: float, declared_s: float) -> None:
     watch = Watch()
     assert watch.allowed_s(f"{call}() of the device") == undeclared_s
@@ -297,6 +292,5 @@ def test_a_call_that_cannot_be_interrupted_ends_the_process_and_the_recording_is
     assert done.stderr.startswith("rig: poll() of the device has not returned for "), done.stderr
     run = open_run(tmp_path / "run")
     assert run.sealed
-    assert run.error is not None
-    assert run.error.error == "DeviceTimeoutError"
+    assert run.error is not None and run.error.error == "DeviceTimeoutError"
     assert run.replies["completed_ns"].is_valid().to_pylist() == [True] * 3

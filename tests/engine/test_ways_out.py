@@ -85,8 +85,7 @@ def one_by_one(n: int = 6) -> list[Step]:
 
 def says(run: Run, error: Ended) -> None:
     """The stop line names the error that was raised, and the recording is sealed."""
-    assert run.error is not None
-    assert (run.error.error, run.error.exit_code) == (type(error).__name__, error.exit_code)
+    assert run.error is not None and (run.error.error, run.error.exit_code) == (type(error).__name__, error.exit_code)
     assert run.sealed
 
 
@@ -289,8 +288,7 @@ def test_an_error_of_a_meters_own_class_ends_as_the_rigs(
     meter = LeavingMeter(open_meter(plant), method, error)
     ended, run = play(open_device(plant, marks=False), one_by_one(), (meter,))
 
-    assert ended is not None
-    assert type(ended) in (DeviceError, MeterError)
+    assert ended is not None and type(ended) in (DeviceError, MeterError)
     says(run, ended)
 
 
@@ -300,15 +298,13 @@ def test_an_error_of_a_scenarios_own_class_has_an_exit_code_of_the_rig(
 ) -> None:
     ended, run = play(Queue(plant.clock), failing(error))
 
-    assert ended is not None
-    assert type(ended) in (DeviceError, SetupError)
+    assert ended is not None and type(ended) in (DeviceError, SetupError)
     says(run, ended)
 
 
 def test_of_what_a_driver_says_without_end_the_begin_is_shown(play: Play, plant: SimPlant) -> None:
     ended, run = play(Leaving(plant, "submit", RuntimeError("cable " * 10**6)), one_by_one())
 
-    assert ended is not None
-    assert "cable" in str(ended)
+    assert ended is not None and "cable" in str(ended)
     assert len(str(ended)) < 30_000
     assert run.error is not None
