@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from benchmarks.faults.forge import hash_again, lines_of
@@ -17,7 +16,6 @@ from rig.recording import bounded
 from rig.recording.bounded import read_bounded
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, bind, open_session
-from rig.recording.tables import SAMPLES
 from rig.session.report import report
 from tests.support.run_by_hand import short_recording
 
@@ -114,14 +112,10 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, 
 @pytest.mark.parametrize(
     "name",
     [
-        "events.jsonl",
-        "events.jsonl.sha256",
-        "samples.arrows",
-        "activity.arrows",
-        "traces/core.arrows",
+        "events.jsonl", "events.jsonl.sha256", "samples.arrows", "activity.arrows", "traces/core.arrows",
         "traces/a.arrows",
     ],
-)
+)  # fmt: skip
 def test_a_link_in_the_place_of_a_file_is_refused_wherever_it_leads(run: Path, name: str, target: str) -> None:
     if (run / name).exists():
         (run / name).rename(run / "elsewhere")
@@ -160,40 +154,8 @@ def test_a_column_whose_name_is_no_text_is_refused(run: Path) -> None:
         open_run(run)
 
 
-def test_rows_that_take_no_room_are_not_made(run: Path) -> None:
-    """A column of nulls of any length has no bytes; it must not become an array of that length."""
-    nothing = pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])
-    batch = pa.RecordBatch.from_arrays([nothing] * len(SAMPLES.names), names=SAMPLES.names)
-    with pa.OSFile(str(run / "samples.arrows"), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as stream:
-        for _ in range(100):
-            stream.write_batch(batch)
-    hash_again(run)
-    with pytest.raises(StoreError, match=r"samples\.arrows unpacks to more than"):
-        open_run(run)
-
-
 def test_a_session_file_of_gigabytes_is_refused(tmp_path: Path) -> None:
     bind(tmp_path, [])
     os.truncate(tmp_path / FILE, 1 << 40)
     with pytest.raises(StoreError, match="larger than"):
         open_session(tmp_path)
-
-
-@pytest.mark.parametrize("encoded", [False, True], ids=["plain", "dictionary"])
-def test_a_column_that_is_a_bomb_is_refused_before_it_is_unpacked(run: Path, encoded: bool) -> None:
-    """A few kilobytes on the disk, in a column that no one reads."""
-    file = run / "samples.arrows"
-    with pa.OSFile(str(file)) as source:
-        table = pa.ipc.open_stream(source).read_all()
-    junk = pa.array(["a" * (65 << 20)] + [None] * (table.num_rows - 1))
-    table = table.append_column("junk", junk.dictionary_encode() if encoded else junk)
-    for compression in (None, "zstd"):
-        options = pa.ipc.IpcWriteOptions(compression=compression)
-        with pa.OSFile(str(file), "w") as sink, pa.ipc.new_stream(sink, table.schema, options=options) as stream:
-            stream.write_table(table)
-        hash_again(run, lines_of(run))
-        if compression is None:
-            assert len(open_run(run).samples) == table.num_rows
-        else:
-            with pytest.raises(StoreError, match=r"samples\.arrows unpacks to more than"):
-                open_run(run)

@@ -44,8 +44,7 @@ def ended_well(path: Path, done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == StoreError.exit_code, done.stderr
     assert "`rig report` reads it" in done.stderr
     run = open_run(path)
-    assert run.error is not None
-    assert run.error.error == "StoreError"
+    assert run.error is not None and run.error.error == "StoreError"
     assert run.sealed
     assert not (path / ROOM).exists()
 

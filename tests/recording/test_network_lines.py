@@ -58,10 +58,8 @@ HOSTILE: dict[str, tuple[Callable[[], Document], str]] = {
     "a huge delay": (lambda: spoilt("connections", delay=2**40), r"network\.connections\[0\]\.delay"),
     "NaN weights": (lambda: spoilt("connections", weights=float("nan")), "NaN is no plain number"),
     "a NaN stride": (lambda: line(dataclasses.replace(NETWORK, execution_s=float("nan"))), "NaN is no plain number"),
-    "an endless stride": (
-        lambda: line(dataclasses.replace(NETWORK, execution_s=float("inf"))),
-        "Infinity is no plain number",
-    ),
+    "an endless stride": (lambda: line(dataclasses.replace(NETWORK, execution_s=float("inf"))),
+                          "Infinity is no plain number"),
     "a negative count": (lambda: spoilt("memory", elements=-1), r"network\.memory\[0\]\.elements"),
     "no neurons": (lambda: spoilt("layers", neurons=0), r"network\.layers\[0\]\.neurons"),
     "a fraction": (lambda: spoilt("connections", zeros=0.5), r"network\.connections\[0\]\.zeros"),
@@ -73,7 +71,7 @@ HOSTILE: dict[str, tuple[Callable[[], Document], str]] = {
     "a name without end": (lambda: spoilt("layers", name="x" * 10**6), r"network\.layers\[0\]\.name"),
     "too many layers": (lambda: many("layers", {"neurons": 1}), r"network\.layers"),
     "too many arrays": (lambda: many("memory", {"kind": "states", "elements": 1, "bits": 1}), r"network\.memory"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", HOSTILE)

@@ -111,8 +111,7 @@ def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
     disk.set()
     recorder.stop(caught.value)
     run = open_run(recorder.path)
-    assert run.error is not None
-    assert run.error.error == "DiskTooSlowError"
+    assert run.error is not None and run.error.error == "DiskTooSlowError"
     assert run.traces["core"].value.tolist() == list(range(1300))
 
 
@@ -149,8 +148,7 @@ def test_a_run_whose_disk_is_too_slow_ends_with_that_error_and_keeps_what_had_ar
         record(tmp_path / "run", bench, blank(1), [Mark(), Mark(), Idle(60.0)], scenario={"name": "slow"}, argv=[])
     run = open_run(tmp_path / "run")
     assert run.sealed
-    assert run.error is not None
-    assert run.error.error == "DiskTooSlowError"
+    assert run.error is not None and run.error.error == "DiskTooSlowError"
     assert len(run.traces["core"].value) == sum(n for n, _ in announced(run.path)) == 300
 
 
@@ -257,8 +255,7 @@ def test_files_are_hashed_as_they_are_written_and_not_read_again(
     assert "traces/core.arrows" not in read
     trace = recorder.path / "traces" / "core.arrows"
     stop = open_run(recorder.path).stop
-    assert stop is not None
-    assert stop.files["traces/core.arrows"] == hashlib.sha256(trace.read_bytes()).hexdigest()
+    assert stop is not None and stop.files["traces/core.arrows"] == hashlib.sha256(trace.read_bytes()).hexdigest()
 
 
 def test_a_file_that_is_taken_away_while_it_is_recorded_is_told(recorder: Recorder) -> None:
@@ -269,5 +266,4 @@ def test_a_file_that_is_taken_away_while_it_is_recorded_is_told(recorder: Record
         recorder.stop()
     run = open_run(recorder.path)
     assert run.sealed
-    assert run.error is not None
-    assert "was removed" in run.error.message
+    assert run.error is not None and "was removed" in run.error.message

@@ -18,7 +18,6 @@ from jsonschema import Draft202012Validator
 from fixtures.bench.true_power import SimPlant
 from fixtures.worlds.random_draw import draw, measured, truth
 from rig.analysis.evaluate import evaluate
-from rig.analysis.result.quantity import from_json
 from rig.commands.main import main
 from rig.recording.reader import open_run
 from rig.recording.schema import FOLDER, schemas, text_of
@@ -207,18 +206,6 @@ def test_frames_hold_the_documented_columns(engine_run: Path) -> None:
         section = document.split(f"### {name}.arrows")[1].split("\n#")[0]
         assert list(frames[name].columns) == re.findall(r"^\| `(\w+)` \|", section, re.M), name
     assert len(frames["replies"]) == 40
-
-
-def test_results_can_be_read_back_as_quantities(engine_run: Path) -> None:
-    for key, q in evaluate(open_run(engine_run)).quantities.items():
-        assert from_json(json.loads(json.dumps(q.to_json()))) == q, str(key)
-
-
-def test_derived_files_can_be_deleted_and_rebuilt(engine_run: Path) -> None:
-    before = evaluate(open_run(engine_run)).to_json()
-    (engine_run / "derived").mkdir()
-    (engine_run / "derived" / "results.json").write_bytes(b"anything")
-    assert evaluate(open_run(engine_run)).to_json() == before
 
 
 def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_run: Path) -> None:

@@ -22,14 +22,9 @@ QUICK = settings(
     max_examples=75, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 RECORDED = (
-    "events.jsonl",
-    "events.jsonl.sha256",
-    "samples.arrows",
-    "replies.arrows",
-    "progress.arrows",
-    "activity.arrows",
+    "events.jsonl", "events.jsonl.sha256", "samples.arrows", "replies.arrows", "progress.arrows", "activity.arrows",
     "traces/core.arrows",
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +17,9 @@ from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import DeviceError, SetupError, StoreError
-from rig.network.description import Layer, NetworkInfo
-from rig.recording.events import Note
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
-from rig.types import Accuracy, Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Sample, Span, Step
+from rig.types import Accuracy, Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Span, Step
 from tests.support.start_lines import start
 
 ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
@@ -76,19 +73,6 @@ def test_a_row_that_does_not_fit_is_refused_and_the_others_are_kept(recorder: Re
     assert open_run(recorder.path).replies.num_rows == 2
 
 
-@pytest.mark.parametrize("network", [NetworkInfo((Layer("output", -2),), (), ()), {"layers": 1}])
-def test_a_network_that_cannot_be_read_again_is_refused_and_the_others_are_kept(
-    recorder: Recorder, network: Any
-) -> None:
-    own = NetworkInfo((Layer("output", 2),), (), ())
-    recorder.sample(Sample("s0", np.zeros(1)))
-    recorder.activity(0, Reply("s0", None, network=own))
-    with pytest.raises(DeviceError, match="network cannot be recorded"):
-        recorder.activity(1, Reply("s1", None, network=network))
-    recorder.stop()
-    assert open_run(recorder.path).networks() == {"s0": own}
-
-
 def test_a_chunk_unlike_those_before_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
     recorder.open_trace(meter(Rail("core", rate_hz=1e3)), Rail("core", rate_hz=1e3), 0)
     for value in (np.ones(2), np.ones(2, np.int16), np.ones(2)):
@@ -106,8 +90,7 @@ def test_a_trace_leaves_out_home_directories(recorder: Recorder) -> None:
     recorder.chunk(Chunk("core", np.ones(2)), 1)
     recorder.stop()
     told = open_run(recorder.path).traces["core"].rail.accuracy
-    assert told is not None
-    assert told.source == "certificate ~/K-1.pdf"
+    assert told is not None and told.source == "certificate ~/K-1.pdf"
 
 
 def test_readings_of_a_rail_that_no_meter_declared_are_refused(recorder: Recorder) -> None:
@@ -127,15 +110,6 @@ def test_two_rails_cannot_share_a_file(recorder: Recorder, names: tuple[str, str
 def test_a_rail_that_a_reader_would_refuse_is_refused_at_once(recorder: Recorder, rail: Rail) -> None:
     with pytest.raises(StoreError, match="rail"):
         recorder.open_trace(meter(rail), rail, 0)
-
-
-def test_a_full_disk_is_a_store_error(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("rig.recording.lines.Whole.write", full)
-    with pytest.raises(StoreError, match="No space left"):
-        recorder.event(Note(about="files", text="late"))
 
 
 def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:

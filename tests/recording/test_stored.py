@@ -46,8 +46,7 @@ def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: P
     with pa.ipc.new_stream(str(tmp_path / "a.arrows"), table.schema) as stream:
         stream.write_table(table)
     batches = stored(tmp_path / "a.arrows", [])
-    assert batches is not None
-    assert Stored(batches, "value")[:].tolist() == [1.0, 2.0, 3.0]
+    assert batches is not None and Stored(batches, "value")[:].tolist() == [1.0, 2.0, 3.0]
 
 
 @settings(deadline=None, max_examples=40)
