@@ -119,66 +119,30 @@ EARLY = FigureKey("latency_p{percentile}_early_stopping_s", percentile=99)
 @pytest.mark.parametrize(
     ("key", "name", "kind", "text"),
     [
-        (
-            FigureKey("execution_time_p{percentile}_s", percentile=50),
-            "execution_time_p50_s",
-            "overall",
-            "Execution time, median",
-        ),
+        (FigureKey("execution_time_p{percentile}_s", percentile=50), "execution_time_p50_s", "overall",
+         "Execution time, median"),
         (FigureKey("duration_s"), "duration_s", "service", "Duration"),
         (latency(99.9), "latency_p99_9_s", "service", "Latency, 99.9th percentile"),
         (EARLY, "latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
         (FigureKey("slip_max_s"), "slip_max_s", "arrivals", "Scheduling delay of the host, greatest"),
-        (
-            FigureKey("onset_latency_p{percentile}_s", percentile=90),
-            "onset_latency_p90_s",
-            "scene changes",
-            "Time to recognise a new scene, 90th percentile",
-        ),
-        (
-            FigureKey("average_power_w", rail="vdd.core"),
-            "rail.vdd.core.average_power_w",
-            "average",
-            "Average power, rail vdd.core",
-        ),
-        (
-            FigureKey("active_power_w", "inference", "core", TRIMMED),
-            "trimmed.phase.inference.rail.core.active_power_w",
-            "cross-check",
-            "Active power",
-        ),
-        (
-            FigureKey("energy_per_inference_j", method=PEER, window=1),
-            "peer.window.1.energy_per_inference_j",
-            "peer",
-            "Energy per inference, window 1",
-        ),
-        (
-            gap("gap_{target}_mean", "best_known"),
-            "gap_best_known_mean",
-            "solver",
-            "Gap to the best known target, mean",
-        ),
-        (
-            gap("time_to_gap_{target}_{threshold}_s", "official", 0.05),
-            "time_to_gap_official_0_05_s",
-            "solver",
-            "Time to a gap of 5 % (official target)",
-        ),
-        (
-            gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1),
-            "energy_to_gap_official_0_1_official_j",
-            "solver",
-            "Energy to a gap of 10 % (official target), reached by all",
-        ),
-        (
-            gap("reached_gap_{target}_{threshold}_share", "official", 0.01),
-            "reached_gap_official_0_01_share",
-            "solver",
-            "Reached a gap of 1 % (official target)",
-        ),
+        (FigureKey("onset_latency_p{percentile}_s", percentile=90), "onset_latency_p90_s", "scene changes",
+         "Time to recognise a new scene, 90th percentile"),
+        (FigureKey("average_power_w", rail="vdd.core"), "rail.vdd.core.average_power_w", "average",
+         "Average power, rail vdd.core"),
+        (FigureKey("active_power_w", "inference", "core", TRIMMED),
+         "trimmed.phase.inference.rail.core.active_power_w", "cross-check", "Active power"),
+        (FigureKey("energy_per_inference_j", method=PEER, window=1), "peer.window.1.energy_per_inference_j", "peer",
+         "Energy per inference, window 1"),
+        (gap("gap_{target}_mean", "best_known"), "gap_best_known_mean", "solver",
+         "Gap to the best known target, mean"),
+        (gap("time_to_gap_{target}_{threshold}_s", "official", 0.05), "time_to_gap_official_0_05_s", "solver",
+         "Time to a gap of 5 % (official target)"),
+        (gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1), "energy_to_gap_official_0_1_official_j",
+         "solver", "Energy to a gap of 10 % (official target), reached by all"),
+        (gap("reached_gap_{target}_{threshold}_share", "official", 0.01), "reached_gap_official_0_01_share", "solver",
+         "Reached a gap of 1 % (official target)"),
     ],
-)
+)  # fmt: skip
 def test_a_figure_has_a_name_for_programs_and_a_title_for_people(
     key: FigureKey, name: str, kind: str, text: str
 ) -> None:
@@ -188,14 +152,10 @@ def test_a_figure_has_a_name_for_programs_and_a_title_for_people(
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        (50, "median"),
-        (1, "1st percentile"),
-        (12, "12th percentile"),
-        (92, "92nd percentile"),
-        (93, "93rd percentile"),
-        (99.1, "99.1th percentile"),
+        (50, "median"), (1, "1st percentile"), (12, "12th percentile"), (92, "92nd percentile"),
+        (93, "93rd percentile"), (99.1, "99.1th percentile"),
     ],
-)
+)  # fmt: skip
 def test_percentiles_are_spelt(p: float, text: str) -> None:
     assert ordinal(p) == text
 
@@ -271,13 +231,6 @@ def test_an_energy_that_is_printed_as_the_same_text_is_printed_once() -> None:
     assert shown == [[key]]
     shown = [list(dict(g.entries)) for g in groups({key: whole, other: replace(whole, value=1.1)})]
     assert shown == [[key, other]]
-
-
-def test_a_figure_that_repeats_another_is_listed_once() -> None:
-    energy = Quantity(1e-3, "J", (Component("white noise", 1e-6),))
-    twins = {FigureKey("energy_per_inference_j"): energy, FigureKey("energy_per_inference_integrated_j"): energy}
-
-    assert [key.quantity for group in groups(twins) for key, _ in group.entries] == ["energy_per_inference_j"]
 
 
 def test_a_share_whose_half_width_would_leave_0_to_1_has_both_ends() -> None:

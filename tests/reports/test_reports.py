@@ -88,10 +88,7 @@ def test_hardware_does_not_claim_simulation() -> None:
     [
         (None, "did not end as planned"),
         (SimpleNamespace(stop=None, error=None, truncated=(), path=None), "no stop line"),
-        (
-            ErrorRecord(error="MeterSilentError", message="no reading for 5 s", remedy="Check the cable"),
-            "no reading",
-        ),
+        (ErrorRecord(error="MeterSilentError", message="no reading for 5 s", remedy="Check the cable"), "no reading"),
         (ErrorRecord(message="power <lost>"), "power &lt;lost&gt;"),
     ],
 )
@@ -123,15 +120,7 @@ def test_what_nobody_stated_is_said_to_be_unstated(simulated: dict[str, bytes]) 
 def test_every_section_of_a_submission_is_there(simulated: dict[str, bytes]) -> None:
     for name in ("report.html", "report.md"):
         text = simulated[name].decode()
-        for heading in (
-            "System architecture",
-            "Algorithm",
-            "Workflow",
-            "Timing",
-            "Power",
-            "Results",
-            "Conventions",
-        ):
+        for heading in ("System architecture", "Algorithm", "Workflow", "Timing", "Power", "Results", "Conventions"):
             assert heading in text
         assert "rig report" in text
 

@@ -66,12 +66,7 @@ def texts(svg: bytes) -> str:
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    classes=st.integers(1, 5),
-    scenes=st.integers(1, 20),
-    answers=st.integers(1, 300),
-    seed=st.integers(0, 99),
-)
+@given(classes=st.integers(1, 5), scenes=st.integers(1, 20), answers=st.integers(1, 300), seed=st.integers(0, 99))
 def test_the_share_of_time_right_is_that_of_the_figure(classes: int, scenes: int, answers: int, seed: int) -> None:
     stream = made_up_stream(classes=classes, scenes=scenes, answers=answers, total_s=10.0 + seed)
     first, last = float(stream.at_s[0]), stream.end_s

@@ -18,14 +18,9 @@ from tests.support.made_up import made_up, without_pictures
 from tests.support.sessions import bound
 
 RUNS = [
-    ("accuracy", "accuracy"),
-    ("performance-1", "performance"),
-    ("power-1", "power"),
-    ("performance-2", "performance"),
-    ("power-2", "power"),
-    ("repeated", "compliance"),
-    ("a <b>", "probe"),
-]
+    ("accuracy", "accuracy"), ("performance-1", "performance"), ("power-1", "power"), ("performance-2", "performance"),
+    ("power-2", "power"), ("repeated", "compliance"), ("a <b>", "probe"),
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -57,8 +57,7 @@ def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str]
 
 def test_rules_of_a_session_stand_with_their_run() -> None:
     verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE).validity)
-    assert verdict is not None
-    assert [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]
+    assert verdict is not None and [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]
     assert [rule.rule for rule in verdict.passed] == ["the run", KEPT.rule, WHOLE.rule]
 
 
@@ -68,8 +67,7 @@ def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() ->
     in_some = [Finding(f"{run}: idle", "1 s", "at least 2 s", False) for run in runs[1:]]
     in_two = [Finding(f"{run}: gap", found, "0", False) for run, found in zip(runs, "1221", strict=True)]
     verdict = verdict_of(judged(*everywhere, *in_some, *in_two).validity)
-    assert verdict is not None
-    assert verdict.failures == 11
+    assert verdict is not None and verdict.failures == 11
     assert [(rule.rule, rule.found) for rule in verdict.failed] == [
         ("all 4 runs: device and meters", "simulator"),
         ("power-1 to power-3, 3 runs: idle", "1 s"),
@@ -80,8 +78,7 @@ def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() ->
 
 def test_a_rule_of_one_run_stands_as_it_is() -> None:
     verdict = verdict_of(judged(Finding("time of sample a: b repeated", "1", "0.9", True)).validity)
-    assert verdict is not None
-    assert [rule.rule for rule in verdict.passed] == ["the run", "time of sample a: b repeated"]
+    assert verdict is not None and [rule.rule for rule in verdict.passed] == ["the run", "time of sample a: b repeated"]
     assert verdict.failed == ()
 
 

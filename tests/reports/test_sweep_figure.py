@@ -179,8 +179,7 @@ def test_a_line_simulated_in_part_says_so() -> None:
     rows = solved(("cpu-sa", "loihi2"), cost_mean=-5.0)
     assert "loihi2 (SIMULATED)" in texts(rows, COST, ("device", "timeout_s"))
     picture = sweep_figure(rows, ("device", "timeout_s"), COST, "cost_mean", "device")
-    assert picture is not None
-    assert "(SIMULATED in part)" in picture.decode()
+    assert picture is not None and "(SIMULATED in part)" in picture.decode()
 
 
 def test_a_long_name_is_not_cut_off_where_it_tells_lines_apart() -> None:
@@ -203,15 +202,10 @@ def test_targets_are_lines_beside_costs_where_all_cells_have_the_same() -> None:
 @pytest.mark.parametrize(
     ("values", "logarithmic"),
     [
-        ([10, 25, 50, 100], True),
-        ([0.01, 0.05, 0.1, 0.25], True),
-        ([1, 10], False),
-        (list(range(10, 101, 10)), False),
-        ([200, 400, 1000], False),
-        ([0, 1, 10, 100], False),
-        ([1, 100], True),
+        ([10, 25, 50, 100], True), ([0.01, 0.05, 0.1, 0.25], True), ([1, 10], False), (list(range(10, 101, 10)), False),
+        ([200, 400, 1000], False), ([0, 1, 10, 100], False), ([1, 100], True),
     ],
-)
+)  # fmt: skip
 def test_an_axis_is_logarithmic_over_a_decade_of_even_factors(values: list[float], logarithmic: bool) -> None:
     assert sweep_axes.logarithmic(values) == logarithmic
 

@@ -41,15 +41,11 @@ def test_a_box_stands_for_what_was_recorded_and_says_where_it_ran_and_whether_it
 @pytest.mark.parametrize(
     ("phase", "box"),
     [
-        ("preprocess", "On-device preprocessing"),
-        ("encode", "On-device preprocessing"),
-        ("host_features", "Host pre-processing"),
-        ("inference", "Inference"),
-        ("solve", "Inference"),
-        ("postprocess", "Post-processing"),
-        ("classify", "Post-processing"),
+        ("preprocess", "On-device preprocessing"), ("encode", "On-device preprocessing"),
+        ("host_features", "Host pre-processing"), ("inference", "Inference"), ("solve", "Inference"),
+        ("postprocess", "Post-processing"), ("classify", "Post-processing"),
     ],
-)
+)  # fmt: skip
 def test_a_phase_stands_in_the_box_that_its_name_begins_with(phase: str, box: str) -> None:
     assert box_of(phase) == box
 

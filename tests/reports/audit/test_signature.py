@@ -45,14 +45,11 @@ def test_a_good_signature_names_its_signer(key: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "who"),
     [
-        ('namespaces="file,neurorig-submission"', "lab"),
-        ('namespaces="neurorig-*",valid-after="20200101"', "lab"),
-        ('namespaces="file"', ""),
-        ('valid-before="20200101"', ""),
-        ('valid-after="29990101"', ""),
+        ('namespaces="file,neurorig-submission"', "lab"), ('namespaces="neurorig-*",valid-after="20200101"', "lab"),
+        ('namespaces="file"', ""), ('valid-before="20200101"', ""), ('valid-after="29990101"', ""),
         ("cert-authority", ""),
     ],
-)
+)  # fmt: skip
 def test_the_file_of_signers_says_what_a_key_may(key: Path, tmp_path: Path, options: str, who: str) -> None:
     signers = f"lab {options} {key.with_suffix('.pub').read_text()}"
     assert verify(MESSAGE, signature(key, tmp_path), signers).who == who
