@@ -76,8 +76,7 @@ def test_an_interrupted_search_for_a_size_ends_at_once_and_states_none(
     runs = [path.name for path, _ in open_session(tmp_path / "run").runs]
     assert runs == ["probe-01", "probe-02", "probe-03"]
     ended = open_run(tmp_path / "run" / "probe-03").error
-    assert ended is not None
-    assert ended.error == "Interrupted"
+    assert ended is not None and ended.error == "Interrupted"
     assert main(["report", str(tmp_path / "run"), "--json"]) == 31
     said = json.loads(capsys.readouterr().out)
     assert [Path(run["run"]).name for run in said["runs"]] == runs

@@ -84,9 +84,7 @@ def test_code_that_a_recording_names_is_never_run(run: Path, tmp_path: Path, gro
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"data": "set"}, {"data": "/etc"}, {"split": "../x"}, {"split": "here.txt"}, {"data": "C:\\x"}],
-    ids=str,
+    "options", [{"data": "set"}, {"data": "/etc"}, {"split": "../x"}, {"split": "here.txt"}, {"data": "C:\\x"}], ids=str
 )
 def test_a_path_of_others_is_not_taken(
     run: Path, tmp_path: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch

@@ -148,11 +148,6 @@ def test_the_sessions_mean_lies_within_its_trials_and_their_scatter_is_counted(s
     assert whole["execution_time_s"].u >= np.std(times, ddof=1) / np.sqrt(3)
 
 
-def test_rules_that_ask_for_five_trials_get_five(session: Measure) -> None:
-    folder = session(rules="neurobench-1.0", meters=("none",))
-    assert [why for _, why in runs_in(folder)] == ["accuracy"] + ["performance"] * 5
-
-
 # ---- compliance ----------------------------------------------------------------------------
 
 
@@ -234,19 +229,6 @@ def test_ctrl_c_in_a_session_binds_what_there_is(session: Measure, tmp_path: Pat
         session(device="mock")
     assert [why for _, why in runs_in(tmp_path / "out")] == ["accuracy", "performance"]
     assert open_run(tmp_path / "out" / "performance").replies["completed_ns"].null_count == 1
-
-
-def test_a_device_that_hangs_ends_a_session_with_21_and_ctrl_c_with_130(tmp_path: Path, monkeypatch: Any) -> None:
-    argv = ["measure", "--device", "mock", "--json", *(w for o in SMALL for w in ("--option", o))]
-    hang = [w for o in ("fail_at=3", "timeout_s=1") for w in ("--option", o)]
-    assert main([*argv, *hang, "--out", str(tmp_path / "a")]) == 21
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fixtures.bench.mock_device.MockDevice.poll", interrupted)
-    assert main([*argv, "--out", str(tmp_path / "b")]) == 130
-    assert [why for _, why in runs_in(tmp_path / "b")] == ["accuracy"]
 
 
 # ---- the report of a session ---------------------------------------------------------------

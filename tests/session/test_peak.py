@@ -133,8 +133,7 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_
     assert (peak.value, peak.interval()[1], peak.n) == (peak_hz, pytest.approx(failed_hz), len(tried))
     assert {p.rate_hz: p.held for p in result.series.probes} == tried
     for probe in result.series.probes:
-        assert probe.latency is not None
-        assert probe.latency.value == pytest.approx(p99_s(probe.rate_hz), abs=2e-9)
+        assert probe.latency is not None and probe.latency.value == pytest.approx(p99_s(probe.rate_hz), abs=2e-9)
     files = render(None, result)
     assert "figures/peak.svg" in files
     assert "Highest rate served by the rules" in [card["title"] for card in cards(result, key_figures(result))]

@@ -70,17 +70,9 @@ def test_a_solver_that_runs_out_of_memory_ends_the_search_with_the_size_before(t
     options = ["--option", "nodes=10", "--option", "density=0.5", "--option", "idle_s=0", "--option", "seeds=0"]
     program = f"{UNDRAWN}import sys; from rig.commands.main import main; sys.exit(main())"
     command = [
-        sys.executable,
-        "-c",
-        program,
-        "measure",
-        "--device",
-        f"{driver}:open_device",
-        *asked,
-        *options,
-        "--out",
+        sys.executable, "-c", program, "measure", "--device", f"{driver}:open_device", *asked, *options, "--out",
         str(tmp_path / "run"),
-    ]
+    ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in (0, 30), done.stderr
     found = re.search(r"the largest is (\d+) nodes", done.stderr)
