@@ -238,16 +238,6 @@ def test_two_cells_that_were_exchanged_are_recorded_again(copy: Path) -> None:
     assert (copy / "table.csv").read_bytes() == table
 
 
-def test_an_altered_recording_is_an_error_where_only_the_table_is_wanted(copy: Path) -> None:
-    trace = place_of(copy, cells(copy)[0]) / "traces" / "core.arrows"
-    data = bytearray(trace.read_bytes())
-    data[-100] ^= 1
-    trace.write_bytes(data)
-    with pytest.raises(IntegrityError, match="differs from what was recorded"):
-        go_on(copy, "--table", "--fresh")
-    assert aside(copy) == []
-
-
 def pend(out: Path, cell: Cell) -> Path:
     """Put a recording back to where it stood a moment before it was done."""
     work = out / "pending" / cell.key / cell.key
@@ -382,10 +372,12 @@ def altered(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path) -> None:
-    altered(place_of(copy, cells(copy)[0]) / "replies.arrows")
+@pytest.mark.parametrize(("file", "more"), [("replies.arrows", ()), ("traces/core.arrows", ("--fresh",))])
+def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path, file: str, more: tuple[str, ...]) -> None:
+    altered(place_of(copy, cells(copy)[0]) / file)
     with pytest.raises(IntegrityError, match="differs from what was recorded"):
-        go_on(copy, "--table")
+        go_on(copy, "--table", *more)
+    assert aside(copy) == []
 
 
 def test_a_byte_that_changed_has_its_cell_measured_again(copy: Path) -> None:
@@ -432,8 +424,7 @@ def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, caps
     note = json.loads((out / "failed" / f"{failed.key}.json").read_text())
     assert note["recording"] == f"broken/{failed.key}.1"
     recorded = open_run(out / note["recording"]).error
-    assert recorded is not None
-    assert note["error"]["message"] == recorded.message
+    assert recorded is not None and note["error"]["message"] == recorded.message
     assert note["error"]["remedy"].endswith(f"Recorded until then: {out / note['recording']}")
     assert "--retry-failed" in capsys.readouterr().out
 
@@ -545,11 +536,7 @@ def test_a_waiting_process_says_for_whom(tmp_path: Path) -> None:
 
 
 def test_a_claim_leaves_nothing_behind_and_holds_against_its_own_remains(tmp_path: Path) -> None:
-    with (
-        claimed(tmp_path / "desk", "cell") as desk,
-        (desk / ".lock").open() as lock,
-        pytest.raises(BlockingIOError),
-    ):
+    with claimed(tmp_path / "desk", "cell") as desk, (desk / ".lock").open() as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert not (tmp_path / "desk").exists()
     (tmp_path / "desk").mkdir()
@@ -598,17 +585,8 @@ def open_device(*, level: int = 1):
 def test_a_device_without_a_plant_is_locked_while_it_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(EXCLUSIVE)
-    words: tuple[str, ...] = (
-        "--device",
-        f"{file}:open_device",
-        "--meter",
-        "none",
-        "--option",
-        "samples=1",
-        "--option",
-        "idle_s=0",
-    )
-    words = (*words, "--vary", "level=1,2", "--out", str(tmp_path / "s"), "--jobs", "0", "--no-wait")
+    words = ["--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0"]
+    words += ["--vary", "level=1,2", "--out", str(tmp_path / "s"), "--jobs", "0", "--no-wait"]
     with device_lock(f"{file}:open_device"), pytest.raises(SetupError, match="is in use"):
         sweep(*words)
     assert sweep(*words) == 0
