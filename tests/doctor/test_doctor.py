@@ -187,16 +187,12 @@ def test_noise_and_rate_are_those_of_the_instrument(visit: Doctor) -> None:
 @pytest.mark.parametrize(
     ("rail", "options", "topic", "level"),
     [
-        ("", "clip = 0.3", "overload", "broken"),
-        ("", "drop = 0.3", "rate", "broken"),
-        ("", "stated = false", "accuracy", "doubtful"),
-        ("", "noise = 0.0", "noise", "doubtful"),
-        ("", "silent_after_s = 1e-6", "core", "broken"),
-        ("", "raise_after_s = 0.01", "driver", "broken"),
-        ("", "meter_drift_ppm = 9000.0", "clock", "broken"),
-        ('rail = "io"', "", "wiring", "broken"),
+        ("", "clip = 0.3", "overload", "broken"), ("", "drop = 0.3", "rate", "broken"),
+        ("", "stated = false", "accuracy", "doubtful"), ("", "noise = 0.0", "noise", "doubtful"),
+        ("", "silent_after_s = 1e-6", "core", "broken"), ("", "raise_after_s = 0.01", "driver", "broken"),
+        ("", "meter_drift_ppm = 9000.0", "clock", "broken"), ('rail = "io"', "", "wiring", "broken"),
     ],
-)
+)  # fmt: skip
 def test_what_a_meter_does_wrong_is_found(visit: Doctor, rail: str, options: str, topic: str, level: str) -> None:
     found = visit(text=WATCHED.format(rail, options))
 

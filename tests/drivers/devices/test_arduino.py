@@ -189,14 +189,10 @@ def test_a_board_whose_source_is_this_checkouts_is_told_from_another(
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("firmware", "another"),
-        ("version", "2.0"),
-        ("version", ""),
-        ("slice", "many"),
-        ("memory", "-1"),
+        ("firmware", "another"), ("version", "2.0"), ("version", ""), ("slice", "many"), ("memory", "-1"),
         ("command", "5"),
     ],
-)
+)  # fmt: skip
 def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Path, field: str, value: str) -> None:
     error = refusal(network, **{field: value})
     assert error.field == field and error.value == value and "arduino-cli" in error.remedy

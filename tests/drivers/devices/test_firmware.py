@@ -117,13 +117,8 @@ def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
     talk.load(scene(1000))
     lines = [line.rstrip("0123456789") if "lap" in line else line for line in talk.ask("infer 3 2")]
     assert lines[:-1] == [
-        "m-warmup-start-2",
-        "m-warmup-done",
-        "m-infer-start-3",
-        "m-lap-us-",
-        "m-lap-us-",
-        "m-infer-done",
-    ]
+        "m-warmup-start-2", "m-warmup-done", "m-infer-start-3", "m-lap-us-", "m-lap-us-", "m-infer-done",
+    ]  # fmt: skip
     assert lines[-1].startswith("m-results-[")
 
 

@@ -124,8 +124,7 @@ def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
     device = open_device(simulate=True, interpreter=python())
     network = solved(device, Budget(0.05), line).network
     device.close()
-    assert network is not None
-    assert network.footprint_bits() == 8 * (2 + 3) + 3 * (24 + 8 + 8 + 8) + 8 + 64
+    assert network is not None and network.footprint_bits() == 8 * (2 + 3) + 3 * (24 + 8 + 8 + 8) + 8 + 64
     assert [(c.weights, c.zeros, c.fan_out_max) for c in network.connections] == [(6, 4, 1), (3, 0, 1)]
 
 

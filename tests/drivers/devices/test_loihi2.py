@@ -135,23 +135,12 @@ def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"neuron_model": "sa"},
-        {"neuron_model": "nebm", "simulate": False},
-        {"neuron_model": "scif"},
-        {"temperature": -1},
-        {"refract": 128},
-        {"refract": -1},
-        {"hyperparameters": "{"},
-        {"hyperparameters": "3"},
-        {"hyperparameters": '{"a": null}'},
-        {"seed": -1},
-        {"default_s": 0.0},
-        {"default_s": 2e3},
-        {"longest_s": float("inf")},
-        {"start_s": 0.0},
-        {"load_s": float("nan")},
+        {"neuron_model": "sa"}, {"neuron_model": "nebm", "simulate": False}, {"neuron_model": "scif"},
+        {"temperature": -1}, {"refract": 128}, {"refract": -1}, {"hyperparameters": "{"}, {"hyperparameters": "3"},
+        {"hyperparameters": '{"a": null}'}, {"seed": -1}, {"default_s": 0.0}, {"default_s": 2e3},
+        {"longest_s": float("inf")}, {"start_s": 0.0}, {"load_s": float("nan")},
     ],
-)
+)  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         opened(**options)

@@ -114,8 +114,7 @@ def test_every_published_workload_has_a_row_no_worse_than_published() -> None:
             for seed in TUNING_SEEDS:
                 known, published = targets.best_known(nodes, density, seed), official_target(nodes, density, seed)
                 assert known is not None
-                assert published is not None
-                assert known.cost <= published
+                assert published is not None and known.cost <= published
                 assert nodes > 100 or known.proven
 
 
@@ -135,8 +134,7 @@ def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
     from drivers.devices.cpu.mis import search
 
     known = targets.best_known(500, 0.25, 0)
-    assert known is not None
-    assert known.search_seed is not None
+    assert known is not None and known.search_seed is not None
     graph = gnm_edges(*known.key)
     *_, last = search.improvements(search.load(graph), known.search_seed, moves=known.moves)
     assert (last.moves, to_hex(last.solution)) == (known.moves, known.certificate)
@@ -156,8 +154,7 @@ def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph) -> None:
 def test_a_proof_below_50_nodes_agrees_with_the_table(density: float) -> None:
     graph = gnm_edges(25, density, 1)
     found, known = compute.compute(graph, density, 1, method="exact"), targets.best_known(25, density, 1)
-    assert known is not None
-    assert (found.cost, found.proven, fault_of(found, graph)) == (known.cost, compute.PROOF, None)
+    assert known is not None and (found.cost, found.proven, fault_of(found, graph)) == (known.cost, compute.PROOF, None)
 
 
 def test_a_proof_of_a_larger_graph_is_refused() -> None:

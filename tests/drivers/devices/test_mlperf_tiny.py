@@ -19,15 +19,7 @@ from drivers.devices.mlperf_tiny.device import open_device
 from drivers.devices.mlperf_tiny.model import model_of
 from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
-from rig.errors import (
-    DataError,
-    DeviceError,
-    DeviceTimeoutError,
-    MissingExtraError,
-    RigError,
-    SetupError,
-    UsageError,
-)
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, MissingExtraError, RigError, SetupError, UsageError
 from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
 from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
 
@@ -251,12 +243,10 @@ FAULTS = {
     "cut results": (replaced("m-results", b"m-results-[0.1,0.2\r\n"), "not part of the protocol"),
     "another count": (replaced("m-infer-start", b"m-infer-start-7\r\n"), "began 7 inferences"),
     "an error": (replaced("m-infer-start", b"e-[Out of memory]\r\n"), "reports an error: 'Out of memory'"),
-    "plain text": (
-        replaced("m-warmup-start", b"Input db has 0 elemented, expected 16\r\n"),
-        "not part of the protocol",
-    ),
+    "plain text": (replaced("m-warmup-start", b"Input db has 0 elemented, expected 16\r\n"),
+                   "not part of the protocol"),
     "too few outputs": (replaced("m-results", b"m-results-[0.5,0.5]\r\n"), "2 scores, but there are 4 labels"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -413,20 +403,13 @@ def test_without_pyserial_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("field", "options"),
     [
-        ("port", {"port": ""}),
-        ("baud", {"baud": 0}),
-        ("input_type", {"input_type": "int7"}),
-        ("input_scale", {"input_scale": 0.0}),
-        ("labels", {"labels": "a,a"}),
-        ("labels", {"labels": "a,b,c", "threshold": 0.5}),
-        ("iterations", {"iterations": 0}),
-        ("warmups", {"warmups": -1}),
-        ("chunk_bytes", {"chunk_bytes": 39}),
-        ("timer_bits", {"timer_bits": 65}),
-        ("timeout_s", {"timeout_s": float("inf")}),
-        ("firmware", {"firmware": "no/such/file"}),
+        ("port", {"port": ""}), ("baud", {"baud": 0}), ("input_type", {"input_type": "int7"}),
+        ("input_scale", {"input_scale": 0.0}), ("labels", {"labels": "a,a"}),
+        ("labels", {"labels": "a,b,c", "threshold": 0.5}), ("iterations", {"iterations": 0}),
+        ("warmups", {"warmups": -1}), ("chunk_bytes", {"chunk_bytes": 39}), ("timer_bits", {"timer_bits": 65}),
+        ("timeout_s", {"timeout_s": float("inf")}), ("firmware", {"firmware": "no/such/file"}),
     ],
-)
+)  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
     error = error_of(lambda: open_device(**{"port": "/dev/tty-nothing"} | options))
     assert isinstance(error, UsageError) and error.field == field
@@ -460,15 +443,10 @@ def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
 @pytest.mark.parametrize(
     ("kind", "payload"),
     [
-        ("int8", np.array([0.5])),
-        ("int8", np.array([128])),
-        ("uint8", np.array([-1])),
-        ("int8", np.array([np.nan])),
-        ("float32", np.array([1e300])),
-        ("int8", np.array(["x"])),
-        ("int8", np.zeros(0)),
+        ("int8", np.array([0.5])), ("int8", np.array([128])), ("uint8", np.array([-1])), ("int8", np.array([np.nan])),
+        ("float32", np.array([1e300])), ("int8", np.array(["x"])), ("int8", np.zeros(0)),
     ],
-)
+)  # fmt: skip
 def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload: Any) -> None:
     error = error_of(lambda: model_of(kind, None, 0, "", None).encoded(Sample("s7", payload)))
     assert isinstance(error, DataError) and "s7" in error.message

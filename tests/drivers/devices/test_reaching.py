@@ -87,8 +87,7 @@ def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
     velocity[WINDOW - 1 :] = windowed(SPIKES) @ weights + 3.0
     predictions, _ = fitted(SPIKES, velocity).decode(SPIKES)
     score = r2(velocity[WINDOW:], predictions[WINDOW:])
-    assert score is not None
-    assert score > 0.99
+    assert score is not None and score > 0.99
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,7 @@ from rig.conformance.device import check_device
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record
-from rig.errors import (
-    DataError,
-    DeviceError,
-    DeviceTimeoutError,
-    RigError,
-    UsageError,
-)
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, UsageError
 from rig.network.description import Layer, NetworkInfo
 from rig.recording.reader import open_run
 from rig.types import Budget, Clocked, Issue, Sample
@@ -120,8 +114,7 @@ def test_a_worker_describes_the_network_of_a_sample_and_counts_it() -> None:
     (reply,) = asked(device, ONE)
     device.close()
     assert reply.network == NetworkInfo((Layer("out", 3),), (), ())
-    assert reply.activity is not None
-    assert reply.activity["out"]["active"].tolist() == [2, 0, 3]
+    assert reply.activity is not None and reply.activity["out"]["active"].tolist() == [2, 0, 3]
 
 
 def test_counts_that_are_no_whole_numbers_are_refused() -> None:

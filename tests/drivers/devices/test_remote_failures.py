@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 
 from drivers.links.remote_start import probe
-from rig.errors import (
-    DataError,
-    DeviceError,
-    DeviceTimeoutError,
-    MissingExtraError,
-    RigError,
-    SetupError,
-)
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, MissingExtraError, RigError, SetupError
 from rig.types import Budget, Sample
 from tests.support.paths import ROOT
 from tests.support.remote_workers import HERE, answers, asked, happens, members, opened, script, vanished
@@ -243,13 +236,10 @@ def test_opening_that_hangs_is_given_up() -> None:
 
 
 ABOUTS = {
-    "not a device": "7",
-    "an unknown field": '{"colour": 1}',
-    "an unknown mode": '{"mode": "dream"}',
-    "an endless timeout": '{"timeout_s": float("inf")}',
-    "phases that are a number": '{"phases": 3}',
+    "not a device": "7", "an unknown field": '{"colour": 1}', "an unknown mode": '{"mode": "dream"}',
+    "an endless timeout": '{"timeout_s": float("inf")}', "phases that are a number": '{"phases": 3}',
     "versions that are a text": '{"details": "none"}',
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("about", ABOUTS.values(), ids=ABOUTS)

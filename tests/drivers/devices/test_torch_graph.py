@@ -142,14 +142,11 @@ def test_a_graph_without_neurons_has_no_time(tmp_path: Path) -> None:
         ({"nodes": {"a": nir.Linear(np.ones((2, 7)))}}, DataError, "the nodes of g.nir do not fit each other"),
         ({"edges": [("b", "na")]}, DataError, "node 'b' has edges and does not exist"),
         ({"nodes": {"b": nir.Linear(np.ones((2, 2)))}, "edges": [("b", "na")]}, DataError, "'b' is not reached"),
-        (
-            {"nodes": {"b": nir.Linear(np.ones((2, 2)))}, "edges": [("a", "b"), ("b", "a")]},
-            DataError,
-            "is in a loop without neurons",
-        ),
+        ({"nodes": {"b": nir.Linear(np.ones((2, 2)))}, "edges": [("a", "b"), ("b", "a")]}, DataError,
+         "is in a loop without neurons"),
         ({"nodes": {"in2": nir.Input(input_type={"input": np.array([2])})}}, DataError, "'in2' is one of 2"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_told_by_the_name_of_its_node(
     change: dict[str, Any], kind: type[RigError], text: str, tmp_path: Path
 ) -> None:

@@ -69,12 +69,7 @@ class FakePlant:
 
 def scene(label: str = "bus", seed: int = 5000, seconds: float = 1.0, **changes: Any) -> Sample:
     payload = synthesize(label, seed, seconds, RATE_HZ)
-    asked: dict[str, Any] = {
-        "payload": payload,
-        "label": label,
-        "duration_s": seconds,
-        "rate_hz": RATE_HZ,
-    } | changes
+    asked: dict[str, Any] = {"payload": payload, "label": label, "duration_s": seconds, "rate_hz": RATE_HZ} | changes
     return Sample(id=f"{label}-{seed}", **asked)
 
 
@@ -286,17 +281,12 @@ def test_submit_refuses_what_the_device_cannot_do(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"payload": np.full(16000, np.nan, dtype=np.float32)},
-        {"payload": np.full(16000, np.inf, dtype=np.float32)},
-        {"payload": np.zeros(0, dtype=np.float32)},
-        {"payload": np.zeros((2, 16000), dtype=np.float32)},
-        {"payload": np.zeros(16000, dtype=np.int16)},
-        {"rate_hz": None},
-        {"rate_hz": 4000.0},
-        {"rate_hz": float("nan")},
+        {"payload": np.full(16000, np.nan, dtype=np.float32)}, {"payload": np.full(16000, np.inf, dtype=np.float32)},
+        {"payload": np.zeros(0, dtype=np.float32)}, {"payload": np.zeros((2, 16000), dtype=np.float32)},
+        {"payload": np.zeros(16000, dtype=np.int16)}, {"rate_hz": None}, {"rate_hz": 4000.0}, {"rate_hz": float("nan")},
         {"rate_hz": 8000.0},
     ],
-)
+)  # fmt: skip
 def test_bad_audio_is_refused(changes: dict[str, Any], device: Any) -> None:
     for call in (device.stage, lambda samples: device.submit(samples, None)):
         with pytest.raises(DataError):

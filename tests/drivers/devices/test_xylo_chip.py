@@ -107,8 +107,7 @@ def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opene
     expected = SimBackend.open(network, 25e6).infer(sample.payload).activity
     assert reply.activity is not None
     declared = device.info().network
-    assert declared is not None
-    assert not list(activity_faults(declared, reply.activity))
+    assert declared is not None and not list(activity_faults(declared, reply.activity))
     for layer, counters in expected.items():
         for name, steps in counters.items():
             assert np.array_equal(reply.activity[layer][name], steps), (layer, name)

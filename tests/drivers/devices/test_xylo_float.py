@@ -76,14 +76,8 @@ def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() 
         importlib.import_module(f"drivers.devices.xylo.networks.nir_{name}") for name in ("graph", "deploy")
     )
     values = {
-        "tau_syn": 3e-3,
-        "tau_mem": 7e-3,
-        "r": 2.5,
-        "w_in": 1.5,
-        "v_threshold": 1e9,
-        "v_leak": 0.25,
-        "v_reset": 0.0,
-    }
+        "tau_syn": 3e-3, "tau_mem": 7e-3, "r": 2.5, "w_in": 1.5, "v_threshold": 1e9, "v_leak": 0.25, "v_reset": 0.0,
+    }  # fmt: skip
     neurons = nir_graph.Neurons("n", 2, {name: np.full(2, value) for name, value in values.items()})
     weights = nir_graph.Weights("w", "in", "n", np.array([[0.5, -1.0], [2.0, 0.0]]))
     graph = nir_graph.Graph("in", 2, (neurons,), (weights,), "")
@@ -119,8 +113,7 @@ def test_its_weights_take_four_times_the_memory_and_its_operations_are_the_same(
     network = device.info().network
     device.close()
     deployed = SimBackend.open(load_network(), 25e6).inspection.info
-    assert network is not None
-    assert network.footprint_bits("weights") == 4 * deployed.footprint_bits("weights")
+    assert network is not None and network.footprint_bits("weights") == 4 * deployed.footprint_bits("weights")
     assert network.dense == deployed.dense
     assert [c.name for c in network.connections] == [c.name for c in deployed.connections]
 
@@ -133,8 +126,7 @@ def test_what_it_counts_fits_what_it_declares() -> None:
         while not (found := device.poll(1.0)):
             pass
         activity: Any = found[0].activity
-        assert network is not None
-        assert not list(activity_faults(network, activity))
+        assert network is not None and not list(activity_faults(network, activity))
         changed = sum(int(activity[layer.name]["updates"].sum()) for layer in network.layers)
         assert changed > 0.9 * network.neurons * 100, "a real number that decays changes in each step"
     device.close()

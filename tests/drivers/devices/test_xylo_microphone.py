@@ -178,10 +178,8 @@ def test_the_clock_is_given_in_the_unit_of_each_chip(opened: Callable[..., XyloD
 def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Callable[..., XyloDevice]) -> None:
     two, three = (opened(chip=chip).info() for chip in CHIPS)
 
-    assert two.preprocessing is not None
-    assert two.preprocessing.rails == ("IoAfe", "LogicAfe")
-    assert three.preprocessing is not None
-    assert "same rails" in three.preprocessing.none
+    assert two.preprocessing is not None and two.preprocessing.rails == ("IoAfe", "LogicAfe")
+    assert three.preprocessing is not None and "same rails" in three.preprocessing.none
     assert two.mode == "simulator"
 
 

@@ -179,18 +179,14 @@ def test_a_missing_stack_names_the_extra(missing: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (
-            lambda spec: spec["weights_in"]["blocks"][0]["values"].pop(),
-            "the blocks of weights_in do not hold each weight",
-        ),
+        (lambda spec: spec["weights_in"]["blocks"][0]["values"].pop(),
+         "the blocks of weights_in do not hold each weight"),
         (lambda spec: spec["weights_rec"]["blocks"].pop(), "the blocks of weights_rec do not hold each weight"),
         (lambda spec: spec.pop("weights_out"), "'weights_out' is missing"),
-        (
-            lambda spec: spec["weights_in"]["blocks"][0]["values"][0].__setitem__(0, math.nan),
-            "it holds NaN or infinity",
-        ),
+        (lambda spec: spec["weights_in"]["blocks"][0]["values"][0].__setitem__(0, math.nan),
+         "it holds NaN or infinity"),
     ],
-)
+)  # fmt: skip
 def test_weights_that_are_missing_are_refused_by_their_name(
     change: Callable[[Any], object], what: str, tmp_path: Path
 ) -> None:

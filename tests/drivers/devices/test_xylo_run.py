@@ -22,18 +22,9 @@ pytestmark = [
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     run = tmp_path_factory.mktemp("xylo") / "run"
     argv = [
-        "measure",
-        "--device",
-        "xylo",
-        "--simulate",
-        "--mode",
-        "together",
-        "--option",
-        "samples=40",
-        "--out",
-        str(run),
+        "measure", "--device", "xylo", "--simulate", "--mode", "together", "--option", "samples=40", "--out", str(run),
         "--json",
-    ]
+    ]  # fmt: skip
     assert main(argv) == 0
     start = json.loads((run / "events.jsonl").read_text().splitlines()[0])
     return {"run": run, "profile": start["device"]["details"]["power_profile"]}

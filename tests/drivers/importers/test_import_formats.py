@@ -49,8 +49,7 @@ def test_ppk2_windows_in_a_file(tmp_path: Path) -> None:
 
 def test_ppk2_channel_windows_are_known_to_a_sample_only(tmp_path: Path) -> None:
     run = ppk2.open_import(ppk(tmp_path), supply_v=SUPPLY_V, window_channel="D1", idle=IDLE)
-    assert run.device.clock is not None
-    assert run.device.clock.tick_hz == pytest.approx(RATE_HZ)
+    assert run.device.clock is not None and run.device.clock.tick_hz == pytest.approx(RATE_HZ)
 
 
 @pytest.mark.parametrize("missing", ["supply_v", "window_channel"])

@@ -42,19 +42,13 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"power": "p"}, "power"),
-        ({"power": "p:bananas"}, "power"),
-        ({"power": "p:V"}, "power"),
-        ({"time": "t", "power": "p:W"}, "time"),
-        ({"time": None, "power": "p:W"}, "time"),
-        ({"current": "p:A"}, "supply_v"),
-        ({"power": "p:W", "energy": "p:J"}, "power"),
-        ({}, "power"),
-        ({"power": "p:W", "windows": None}, "windows"),
-        ({"power": "p:W", "stamp": "somewhere"}, "stamp"),
+        ({"power": "p"}, "power"), ({"power": "p:bananas"}, "power"), ({"power": "p:V"}, "power"),
+        ({"time": "t", "power": "p:W"}, "time"), ({"time": None, "power": "p:W"}, "time"),
+        ({"current": "p:A"}, "supply_v"), ({"power": "p:W", "energy": "p:J"}, "power"), ({}, "power"),
+        ({"power": "p:W", "windows": None}, "windows"), ({"power": "p:W", "stamp": "somewhere"}, "stamp"),
         ({"power": "p:W", "kind": "maybe"}, "kind"),
     ],
-)
+)  # fmt: skip
 def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, tmp_path: Path) -> None:
     t, watts, _ = trace()
     source = table(tmp_path / "a.csv", "t,p", t, watts)

@@ -351,16 +351,11 @@ def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
 @pytest.mark.parametrize(
     ("field", "options"),
     [
-        ("port", {}),
-        ("rate_hz", {"rate_hz": 3000.0}),
-        ("rate_hz", {"rate_hz": 2e4}),
-        ("output", {"output": "power"}),
-        ("power", {"power": "off"}),
-        ("supply_v", {"supply_v": 5.0}),
-        ("largest_a", {"largest_a": 0.0}),
+        ("port", {}), ("rate_hz", {"rate_hz": 3000.0}), ("rate_hz", {"rate_hz": 2e4}), ("output", {"output": "power"}),
+        ("power", {"power": "off"}), ("supply_v", {"supply_v": 5.0}), ("largest_a", {"largest_a": 0.0}),
         ("clock_tolerance", {"clock_tolerance": float("nan")}),
     ],
-)
+)  # fmt: skip
 def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
     error = refused(**options)
     assert isinstance(error, UsageError) and error.field == field

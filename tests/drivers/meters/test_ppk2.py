@@ -302,17 +302,12 @@ def test_readings_that_nobody_reads_are_bounded(sim: Ppk2Sim) -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"supply_v": 0.0}, "supply_v"),
-        ({"supply_v": 5.5}, "supply_v"),
-        ({"mode": "volt"}, "mode"),
-        ({"mark_channel": "D8"}, "mark_channel"),
-        ({"power": "off"}, "power"),
-        ({"pin": "up"}, "pin"),
-        ({"mark_channel": "D1", "pin_lag_s": -1.0}, "pin_lag_s"),
-        ({"largest_a": 2.0}, "largest_a"),
+        ({"supply_v": 0.0}, "supply_v"), ({"supply_v": 5.5}, "supply_v"), ({"mode": "volt"}, "mode"),
+        ({"mark_channel": "D8"}, "mark_channel"), ({"power": "off"}, "power"), ({"pin": "up"}, "pin"),
+        ({"mark_channel": "D1", "pin_lag_s": -1.0}, "pin_lag_s"), ({"largest_a": 2.0}, "largest_a"),
         ({"timeout_s": -1.0}, "timeout_s"),
     ],
-)
+)  # fmt: skip
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, object], field: str) -> None:
     with pytest.raises(UsageError) as caught:
         ppk2.open_meter(port="none", **({"supply_v": 3.0} | options))

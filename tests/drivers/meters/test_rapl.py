@@ -81,8 +81,7 @@ class Script(EnergyCounter):
 
 @CALM
 @given(
-    st.integers(0, 10**6 - 1),
-    st.lists(st.tuples(st.floats(1e-3, 0.4), st.floats(0.0, 0.99)), min_size=1, max_size=30),
+    st.integers(0, 10**6 - 1), st.lists(st.tuples(st.floats(1e-3, 0.4), st.floats(0.0, 0.99)), min_size=1, max_size=30)
 )
 def test_joules_only_grow_over_any_number_of_wraps(begin_uj: int, steps: list[tuple[float, float]]) -> None:
     range_uj, most_w = 10**6, 2.0

@@ -80,13 +80,9 @@ def test_setting_up_says_exactly_this() -> None:
 
 def test_a_bus_trigger_is_given_to_an_instrument_that_waits_for_it() -> None:
     dialogue = [
-        *IS_OPENED,
-        ("ABOR;*CLS", None),
-        ("INIT", None),
-        ("STAT:OPER:COND?", "+0"),
-        ("STAT:OPER:COND?", "+32"),
+        *IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), ("STAT:OPER:COND?", "+0"), ("STAT:OPER:COND?", "+32"),
         ("*TRG;:STAT:OPER:COND?", "+16"),
-    ]
+    ]  # fmt: skip
     before_ns = HostClock().now_ns()
     bracket = spoken(dialogue, lambda dmm: dmm.begin(HostClock()))
 
@@ -200,18 +196,13 @@ def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send()
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({}, "supply_v"),
-        ({"supply_v": 0.0}, "supply_v"),
-        ({"supply_v": 1.8, "function": "charge"}, "function"),
-        ({"supply_v": 1.8, "rate_hz": -1.0}, "rate_hz"),
-        ({"supply_v": 1.8, "rate_hz": 60_000.0}, "rate_hz"),
-        ({"supply_v": 1.8, "range_max": 11.0}, "range_max"),
-        ({"supply_v": 1.8, "aperture_s": 2e-3}, "aperture_s"),
-        ({"supply_v": 1.8, "aperture_s": 1e-6}, "aperture_s"),
-        ({"supply_v": 1.8, "function": "voltage"}, "shunt_ohm"),
+        ({}, "supply_v"), ({"supply_v": 0.0}, "supply_v"), ({"supply_v": 1.8, "function": "charge"}, "function"),
+        ({"supply_v": 1.8, "rate_hz": -1.0}, "rate_hz"), ({"supply_v": 1.8, "rate_hz": 60_000.0}, "rate_hz"),
+        ({"supply_v": 1.8, "range_max": 11.0}, "range_max"), ({"supply_v": 1.8, "aperture_s": 2e-3}, "aperture_s"),
+        ({"supply_v": 1.8, "aperture_s": 1e-6}, "aperture_s"), ({"supply_v": 1.8, "function": "voltage"}, "shunt_ohm"),
         ({"supply_v": 1.8, "temperature_c": 20.0}, "temperature_c"),
     ],
-)
+)  # fmt: skip
 def test_options_that_cannot_be_meant_are_named(options: dict[str, Any], field: str) -> None:
     with live() as (_, _, _, server):
         error = refused(lambda: scpi_dmm.open_meter(address=server.address, **options))
@@ -261,8 +252,7 @@ def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_pa
             info = meter.info()
 
     accuracy = info.rails[0].accuracy
-    assert accuracy is not None
-    assert (accuracy.of_reading, accuracy.offset) == (pytest.approx(5e-4), pytest.approx(1e-5))
+    assert accuracy is not None and (accuracy.of_reading, accuracy.offset) == (pytest.approx(5e-4), pytest.approx(1e-5))
     assert "certificate 4711" in accuracy.source
     assert len(info.details["calibration"]["sha256"]) == 64
 
@@ -281,7 +271,6 @@ def test_a_calibration_of_another_instrument_or_range_is_refused(tmp_path: Path)
 
 def test_resolution_is_coarser_for_shorter_apertures() -> None:
     steps = spoken(
-        IS_OPENED,
-        lambda dmm: [dmm.resolution(CaptureSettings("current", 1.0, 1.0, s)) for s in (2e-5, 1e-3, 2e-2)],
+        IS_OPENED, lambda dmm: [dmm.resolution(CaptureSettings("current", 1.0, 1.0, s)) for s in (2e-5, 1e-3, 2e-2)]
     )
     assert np.all(np.diff(steps) < 0) and steps[0] == 30e-6

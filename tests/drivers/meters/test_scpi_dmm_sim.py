@@ -179,14 +179,10 @@ def test_a_new_series_and_new_settings_clear_the_memory(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("CONF:CURR:DC 11", "-222"),
-        ("SAMP:COUN 0", "-222"),
-        ("CURR:APER 1E-5", "-222"),
-        ("TRIG:SOUR LINE", "-224"),
-        ("SAMP:TIM fast", "-104"),
-        ("CURR:BANDWIDTH 3", "-113"),
+        ("CONF:CURR:DC 11", "-222"), ("SAMP:COUN 0", "-222"), ("CURR:APER 1E-5", "-222"), ("TRIG:SOUR LINE", "-224"),
+        ("SAMP:TIM fast", "-104"), ("CURR:BANDWIDTH 3", "-113"),
     ],
-)
+)  # fmt: skip
 def test_it_objects_as_scpi_says(line: str, error: str) -> None:
     assert desk().say(line, "SYST:ERR?").startswith(error)
 

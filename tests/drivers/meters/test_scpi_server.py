@@ -33,14 +33,11 @@ def refuse(_: object) -> None:
 def language() -> ScpiParser:
     said = ScpiParser(
         {
-            "*IDN?": lambda a: "me",
-            "[SENSe:]CURRent[:DC]:APERture?": lambda a: "1",
-            "[SENSe:]CURRent[:DC]:RANGe?": lambda a: ",".join(a) or "2",
-            "SYSTem:ERRor?": lambda a: said.next_error(),
-            "BAD": refuse,
-            "R?": lambda a: block(b"\n;\n"),
+            "*IDN?": lambda a: "me", "[SENSe:]CURRent[:DC]:APERture?": lambda a: "1",
+            "[SENSe:]CURRent[:DC]:RANGe?": lambda a: ",".join(a) or "2", "SYSTem:ERRor?": lambda a: said.next_error(),
+            "BAD": refuse, "R?": lambda a: block(b"\n;\n"),
         }
-    )
+    )  # fmt: skip
     return said
 
 

@@ -137,21 +137,11 @@ def test_an_output_that_is_off_is_switched_on_only_when_asked() -> None:
 def test_the_data_log_is_set_up_without_touching_the_output() -> None:
     at = "(@3)"
     assert setup_lines(3, ("CURR", "VOLT"), (0.1, 5.0), 204.8e-6, "N6781A") == [
-        "*CLS",
-        f"ABOR:ELOG {at}",
-        "FORM REAL",
-        "FORM:BORD NORM",
-        "SENS:SWE:TINT:RES RES20",
-        f"SENS:ELOG:FUNC:CURR:MINM OFF,{at}",
-        f"SENS:ELOG:FUNC:CURR ON,{at}",
-        f"SENS:ELOG:FUNC:VOLT:MINM OFF,{at}",
-        f"SENS:ELOG:FUNC:VOLT ON,{at}",
-        f"SENS:ELOG:CURR:RANG:AUTO OFF,{at}",
-        f"SENS:ELOG:CURR:RANG 0.1,{at}",
-        f"SENS:ELOG:VOLT:RANG 5,{at}",
-        f"SENS:ELOG:PER 0.0002048,{at}",
-        f"TRIG:ELOG:SOUR BUS,{at}",
-    ]
+        "*CLS", f"ABOR:ELOG {at}", "FORM REAL", "FORM:BORD NORM", "SENS:SWE:TINT:RES RES20",
+        f"SENS:ELOG:FUNC:CURR:MINM OFF,{at}", f"SENS:ELOG:FUNC:CURR ON,{at}", f"SENS:ELOG:FUNC:VOLT:MINM OFF,{at}",
+        f"SENS:ELOG:FUNC:VOLT ON,{at}", f"SENS:ELOG:CURR:RANG:AUTO OFF,{at}", f"SENS:ELOG:CURR:RANG 0.1,{at}",
+        f"SENS:ELOG:VOLT:RANG 5,{at}", f"SENS:ELOG:PER 0.0002048,{at}", f"TRIG:ELOG:SOUR BUS,{at}",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("rate_hz", [6000.0, 0.0])
