@@ -226,8 +226,7 @@ def test_a_known_load_is_measured_as_what_it_draws(ohms: float, supply_v: float,
 
     true_w = supply_v**2 / ohms
     truth = {"active_power_w": true_w, "dynamic_power_w": true_w, "energy_per_inference_j": true_w * 0.2}
-    assert found.validity is not None
-    assert found.validity.valid
+    assert found.validity is not None and found.validity.valid
     assert run.start.device.details["true_w"] == pytest.approx(true_w)
     for name, value in truth.items():
         low, high = found.quantities[name].interval(0.999)

@@ -105,27 +105,14 @@ RAILS: tuple[dict[str, Any], ...] = (
     {"conversion": {"unit": "A", "supply_v": 1.8, "burden_ohm": 1e300}},
 )
 SPANS: tuple[tuple[tuple[float, float], ...], ...] = (
-    World.spans_s,
-    (),
-    ((1.0, 1.0),),
-    ((1.0, 2.0),),
-    tuple((1.0 + 0.15 * k, 1.0 + 0.15 * k) for k in range(6)),
-    ((1.0, 1.5), (1.0, 1.5)),
-    ((1.0, 1.5), (1.4, 1.9)),
-    ((5.0, 6.0),),
-    ((1.0, 1.00000008), (1.1, 1.2)),
+    World.spans_s, (), ((1.0, 1.0),), ((1.0, 2.0),), tuple((1.0 + 0.15 * k, 1.0 + 0.15 * k) for k in range(6)),
+    ((1.0, 1.5), (1.0, 1.5)), ((1.0, 1.5), (1.4, 1.9)), ((5.0, 6.0),), ((1.0, 1.00000008), (1.1, 1.2)),
     tuple((1.0 + 0.02 * k, 1.012 + 0.02 * k) for k in range(40)),
-)
+)  # fmt: skip
 IDLE: tuple[tuple[tuple[float, float], ...], ...] = (
-    World.idle_s,
-    (),
-    World.idle_s[:1],
-    ((0.5, 0.5),),
-    ((0.5, 0.506),),
-    ((0.1, 2.9),),
-    ((0.1, 0.2), (0.3, 0.4), (2.5, 2.6)),
-    ((10.0, 11.0),),
-)
+    World.idle_s, (), World.idle_s[:1], ((0.5, 0.5),), ((0.5, 0.506),), ((0.1, 2.9),),
+    ((0.1, 0.2), (0.3, 0.4), (2.5, 2.6)), ((10.0, 11.0),),
+)  # fmt: skip
 
 WORLDS = st.builds(
     World,
@@ -244,8 +231,7 @@ def test_no_figure_is_without_a_number_whatever_the_recording(world: World) -> N
 @pytest.mark.parametrize("values", ["all nan", "all huge"])
 def test_a_meter_without_a_number_makes_a_run_invalid(values: str) -> None:
     result = evaluated(World(values=values))
-    assert result is not None
-    assert result.validity is not None
+    assert result is not None and result.validity is not None
     assert "readings of rail core that are numbers" in [c.rule for c in result.validity.checks if not c.ok]
     assert any("no reading is a number" in r.reason and "range and the wires" in r.remedy for r in result.refusals)
 
@@ -254,13 +240,11 @@ def test_a_meter_without_a_number_makes_a_run_invalid(values: str) -> None:
 def test_readings_of_no_length_among_others_are_left_out(stamps: str) -> None:
     """The means over no time are not numbers, and least squares with one of them do not converge."""
     result = evaluated(World(stamps=stamps, values="all tiny", marks=True))
-    assert result is not None
-    assert "execution_time_s" in result.quantities
+    assert result is not None and "execution_time_s" in result.quantities
     assert result.refusals
 
 
 def test_dynamic_power_below_zero_is_said_in_one_sentence() -> None:
     result = evaluated(World(values="below idle"))
-    assert result is not None
-    assert result.quantities["dynamic_power_w"].value < 0.0
+    assert result is not None and result.quantities["dynamic_power_w"].value < 0.0
     assert [n for n in result.notes if "Dynamic power is negative" in n and n.count(". ") == 0]

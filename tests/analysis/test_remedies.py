@@ -86,8 +86,7 @@ def _without_power(valid: bool) -> Result:
 def test_without_power_the_verdict_is_valid_for_times_alone() -> None:
     result = _without_power(valid=True)
     said = verdict_of(result.validity, result.start.rules, result.verdict)
-    assert said is not None
-    assert result.verdict == said.verdict == "VALID for times; power refused"
+    assert said is not None and result.verdict == said.verdict == "VALID for times; power refused"
     assert said.sign != "✓"
     assert result.to_json()["validity"]["verdict"] == "VALID for times; power refused"
 

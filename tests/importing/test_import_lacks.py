@@ -20,18 +20,7 @@ from rig.importing.imported import ImportedRun
 from rig.importing.write import write
 from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
-from tests.support.import_traces import (
-    BUSY_W,
-    ON_S,
-    RATE_HZ,
-    SPAN_S,
-    SUPPLY_V,
-    check,
-    recorded,
-    table,
-    trace,
-    windows,
-)
+from tests.support.import_traces import BUSY_W, ON_S, RATE_HZ, SPAN_S, SUPPLY_V, check, recorded, table, trace, windows
 from tests.support.paths import ROOT
 
 CALIBRATION = """
@@ -91,8 +80,7 @@ def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Pat
     options = {k: str(tmp_path / v) if k == "windows" else v for k, v in case.options.items()}
     run = IMPORTERS[name].open_import(tmp_path / case.source, calibration=str(tmp_path / "c.toml"), **options)
     accuracy = run.meters[0].rails[0].accuracy
-    assert accuracy is not None
-    assert accuracy.offset == pytest.approx(3e-6)
+    assert accuracy is not None and accuracy.offset == pytest.approx(3e-6)
 
 
 def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:

@@ -268,19 +268,13 @@ def test_a_template_is_not_written_over(lab: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("about", "field"),
     [
-        ("contact = 3", "contact"),
-        ('contact = ["a"]', "contact"),
-        ('colour = "blue"', "colour"),
-        ('availability = "soon"', "availability"),
-        ('date = "yesterday"', "date"),
-        ("date = 2026-11-22", "date"),
-        (f'title = "{"x" * 501}"', "title"),
-        (f'model = "{"x" * 10_001}"', "model"),
-        ("not toml", "TOML"),
+        ("contact = 3", "contact"), ('contact = ["a"]', "contact"), ('colour = "blue"', "colour"),
+        ('availability = "soon"', "availability"), ('date = "yesterday"', "date"), ("date = 2026-11-22", "date"),
+        (f'title = "{"x" * 501}"', "title"), (f'model = "{"x" * 10_001}"', "model"), ("not toml", "TOML"),
         ("a" * (2 << 20), "about"),
     ],
     ids=lambda value: value[:20],
-)
+)  # fmt: skip
 def test_a_field_of_the_wrong_type_or_size_is_refused_by_name(
     lab: Path, tmp_path: Path, about: str, field: str
 ) -> None:
@@ -405,16 +399,11 @@ def test_a_file_that_is_not_listed_is_noticed_and_reports_of_readers_are_not(cop
 @pytest.mark.parametrize(
     "edit",
     [
-        {"format": 2},
-        {"configurations": []},
-        {"configurations": [[[]]]},
-        {"about": {"title": 3}},
-        {"about": {"colour": "blue"}},
-        {"name": "x" * 501},
-        {"name": json.loads("[" * 70 + "]" * 70)},
+        {"format": 2}, {"configurations": []}, {"configurations": [[[]]]}, {"about": {"title": 3}},
+        {"about": {"colour": "blue"}}, {"name": "x" * 501}, {"name": json.loads("[" * 70 + "]" * 70)},
     ],
     ids=lambda edit: str(edit)[:30],
-)
+)  # fmt: skip
 def test_a_description_of_the_wrong_shape_is_refused(copy: Path, edit: dict[str, Any]) -> None:
     content = json.dumps(json.loads((copy / "submission.json").read_text()) | edit).encode()
     before = hashlib.sha256((copy / "submission.json").read_bytes()).hexdigest()

@@ -35,10 +35,7 @@ def made_up_series(name: str, readings: int, spans: int) -> Series:
     watts[readings // 2] = np.nan
     return Series(
         rails=(RailSeries(name, times[:-1], times[1:], watts), RailSeries("io", times[:-1], times[1:], watts / 3)),
-        phase_windows_s={
-            "inference": inference,
-            "preprocess": np.column_stack([on + 0.65 * step, on + 0.9 * step]),
-        },
+        phase_windows_s={"inference": inference, "preprocess": np.column_stack([on + 0.65 * step, on + 0.9 * step])},
         warmup_windows_s=np.empty((0, 2)),
         idle_windows_s=np.array([[0.5, 4.5], [36.0, 39.5]]),
         mark_windows_s=np.array([[4.6, 4.7]]),
@@ -103,14 +100,7 @@ def made_up(
         simulated=simulated,
         start=made_up_start(name, "simulator" if simulated else "hardware"),
         quantities=made_up_quantities(name),
-        findings=(
-            refusal(
-                SLOWEST,
-                f"too few inferences {name}",
-                "Measure at least 662",
-            ),
-            note(f"a note {name}"),
-        ),
+        findings=(refusal(SLOWEST, f"too few inferences {name}", "Measure at least 662"), note(f"a note {name}")),
         clocks={"meter": ClockSummary("meter", f"brackets {name}", 8e-5, 1e-6, 2e-7, 40, considered)},
         series=made_up_series(name, readings, spans),
         ruling=None,

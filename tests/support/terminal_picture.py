@@ -18,10 +18,7 @@ from rig.commands.main import main
 from tests.support.paths import DOCS
 
 PICTURE = DOCS / "images" / "terminal.svg"
-COMMANDS = (
-    "rig check --device mock",
-    "rig measure --device mock --option samples=20 --out runs/first",
-)
+COMMANDS = ("rig check --device mock", "rig measure --device mock --option samples=20 --out runs/first")
 WIDTH = 92
 
 

@@ -21,8 +21,7 @@ def test_each_finding_is_seen_by_its_effect() -> None:
 
     assert result.notes == ("a sentence",)
     assert result.refusals == (POWER,)
-    assert result.validity is not None
-    assert result.validity.checks == (KEPT, BROKEN)
+    assert result.validity is not None and result.validity.checks == (KEPT, BROKEN)
     assert result.validity.verdict == "INVALID"
 
 

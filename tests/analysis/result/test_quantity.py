@@ -101,8 +101,7 @@ def test_the_worked_example_of_the_gum_is_met() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dof", "t95", "t99"),
-    [(1.0, 12.706, 63.657), (4.0, 2.776, 4.604), (30.0, 2.042, 2.750), (math.inf, 1.960, 2.576)],
+    ("dof", "t95", "t99"), [(1.0, 12.706, 63.657), (4.0, 2.776, 4.604), (30.0, 2.042, 2.750), (math.inf, 1.960, 2.576)]
 )
 def test_the_coverage_factor_is_that_of_the_tables(dof: float, t95: float, t99: float) -> None:
     assert coverage_factor(dof) == pytest.approx(t95, abs=6e-4)

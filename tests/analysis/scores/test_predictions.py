@@ -33,14 +33,10 @@ def test_the_error_is_bounded(points: list[tuple[float, float]]) -> None:
 @pytest.mark.parametrize(
     ("wanted", "forecast", "error"),
     [
-        ([1.0, 2.0], [1.0, 2.0], 0.0),
-        ([1.0, 1.0], [3.0, 1.0], 200 * 0.5 / 2),
-        ([1.0], [-1.0], 200.0),
-        ([1.0], [np.nan], 200.0),
-        ([1.0, 1.0], [np.inf, 1.0], 100.0),
-        ([0.0, 1.0], [0.0, 1.0], 0.0),
+        ([1.0, 2.0], [1.0, 2.0], 0.0), ([1.0, 1.0], [3.0, 1.0], 200 * 0.5 / 2), ([1.0], [-1.0], 200.0),
+        ([1.0], [np.nan], 200.0), ([1.0, 1.0], [np.inf, 1.0], 100.0), ([0.0, 1.0], [0.0, 1.0], 0.0),
     ],
-)
+)  # fmt: skip
 def test_the_error_by_hand(wanted: list[float], forecast: list[float], error: float) -> None:
     assert smape(np.array(wanted), np.array(forecast)) == pytest.approx(error)
 
@@ -104,15 +100,11 @@ def test_r2_stands_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "truth"),
     [
-        ([[0.0, 1.0]] * 2, TRUTH),
-        ([0.0, 1.0, 2.0], TRUTH),
-        ([[0.0, 1.0], [0.0], [0.0, 1.0]], TRUTH),
-        ([[None, 1.0]] * 3, TRUTH),
-        ([["x", 1.0]] * 3, TRUTH),
-        ([["0", "1"]] * 3, TRUTH),
+        ([[0.0, 1.0]] * 2, TRUTH), ([0.0, 1.0, 2.0], TRUTH), ([[0.0, 1.0], [0.0], [0.0, 1.0]], TRUTH),
+        ([[None, 1.0]] * 3, TRUTH), ([["x", 1.0]] * 3, TRUTH), ([["0", "1"]] * 3, TRUTH),
         ([[0.0, 1.0]] * 3, np.ones((4, 2))),
     ],
-)
+)  # fmt: skip
 def test_predictions_that_cannot_be_judged_are_told(rows: Any, truth: Any, tmp_path: Path) -> None:
     result = regression(tmp_path, [("a", rows)], truth)
     assert not [key for key in result.quantities if key.quantity == "r2"]

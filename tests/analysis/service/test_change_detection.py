@@ -141,8 +141,7 @@ def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_p
         for k in range(12)
     ]
     found = heard(tmp_path / "run", known, asked)
-    assert found is not None
-    assert found.scene == ("a", "b", "a")
+    assert found is not None and found.scene == ("a", "b", "a")
     assert found.at_s.tolist() == sorted(found.at_s.tolist())
     assert len(found.at_s) == 8
 
@@ -155,8 +154,7 @@ def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_p
 def test_an_answer_is_a_label_or_holds_one(tmp_path: Path, output: Any, said: str) -> None:
     known, _ = frames(3, 1.0, 2.0)
     found = heard(tmp_path / "run", known, [Asked(k, k, k + 0.1, f"f{k}", output) for k in range(3)])
-    assert found is not None
-    assert found.said == (said,) * 3
+    assert found is not None and found.said == (said,) * 3
     assert found.probability.shape == (3, len(found.classes))
 
 

@@ -324,8 +324,7 @@ def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_
         r.stop()
     runs = [("accuracy", accurate), ("performance", open_run(tmp_path / "p"))]
     whole = summarise("session", [Part(name, name, run, evaluate(run)) for name, run in runs])
-    assert whole is not None
-    assert failed(whole) == []
+    assert whole is not None and failed(whole) == []
 
 
 # ---- caches --------------------------------------------------------------------------------
