@@ -42,8 +42,7 @@ def test_the_edges_are_those_of_networkx(nodes: int, density: float, seed: int) 
 
 
 @pytest.mark.parametrize(
-    ("nodes", "density", "seed"),
-    [(255, 0.25, 0), (256, 0.05, 1), (500, 0.9, 2), (1000, 0.01, 3), (1000, 0.25, 4), (300, 0.996, 0), (400, 1.0, 5)],
+    ("nodes", "density", "seed"), [(255, 0.25, 0), (256, 0.05, 1), (1000, 0.01, 3), (300, 0.996, 0), (400, 1.0, 5)]
 )
 def test_the_edges_of_larger_graphs_are_too(nodes: int, density: float, seed: int) -> None:
     assert np.array_equal(gnm_edges(nodes, density, seed).edges, by_networkx(nodes, density, seed))
