@@ -140,10 +140,10 @@ def test_a_system_without_descriptors_of_directories_follows_no_link_either(
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_small_file_that_would_become_large_is_refused_at_once(run: Path, name: str) -> None:
     REFUSED[name](run)
-    before_mb, began_s = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.monotonic()
+    before_mb, began_s = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time()
     with pytest.raises(StoreError, match=r"unpacks to|has a column"):
         open_run(run)
-    assert time.monotonic() - began_s < SOON_S
+    assert time.process_time() - began_s < SOON_S
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before_mb < GROWN_MB
 
 
@@ -151,9 +151,9 @@ def test_a_small_file_that_would_become_large_is_refused_at_once(run: Path, name
 def test_empty_batches_cost_little(run: Path, name: str) -> None:
     rows = read(run / name).num_rows
     empty_batches(run, name, 5_000)
-    began_s = time.monotonic()
+    began_s = time.process_time()
     opened = open_run(run)
-    assert time.monotonic() - began_s < SOON_S
+    assert time.process_time() - began_s < SOON_S
     assert {len(opened.replies), len(opened.traces["core"].value)} >= {rows}
     assert opened.truncated == ()
 
@@ -161,10 +161,10 @@ def test_empty_batches_cost_little(run: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
 def test_very_many_empty_batches_are_refused(run: Path, name: str) -> None:
     empty_batches(run, name, 12_000)
-    began_s = time.monotonic()
+    began_s = time.process_time()
     with pytest.raises(StoreError, match="more than 10000 batches without a row"):
         open_run(run)
-    assert time.monotonic() - began_s < SOON_S
+    assert time.process_time() - began_s < SOON_S
 
 
 @pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])

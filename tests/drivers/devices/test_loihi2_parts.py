@@ -89,7 +89,7 @@ def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> No
 
 def test_what_is_found_is_told_with_its_time_and_its_cost() -> None:
     network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))])
-    answer = solved(network)
+    answer = solved(network, 10.0, -2.0)
     ((phase, on_ns, off_ns, executions),) = answer["spans"]
     assert (phase, executions) == ("solve", 1)
     assert [cost for _, cost, _ in answer["progress"]] == [0.0, -1.0, -2.0]
@@ -100,14 +100,14 @@ def test_what_is_found_is_told_with_its_time_and_its_cost() -> None:
 
 
 def test_what_came_after_the_deadline_is_told_apart() -> None:
-    answer = solved(Playback([(0.0, -1, (0,)), (60.0, -2, (0, 2))]))
+    answer = solved(Playback([(0.0, -1, (0,)), (60.0, -2, (0, 2))]), 10.0, -1.0)
     assert answer["output"]["cost"] == -1
     assert answer["output"]["late_cost"] == -2
     assert len(answer["progress"]) == 2
 
 
 def test_a_cost_that_is_not_that_of_its_solution_is_counted_and_not_believed() -> None:
-    answer = solved(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]))
+    answer = solved(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]), 10.0, -2.0)
     output = answer["output"]
     assert (output["cost"], output["solver_cost"], output["miscounted"]) == (-2, -4, 2)
 
