@@ -194,7 +194,3 @@ def test_a_wrong_invocation_is_told_what_is_wrong_and_what_to_do(
         assert said["field"], said
         assert said["value"] is not None or "--option" in said["remedy"], said  # an option that is missing has none
         assert said["remedy"] or "required is" in said["message"], said
-
-
-def test_there_are_more_than_sixty() -> None:
-    assert len({line for line, _, _ in TABLE}) > 60

@@ -422,11 +422,6 @@ def test_readings_of_a_coarse_meter_may_repeat(session: Callable[[str], Session]
     assert shared_recording(runs) is None
 
 
-def test_there_are_forty_changes_and_each_scenario_has_its_own() -> None:
-    assert len(CHANGES) >= 40
-    assert {scenario for scenario, _, _ in CHANGES.values()} == set(SCENARIOS)
-
-
 def test_the_bench_in_hardwares_clothes_does_not_leave_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.hardware_clothes import Clothed
 
