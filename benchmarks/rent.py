@@ -72,6 +72,7 @@ CASES: Mapping[str, Case] = {
     "fitted": Case(POWER + "figures.fitted", always(None)),
     "rises elsewhere": Case(TIMING + "unspanned._elsewhere", always([])),
     "something else at work": Case(TIMING + "unspanned._beside_more_w", always(0.0)),
+    "idle windows that do not rest": Case(POWER + "figures.unrested_w", always(0.0)),
     "moved into the gaps": Case(POWER + "figures.moved", always(Margin())),
     "ends of spans": Case(POWER + "figures.ends", always(Margin())),
     "parts that no reading saw": Case(POWER + "figures.unseen", always(Margin())),
