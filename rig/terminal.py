@@ -14,7 +14,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 MOST = 20_000
 """The longest line that is printed as text, in characters; JSON is printed whole."""
@@ -84,7 +84,7 @@ def aside(printed: int, *, back: bool = True) -> Iterator[None]:
     given.flush()
     with suppress(OSError, ValueError):
         real = given.fileno() == 1
-        _own = os.fdopen(os.dup(1), "w", encoding=given.encoding, errors="backslashreplace") if real else given
+        _own = _text(os.dup(1), given.encoding, closefd=True) if real else given
     _own = _own or given
     os.dup2(printed, 1)
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
@@ -122,7 +122,28 @@ def usable_streams() -> bool:
             setattr(sys, name, os.fdopen(number, "w", closefd=False))
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            with suppress(OSError):
+                if stream.fileno() == number:
+                    setattr(sys, name, _text(number, stream.encoding))
     return closed
+
+
+class _Left(io.FileIO):
+    """A stream whose reader may leave early, as ``head`` does: the command still comes to its own exit code."""
+
+    def write(self, data: Any, /) -> int:
+        """Write, or take the text as read."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return memoryview(data).nbytes
+
+
+def _text(number: int, encoding: str, *, closefd: bool = False) -> TextIO:
+    raw = _Left(number, "w", closefd=closefd)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=raw.isatty() or number == 2
+    )
 
 
 def drop_full_streams() -> None:

@@ -130,9 +130,6 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
         if "--json" in given:
             say_json(json.dumps(error.said.to_json()))
         raise
-    except BrokenPipeError:
-        drop_full_streams()
-        return 0
     except RecursionError as error:
         sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread that has few calls
         return _failed(_too_deep(error), "--json" in given)
@@ -197,6 +194,12 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.register("action", None, _Once)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or a version; argparse takes an error of the stream for printed."""
+        stream = file or sys.stderr
+        stream.write(message)
+        stream.flush()
 
     def error(self, message: str) -> NoReturn:
         """Leave with the exit code 2."""

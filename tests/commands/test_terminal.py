@@ -15,7 +15,9 @@ import pytest
 from rig.commands.main import main
 from rig.terminal import MOST, clean, progress, say, usable_streams
 from tests.support.paths import ROOT
+from tests.support.submission_folder import unpacked
 
+RIG = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x00\u202e\u2066"
 
 
@@ -123,6 +125,28 @@ def test_a_command_ends_as_ever_where_standard_output_is_full(tmp_path: Path, mo
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["report", str(tmp_path), "--json"]) == 7
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("asked", ["--help", "--version", "list"])
+def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(asked: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([*RIG, asked], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr[:33]) == (4, "rig: the operating system refused")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes are POSIX")
+@pytest.mark.parametrize(("asked", "code"), [("report", 31), ("audit", 32), ("list", 0)])
+def test_a_reader_that_leaves_early_changes_no_exit_code(asked: str, code: int, tmp_path: Path) -> None:
+    """``rig audit DIR | head`` in a script that stops at errors would else go on."""
+    words = [asked]
+    if asked != "list":
+        words.append(str(unpacked("crash-device-raises", tmp_path)))
+    ear, mouth = os.pipe()
+    os.close(ear)
+    ended = subprocess.run([*RIG, *words], stdout=mouth, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(mouth)
+    assert (ended.returncode, ended.stderr) == (code, "")
 
 
 def test_what_an_encoding_lacks_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
