@@ -26,7 +26,7 @@ from benchmarks.import_cases import Case, cases
 from drivers.devices.xylo.networks.network import SHIPPED, load_network
 from drivers.importers import windows as importer_windows
 from drivers.meters.lpm01a.stream import Stream
-from drivers.meters.ppk2.words import modifiers_of
+from drivers.meters.ppk2.words import TYPICAL, modifiers_of
 from drivers.meters.serial_text.lines import layout_of
 from rig.bench import bench_file, calibration
 from rig.factories import split_options
@@ -72,7 +72,8 @@ def parsers(golden: Path) -> Iterator[Parser]:
     bench, limits = (EXAMPLES / "bench.toml").read_bytes(), (EXAMPLES / "calibration.toml").read_bytes()
     lines = tuple(line for events in sorted(golden.rglob("events.jsonl")) for line in events.read_bytes().splitlines())
     yield Parser("line of events.jsonl", lines, lambda f: _decoded(f.read_bytes()))
-    yield Parser("bench.toml", (bench,), bench_file.open_bench, "bench.toml", (("calibration.toml", limits),), 0.1)
+    named = (("calibration.toml", limits), *((f.name, f.read_bytes()) for f in sorted(EXAMPLES.glob("*.py"))))
+    yield Parser("bench.toml", (bench,), bench_file.open_bench, "bench.toml", named, 0.1)
     yield Parser("calibration", (limits,), calibration.load, "calibration.toml")
     yield Parser("grid of a sweep", (GRID,), reading.from_file, "grid.toml")
     yield Parser("session.json", ((session / "session.json").read_bytes(),), lambda f: open_session(f.parent),
@@ -85,9 +86,8 @@ def parsers(golden: Path) -> Iterator[Parser]:
         if (file := run / f"{name}.arrows").is_file():
             yield Parser(f"table {name}", (file.read_bytes(),), partial(_table, name))
     yield Parser("network of Xylo", (SHIPPED.read_bytes(),), load_network, share=0.05)
-    calibrated = "".join(
-        f"{key}{k}: {1 + k}.5e-3\n" for key in ("R", "GS", "GI", "O", "S", "I", "UG") for k in range(5)
-    )
+    typical = {key: value if isinstance(value, tuple) else (value,) * 5 for key, value in TYPICAL.items()}
+    calibrated = "".join(f"{key}{k}: {value}\n" for key, own in typical.items() for k, value in enumerate(own))
     yield Parser("calibration of a PPK2", (calibrated.encode() + b"END",),
                  lambda f: modifiers_of(f.read_bytes().decode("latin-1")))  # fmt: skip
     layout = layout_of("n:count,t:us,core:mA,io:mW", ",")
@@ -171,7 +171,10 @@ def _attempt(name: str, golden: Path, place: Path, seed: int) -> Callable[[int],
 
     def one(number: int) -> tuple[Outcome, str]:
         file.write_bytes(spoilt(parser.valid[number % len(parser.valid)], (seed, number)))
-        return tried(lambda: parser.read(file))
+        outcome, said = tried(lambda: parser.read(file))
+        if not number and outcome is not Outcome.WHOLE:
+            return Outcome.NOT_TRIED, f"mutants of what is not read: {said}"
+        return outcome, said
 
     return one
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reports.audit import folder_checks, power_checks, work_checks
-from reports.audit.evidence import Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, Verdict, compared
+from reports.audit.evidence import Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
@@ -66,8 +66,7 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
     the path holds nothing that can be audited.
     """
     if not path.exists():
-        remedy = "Name a run, a session or a submission, or its archive"
-        raise StoreError(f"{path.name or path} does not exist", field="path", value=path.name, remedy=remedy)
+        refuse(path.name or path, "does not exist", path.name, "Name a run, a session or a submission, or its archive")
     if not path.is_dir():
         refuse(path.name or path, "is neither a folder nor an archive (.zip, .tar.gz)")
     try:
@@ -75,9 +74,10 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
         if sys.flags.dev_mode:
             raise
-        what = f"{clean(path.name)} holds a value of a kind that no recording has: {clean(error)}"
-        remedy = "Ask for the original; `python -X dev` shows where it stands"
-        raise StoreError(what, field="audit", value=clean(path.name), remedy=remedy) from error
+        what, remedy = "holds a value of a kind that no recording has", "Ask for the original"
+        if isinstance(error, OSError):
+            what, remedy = "cannot be read", "Check its permissions, and the limits of this process (`ulimit -a`)"
+        refuse(path.name, f"{what}: {error}", path.name, remedy)
 
 
 def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -> Audit:
@@ -163,8 +163,11 @@ def run_checks(evidence: Evidence) -> list[Check]:
     done, held = [], vars(folder_checks) | vars(power_checks) | vars(work_checks)
     for function, (number, name, source) in json.loads(Path(__file__).with_name("checks.json").read_bytes()).items():
         head = (number, name)
+        if not evidence.subject.runs and number not in OF_THE_FOLDER:
+            done.append(Check(*head, "not applicable", "", "", source, "no run can be read"))
+            continue
         try:
-            faults, found, allowed = _decided(number, held[function], evidence)
+            faults, found, allowed = held[function](evidence)
         except NotApplicable as missing:
             done.append(Check(*head, "not applicable", "", "", source, clean(missing)))
             continue
@@ -176,12 +179,6 @@ def run_checks(evidence: Evidence) -> list[Check]:
         said = shown(faults) if faults else clean(found)
         done.append(Check(*head, "failed" if faults else "passed", said, allowed, source))
     return done
-
-
-def _decided(number: int, decide: Callable[[Evidence], Verdict], evidence: Evidence) -> Verdict:
-    if not evidence.subject.runs and number not in OF_THE_FOLDER:
-        raise NotApplicable("no run can be read")
-    return decide(evidence)
 
 
 def shown(told: Sequence[str], most: int = 6) -> str:

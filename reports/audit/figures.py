@@ -123,8 +123,7 @@ def execution_times(run: Run) -> Figures:
     stamped = stamped[~stamped.warmup]
     if not len(stamped):
         return {}
-    found: Figures = {}
-    mean_s, by_issue = 0.0, defaultdict[int, float](float)
+    found, mean_s, by_issue = Figures(), 0.0, defaultdict[int, float](float)
     for phase in dict.fromkeys(stamped.phase):
         window, number, inferences = batches(stamped[stamped.phase == phase])
         length = np.diff(window, axis=1)[:, 0]

@@ -44,8 +44,7 @@ def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
     bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
     seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
-    found, allowed = f"as hashed, {seals}", "as hashed; each run its own recording"
-    return [*ledger.faults, *_shared(e)], found, allowed
+    return [*ledger.faults, *_shared(e)], f"as hashed, {seals}", "as hashed; each run its own recording"
 
 
 def _shared(e: Evidence) -> Iterator[str]:
@@ -115,8 +114,7 @@ def one_device(e: Evidence) -> Verdict:
 def description(e: Evidence) -> Verdict:
     parts = [("the device", run.start["device"]) for _, run in e.subject.runs]
     parts += [("a meter", meter) for _, run in e.subject.runs for meter in run.start["meters"]]
-    keys = ("name", "description")
-    faults = [f"{what} declares no {key}" for what, part in parts for key in keys if not part.get(key)]
+    faults = [f"{what} declares no {k}" for what, part in parts for k in ("name", "description") if not part.get(k)]
     return list(dict.fromkeys(faults)), "declared", "a name and a description of device and meters"
 
 

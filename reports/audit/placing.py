@@ -155,10 +155,9 @@ def looked_at(
     eighth = np.stack([knots[:, :-1].ravel(), knots[:, 1:].ravel()], axis=1)
     slack = min(open_s(run, trace.clock), period)  # of whole readings, so much may lie on the other side of an edge
     gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), slack + settle, slack)
+    free, inner = ~touch(gaps, other), shortened(window, slack + settle, slack)
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
-    middle = gaps + np.diff(gaps) * [1 / 3, -1 / 3]
-    found |= {"middle": middle[~touch(gaps, other)]}
-    found |= {"inner": shortened(window, slack + settle, slack), "gap": gaps[~touch(gaps, other)]}
+    found |= {"middle": (gaps + np.diff(gaps) * [1 / 3, -1 / 3])[free], "inner": inner, "gap": gaps[free]}
     return found | {"asked": requested(run) + shift}, met
 
 

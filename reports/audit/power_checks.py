@@ -120,9 +120,7 @@ def clocks(e: Evidence) -> Verdict:
             found.append((float(out), slack, f"{own}: the clock {name!r}"))
     if not found and not faults:
         raise NotApplicable("every stamp is of the host's clock")
-    faults += [
-        f"{of} leaves its brackets by {out:.3g} s, allowed {most:.3g} s" for out, most, of in found if out > most
-    ]
+    faults += [f"{of} leaves its brackets by {out:.3g} s, allowed {ok:.3g} s" for out, ok, of in found if out > ok]
     worst, _, of = max(found, default=(0.0, 0.0, "none"))
     return faults, f"at most {worst:.2g} s outside of a bracket ({of})", "half of the quickest round trip, and the rate"
 
@@ -160,8 +158,8 @@ def readings(e: Evidence) -> Verdict:
         over = rail.facts.overload / max(1, rail.facts.count)
         faults += [f"{where}, rail {name}: {rail.unseen:.1%} of the readings are missing"] * (rail.unseen > LOST_MOST)
         faults += [f"{where}, rail {name}: {over:.1%} of the readings are at the end of the range"] * (over > OVER_MOST)
-    found = f"{least:.3g} readings in a span, or more"
-    return faults, found, f"at most {LOST_MOST:.0%} missing and {OVER_MOST:.0%} clipped"
+    allowed = f"at most {LOST_MOST:.0%} missing and {OVER_MOST:.0%} clipped"
+    return faults, f"{least:.3g} readings in a span, or more", allowed
 
 
 def instrument(e: Evidence) -> Verdict:

@@ -79,8 +79,7 @@ def judge_run(run: Run, values: Values) -> list[Rule]:
 
 def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
     yield from to_the_end(run)
-    labels = set(column(table(run, "samples"), "label")) - {None}
-    if labels:
+    if labels := set(column(table(run, "samples"), "label")) - {None}:
         told = [answer for _, answer in answers(run)]
         given = [a for a in told if a is not None]
         classes = run.details.get("classes")

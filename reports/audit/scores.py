@@ -63,10 +63,9 @@ def accuracy(run: Run) -> Figures:
     if not right:
         return {}
     share = pd.Series({sample: mean_of(found) for sample, found in right.items()})
-    recall = mean_of(share.groupby(label.get).agg(mean_of))
     return {
         "accuracy": Plain(mean_of(share), EXACT, "outputs equal to labels"),
-        "balanced_accuracy": Plain(recall, EXACT, "mean over classes"),
+        "balanced_accuracy": Plain(mean_of(share.groupby(label.get).agg(mean_of)), EXACT, "mean over classes"),
     }
 
 
@@ -180,10 +179,9 @@ def solving(run: Run) -> tuple[Figures, list[str]]:
         if graph is None or not isinstance(text, str):
             wrong.append(f"issue {issue.number}: no solution of a recorded problem")
             continue
-        cost = cost_of(graph, text)
-        told = fields.get("cost")
+        cost, told = cost_of(graph, text), fields.get("cost")
         if cost is None or not (told is None or math.isclose(told, cost, rel_tol=1e-9, abs_tol=1e-12)):
-            wrong.append(clean(f"issue {issue.number}: the cost is {cost}, not {fields.get('cost')}"))
+            wrong.append(clean(f"issue {issue.number}: the cost is {cost}, not {told}"))
         costs += [(issue.sample, cost)] if cost is not None else []
     if not costs:
         return {}, wrong

@@ -72,8 +72,7 @@ def _one_speed(runs: list[Run], values: Values, each: dict[str, Figures]) -> Ite
     if most is None or not all(timed.values()):
         return
     speed = together(timed["performance"])
-    mean, count = speed[TIME].value, len(timed["performance"])
-    unsure = _unsure_s(speed)
+    mean, count, unsure = speed[TIME].value, len(timed["performance"]), _unsure_s(speed)
     if count > 1:
         unsure = max(unsure, t.ppf(0.975, count - 1) * sem([own[TIME].value for own in timed["performance"]]))
     beyond = max(abs(own[TIME].value - mean) - _unsure_s(own) - unsure for own in timed["power"])

@@ -144,13 +144,13 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
             bound = [session.folder.sub(place.name) for place, _ in session.runs]
             part.unread += [f"{SESSION} binds no run: none of them has ended"] if not bound else []
             ledger.unsealed += [part.name] * (not session.sealed)
-    except (RigError, OSError) as error:
+    except RigError as error:
         _note(error, part, ledger)
         return part, None
     for place in bound:
         try:
             part.runs.append(run := read_run(place))
-        except (RigError, OSError) as error:
+        except RigError as error:
             _note(error, part, ledger)
             continue
         ledger.unsealed += [clean(run.path.name)] * (not run.whole.sealed)
@@ -162,10 +162,9 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
     return part, part.runs[0].whole.digest if part.runs else None
 
 
-def _note(error: RigError | OSError, part: Part, ledger: Ledger) -> None:
+def _note(error: RigError, part: Part, ledger: Ledger) -> None:
     """What is altered contradicts a hash; anything else cannot be read."""
-    said = error.message if isinstance(error, RigError) else f"cannot be read: {error}"
-    told = clean(said.replace(f"{part.folder.parent}/", ""))
+    told = clean(error.message.replace(f"{part.folder.parent}/", ""))
     (ledger.faults if isinstance(error, IntegrityError) else part.unread).append(told)
 
 
@@ -188,8 +187,7 @@ def _energies(figures: Figures, run: Run) -> Figures:
     if is_solving(run):
         figures["runtime_power_w"] = figures["active_power_w"]
     figures |= energies(figures)
-    average = figures.get("average_power_w")
-    if average is not None and "duration_s" in figures:
+    if (average := figures.get("average_power_w")) is not None and "duration_s" in figures:
         each_s = figures["duration_s"].value / np.sum(~np.isnan(counted(run).answered_s))
         joules = (average.value * each_s, average.bound * each_s)
         figures["average_energy_per_sample_j"] = Plain(*joules, "average power x duration over samples", average.why)
@@ -228,8 +226,7 @@ def of_session(part: Part) -> Figures:
     found = mean("accuracy performance all", scores) | mean("performance all power", (*scores, *watts), False)
     if any(run.start["scenario"].get("amortise_s") for run in part.runs if run.purpose == "power"):
         found |= mean("power", ("execution_time",))
-    powered = mean("power all", watts)
-    found |= {key: value for key, value in powered.items() if not key.startswith("phase.")}
+    found |= {key: value for key, value in mean("power all", watts).items() if not key.startswith("phase.")}
     return found | energies(found)
 
 

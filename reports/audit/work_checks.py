@@ -98,9 +98,8 @@ def tuning_seeds(e: Evidence) -> Verdict:
         if isinstance(used, list) and (both := seeds & set(map(str, used))):
             yield f"seeds {', '.join(sorted(both)[:5])} were used in tuning"
 
-    faults = each(e, faults_of)
     found = "no tuning seed, and no seed that the device declares for its tuning"
-    return faults, found, "evaluation seeds and the test split only"
+    return each(e, faults_of), found, "evaluation seeds and the test split only"
 
 
 def seeds(e: Evidence) -> Verdict:

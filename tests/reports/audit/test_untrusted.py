@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -36,6 +38,19 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(walk(tmp_path / "gone"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how many descriptors are open is counted on Linux")
+def test_a_recording_is_not_blamed_for_what_the_system_refused(tmp_path: Path) -> None:
+    held = unpacked("single-session", tmp_path)
+    code = (
+        "import resource, sys; from rig.commands.main import main; import reports.audit_command, reports.audit.audit\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); sys.exit(main(['audit', '--quick', sys.argv[1]]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, held], capture_output=True, text=True, check=False)
+    assert ended.returncode == 7
+    assert "cannot be read: [Errno 24] Too many open files" in ended.stderr
+    assert "ulimit" in ended.stderr
 
 
 @pytest.mark.parametrize(
