@@ -11,6 +11,8 @@ from rig.types import Issue, Rules, Sample, Step, Workload
 from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 BLOCK = 1024
+LONG_S = 3e-4
+"""A gap that leaves time to draw the next block of arrivals."""
 
 
 def server(
@@ -43,12 +45,20 @@ def server(
 
 def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int, seed: int) -> Iterator[Step]:
     rng = np.random.default_rng(seed)
+
+    def drawn() -> list[tuple[float, int]]:
+        gaps_s, which = rng.exponential(1.0 / rate_hz, BLOCK), rng.integers(len(samples), size=BLOCK)
+        return list(zip(gaps_s.tolist(), which.tolist(), strict=True))
+
     due_s, last_s, count = 0.0, 0.0, 0
+    ahead = drawn()
     while True:
-        # in blocks, so that drawing delays no arrival
-        gaps_s, which = rng.exponential(1.0 / rate_hz, BLOCK).tolist(), rng.integers(len(samples), size=BLOCK).tolist()
-        for gap_s, k in zip(gaps_s, which, strict=True):
+        # in blocks that are drawn in a long gap, so that drawing delays no arrival
+        block, ahead = ahead or drawn(), list[tuple[float, int]]()
+        for gap_s, k in block:
             if count >= least and last_s >= seconds:
                 return
             yield Issue((samples[k],), due_ns=round(due_s * 1e9))
             last_s, due_s, count = due_s, due_s + gap_s, count + 1
+            if gap_s > LONG_S and not ahead:
+                ahead = drawn()

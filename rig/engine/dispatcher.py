@@ -25,7 +25,11 @@ AHEAD_NS = 250_000_000
 QUIET_NS = 50_000_000
 """In this time before a sample is due, no clock is read; a meter is drained only if it would overflow."""
 WRITING_NS = 2_000_000
-"""In this time before a sample is due, nothing is written unless the buffer is nearly full."""
+"""In this time before a sample is due, only replies are written, step by step."""
+STEP_NS = 150_000
+"""In this time before a sample is due, nothing at all is written unless the buffer is nearly full."""
+LONG_NS = 1_000_000
+"""In a shorter time, only replies are."""
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))
@@ -248,6 +252,9 @@ class Dispatcher:
             if self._pending.count:
                 self._take(self._polled(0.0), self._now())
         while (left_ns := due_ns - self._now()) > 0:
+            brief = STEP_NS < left_ns <= WRITING_NS and not self._pending.count
+            if brief and self._recorder.write_some(left_ns > LONG_NS):
+                continue
             self._background_work(left_ns)
             if not (self._pending.count or self._due):
                 self._clock.sleep_until(due_ns)
@@ -274,8 +281,13 @@ class Dispatcher:
             housekeep(acquisition)
         elif (left_ns > WRITING_NS and now_ns >= acquisition.next_work_ns) or self._recorder.waiting > NEARLY_FULL:
             acquisition.recorder.flush()
-            acquisition.next_work_ns = now_ns + AHEAD_NS
-            show(acquisition)
+            self._shown(now_ns)
+        elif left_ns > STEP_NS and now_ns >= acquisition.next_work_ns:
+            self._shown(now_ns)
+
+    def _shown(self, now_ns: int) -> None:
+        self._acquisition.next_work_ns = now_ns + AHEAD_NS
+        show(self._acquisition)
 
     # ---- issued and completed -------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,21 @@ from rig.recording.files import Folder
 MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
 
 CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
+
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that is done a step at a time, between two samples that are due."""
+
+
+def to_the_end(steps: Steps[T]) -> T:
+    """Take the steps that are left, and return what comes of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 class Whole(io.FileIO):
@@ -71,15 +86,26 @@ class ArrowFiles:
 
     def append(self, name: str, make: Callable[[], pa.RecordBatch]) -> StoreError | None:
         """Write a batch to the file ``name``, and return what went wrong. Nothing is written to a file in ``full``."""
+
+        def made() -> Steps[pa.RecordBatch]:
+            return make()
+            yield
+
+        return to_the_end(self.appending(name, made()))
+
+    def appending(self, name: str, making: Steps[pa.RecordBatch]) -> Steps[StoreError | None]:
+        """Do the same in steps, after those that make the batch."""
         before: tuple[int, Any] | None = None
         try:
-            batch = make()
+            batch = yield from making
+            yield
             if name in self.full:
                 return None  # the first failure was reported
             file, writer = self._stream(name, batch.schema)
             before = file.hashed, file.sha256.copy()
             try:
                 writer.write_batch(batch)
+                yield
             finally:
                 file.put()
         except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError, MemoryError) as error:

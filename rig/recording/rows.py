@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from rig.errors import DeviceError, StoreError
 from rig.recording import columns
+from rig.recording.arrow_files import Steps
 from rig.recording.bounded import DEPTH, check_json
 from rig.recording.tables import REPLIES
 from rig.recording.validation import bad_spans, check_text
 from rig.types import UNSTAMPED, Reply, Span
 
-ROWS = 4096
+ROWS, PART_ROWS = 4096, 512
 NULL = UNSTAMPED
 NO_COUNT = -(2**31)
 MOST_TEXTS = 4096
@@ -33,6 +34,8 @@ _NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 
 Kind = tuple[str, str | None, str | None, bool]
 """Sample id, phase, output as JSON, warm-up: the values that are the same in many rows."""
+_Split = tuple[list[columns.Texts], NDArray[np.bool_]]
+"""The texts of many kinds, one by one, and which are warm-up."""
 
 
 class ReplyRows:
@@ -46,7 +49,7 @@ class ReplyRows:
         self._at = 0
         self._kinds: dict[Any, int] = {}
         self._texts: dict[Kind, int] = {}
-        self._all: tuple[list[columns.Texts], NDArray[np.bool_]] | None = None
+        self._all: _Split | None = None
         self._count = 0
         """Of texts, when a batch was last taken; ``_all`` is made when none came since."""
         self.encode: Callable[[Any], str] = json_of
@@ -108,32 +111,45 @@ class ReplyRows:
             raise _unfit(kind[0], error) from error
         self._at += _SIZE
 
-    def take(self) -> pa.RecordBatch:
-        """Return all waiting rows as one batch; texts are dictionary-encoded.
+    def take(self, most: int = ROWS) -> Steps[pa.RecordBatch]:
+        """Return the oldest rows, ``most`` of them, as one batch; texts are dictionary-encoded.
 
-        A span that does not fit is left out of its row, and ``refused`` then says why.
+        Each step takes a fraction of a millisecond, and rows may be added between two. A span that does not fit is left
+        out of its row, and ``refused`` then says why.
         """
-        n = len(self)
+        n = min(len(self), most)
         width = len(_COLUMNS)
         table = np.frombuffer(self._buffer, np.int64, n * (width + 1)).reshape(n, width + 1)
         looped = np.ascontiguousarray(np.frombuffer(self._buffer, np.int32)[2 * width :: 2 * width + 2][:n])
         number = {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(_COLUMNS)}
+        yield
         self._leave_out_bad_spans(number, looped)
-        which, texts, warm = self._named(number["kind"])
-        arrays: dict[str, pa.Array] = {
-            name: columns.numbers(number[name], number[name] == NULL if name in _NULLABLE else None)
-            for name in _COLUMNS
-            if name != "kind"
-        }
+        yield
+        which, texts, warm = yield from self._named(number.pop("kind"))
+        arrays: dict[str, pa.Array] = {}
+        for name, values in number.items():
+            yield
+            arrays[name] = columns.numbers(values, values == NULL if name in _NULLABLE else None)
         arrays["executions"] = columns.numbers(looped, looped == NO_COUNT)
-        arrays |= {name: texts[k].column(which) for k, name in enumerate(("sample_id", "phase", "output"))}
+        for name, known in zip(("sample_id", "phase", "output"), texts, strict=True):
+            yield
+            arrays[name] = known.column(which)
         arrays["warmup"] = columns.booleans(warm[which])
-        self._at = 0
-        if len(self._texts) > MOST_TEXTS:
-            self._kinds.clear()
-            self._texts.clear()
-            self._all = None
+        self._forget(n)
         return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
+
+    def _forget(self, n: int) -> None:
+        """Move the rows after the first ``n`` to the front, and forget all texts but theirs if there are many."""
+        left = len(self) - n
+        self._buffer[: left * _SIZE] = self._buffer[n * _SIZE : self._at]
+        self._at = left * _SIZE
+        if len(self._texts) > MOST_TEXTS:
+            table = np.frombuffer(self._buffer, np.int64, left * (len(_COLUMNS) + 1)).reshape(left, len(_COLUMNS) + 1)
+            kept, table[:, 1] = np.unique(table[:, 1], return_inverse=True)
+            known = list(self._texts)
+            self._kinds.clear()
+            self._texts = {known[k]: number for number, k in enumerate(kept.tolist())}
+            self._all = None
 
     def _leave_out_bad_spans(self, number: dict[str, NDArray[np.int64]], executions: NDArray[np.int32]) -> None:
         on, off = number["on_tick"], number["off_tick"]
@@ -148,7 +164,9 @@ class ReplyRows:
             on[k] = off[k] = NULL
             executions[k] = NO_COUNT
 
-    def _named(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]:
+    def _named(
+        self, kinds: NDArray[np.int64]
+    ) -> Steps[tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]]:
         """Return by row the number of its text, and by number the texts and warm-up.
 
         Texts that came up before are made into columns once, and Arrow writes them once. While new texts arrive, a
@@ -157,14 +175,14 @@ class ReplyRows:
         count = len(self._texts)
         if count == self._count:
             if self._all is None:
-                self._all = _split(list(self._texts))
+                self._all = yield from _split(list(self._texts))
             return (kinds.astype(np.int32), *self._all)
         self._all, self._count = None, count
         used = np.flatnonzero(np.bincount(kinds, minlength=count))
         place = np.zeros(count, np.int32)
         place[used] = np.arange(len(used), dtype=np.int32)
         known = list(self._texts)
-        return (place[kinds], *_split([known[k] for k in used.tolist()]))
+        return (place[kinds], *(yield from _split([known[k] for k in used.tolist()])))
 
     def _new_kind(self, reply: Reply, span: Span, warmup: bool) -> int:
         if type(span) is not Span:
@@ -189,9 +207,13 @@ class ReplyRows:
         return number
 
 
-def _split(kinds: list[Kind]) -> tuple[list[columns.Texts], NDArray[np.bool_]]:
+def _split(kinds: list[Kind]) -> Steps[_Split]:
     *texts, warm = zip(*kinds, strict=True)
-    return [columns.Texts(known) for known in texts], np.array(warm, dtype=bool)
+    found = []
+    for known in texts:
+        yield
+        found.append(columns.Texts(known))
+    return found, np.array(warm, dtype=bool)
 
 
 def json_of(output: Any) -> str:

@@ -7,6 +7,7 @@ result.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, Ended, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
-from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, unwritable
+from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, Steps, unwritable
 from rig.recording.atomic_write import sync_to_disk
 from rig.recording.columns import table_batch
 from rig.recording.descriptions import check_descriptions, described
@@ -30,10 +31,13 @@ from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, t
 from rig.recording.lines import Chain
 from rig.recording.readings import Check, Readings
 from rig.recording.records import error_record
-from rig.recording.rows import ROWS, ReplyRows
+from rig.recording.rows import PART_ROWS, ROWS, ReplyRows
 from rig.recording.tables import TABLES
 from rig.recording.validation import check_sample, check_text, progress_row
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
+
+STEP_ROWS = 64
+"""Rows of a table other than that of the replies that are written in one step."""
 
 
 class Recorder:
@@ -62,6 +66,8 @@ class Recorder:
         self.replies = ReplyRows()
         self.device = "without a name"
         self._start: Start | None = None
+        self._steps: Steps[None] | None = None
+        """What is left of writing replies by ``write_some``."""
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self.seen: set[str] = set()
         self._networks: dict[str, NetworkInfo] = {}
@@ -159,6 +165,27 @@ class Recorder:
         """Return how full the buffer of replies is, 0 to 1."""
         return len(self.replies) / ROWS
 
+    def write_some(self, long: bool) -> bool:
+        """Take one step towards writing the oldest rows of a table, and return whether there was one to take.
+
+        A step takes a fraction of a millisecond; with ``long``, there is time for one that takes all of it. Raises what
+        ``flush`` raises.
+        """
+        if self._steps is not None or len(self.replies) >= PART_ROWS:
+            steps, self._steps = self._steps or self._replies_to_disk(PART_ROWS), None
+            if next(steps, True) is None:
+                self._steps = steps
+            return True
+        for name, rows in self._rows.items():
+            if len(rows) >= (STEP_ROWS if long else ROWS):
+                waiting, rows[:STEP_ROWS] = rows[:STEP_ROWS], []
+                failed: list[RigError] = []
+                self._append_rows(name, waiting, failed)
+                if failed:
+                    raise failed[0]
+                return True
+        return False
+
     def _write_replies(self) -> None:
         failed: list[RigError] = []
         self._append_replies(failed)
@@ -166,12 +193,23 @@ class Recorder:
             raise failed[0]
 
     def _append_replies(self, failed: list[RigError]) -> None:
+        begun, self._steps = self._steps, None
+        for steps in (begun, self._replies_to_disk(ROWS)):
+            try:
+                deque(steps or (), maxlen=0)
+            except RigError as error:
+                failed.append(error)
+
+    def _replies_to_disk(self, most: int) -> Steps[None]:
+        error = None
         if len(self.replies):
-            self._append("replies.arrows", self.replies.take, failed)
+            error = yield from self._arrows.appending("replies.arrows", self.replies.take(most))
+        if error is not None:
+            raise error
         if self.replies.refused is not None:
             (sample_id, why), self.replies.refused = self.replies.refused, None
             what = f"device {self.device} gave sample {sample_id} a span that {why}"
-            failed.append(DeviceError(what, field="spans", value=sample_id, remedy="Correct the spans of its driver"))
+            raise DeviceError(what, field="spans", value=sample_id, remedy="Correct the spans of its driver")
 
     def _keep(self, sample: Sample) -> None:
         with self._stored(payload_path(sample.id)) as file:

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.errors import DeviceError, RigError, StoreError
-from rig.recording.arrow_files import Whole
+from rig.recording.arrow_files import Whole, to_the_end
 from rig.recording.reader import Run, open_run
-from rig.recording.rows import NULL, ROWS, ReplyRows
+from rig.recording.rows import NULL, PART_ROWS, ROWS, ReplyRows
 from rig.recording.writer import Recorder
 from rig.types import Progress, Reply, Span
 from tests.support.start_lines import start
@@ -112,6 +112,31 @@ def test_more_rows_than_the_buffer_holds_are_all_kept(shape: int) -> None:
     assert table["output"].to_pylist()[:: max(shape, 1)] == [str(k % 3) for k in range(n)]
 
 
+def test_answers_that_come_while_others_are_written_step_by_step_are_all_kept() -> None:
+    """Each answer is another text, so that known texts are forgotten on the way."""
+    n = 3 * ROWS
+
+    def write(recorder: Recorder) -> None:
+        for k in range(n):
+            answer(recorder, k, {"p": k}, sample=f"s{k}")
+            assert recorder.write_some(True) or recorder.waiting < PART_ROWS / ROWS
+            assert recorder.waiting < 2 * PART_ROWS / ROWS
+
+    table = written(write).replies
+    assert table["issue"].to_pylist() == list(range(n))
+    assert table["sample_id"].to_pylist() == [f"s{k}" for k in range(n)]
+    assert [json.loads(text)["p"] for text in table["output"].to_pylist()] == list(range(n))
+
+
+def test_a_flush_finishes_what_was_begun_step_by_step(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "run") as recorder:
+        for k in range(PART_ROWS + 1):
+            answer(recorder, k, None)
+        assert recorder.write_some(True) and recorder.waiting == (PART_ROWS + 1) / ROWS
+        recorder.flush()
+        assert recorder.waiting == 0.0 and not recorder.write_some(True)
+
+
 def test_what_was_never_answered_fills_the_buffer_too() -> None:
     def write(recorder: Recorder) -> None:
         for k in range(ROWS + 5):
@@ -130,7 +155,7 @@ def test_memory_does_not_grow_with_the_queries() -> None:
     tracemalloc.start()
     for k in range(6 * ROWS):
         if rows.put(k, Reply(f"s{k}", {"p": k}, (Span("inference", k, k + 1),)), None, k, k, False):
-            rows.take()
+            to_the_end(rows.take())
             peaks.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert max(peaks[3:]) < 1.1 * max(peaks[:3])
