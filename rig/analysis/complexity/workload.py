@@ -97,7 +97,7 @@ class _Counted:
     @property
     def executions(self) -> int:
         """Return how often the network was executed; every counter has the same length once it was checked."""
-        return max((len(counts) for part in self.activity.values() for counts in part.values()), default=0)
+        return next((len(counts) for part in self.activity.values() for counts in part.values()), 0)
 
     def each(self, counter: str) -> dict[str, int]:
         """Return the sum over the executions of each layer or connection that has a counter.
