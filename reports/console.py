@@ -59,6 +59,7 @@ def print_result(result: Result, file: IO[str] | None = None, verbose: bool = Fa
     with console.capture() as printed:
         console.print(lines(result, verbose))
     console.file.write(re.sub(r" +$", "", printed.get(), flags=re.MULTILINE))
+    console.file.flush()  # pictures are drawn after this
 
 
 def _headlines(result: Result) -> Table:

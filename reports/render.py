@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from reports import result_tables as results
 from reports import sections
-from reports.figures.draw import draw
 from reports.figures.style import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.format import say
 from reports.session import members, session_of
@@ -62,7 +61,7 @@ _THEME = {
 """The colours of pictures that follow the page, light or dark."""
 
 
-STREAM_TABLE = "figures/stream.csv"
+RESULTS, STREAM_TABLE = "results.json", "figures/stream.csv"
 
 
 def render(
@@ -78,6 +77,8 @@ def render(
     This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first, and
     ``beside`` a table of another result beside this one. Without ``pictures`` the page says how to have them.
     """
+    from reports.figures.draw import draw
+
     figures = draw(result) if pictures else {}
     content = context(run, result, out) | {"submission": submission, "beside": beside, "drawn": pictures}
     env = _environment()
@@ -89,11 +90,11 @@ def render(
     stored = dict.fromkeys(figures) if submission is None else {}  # it has no files of pictures
     text = env.get_template("report.md.j2").render(**content, vectors=stored)
     files = {
-        "results.json": json.dumps(_strict(result.to_json()), sort_keys=True, indent=1, allow_nan=False),
+        RESULTS: results_json(result),
         "report.md": re.sub(r"\n{3,}", "\n\n", text),
         "report.html": page,
     }
-    encoded = {name: (text.rstrip("\n") + "\n").encode() for name, text in files.items()}
+    encoded = {name: _encoded(text) for name, text in files.items()}
     stream = result.series.stream
     tables = {} if stream is None else {STREAM_TABLE: stream_csv(stream)}
     return encoded | {f"figures/{name}.svg": svg for name, svg in figures.items()} | tables
@@ -105,12 +106,16 @@ def write(
     run: Run | None = None,
     beside: Mapping[str, Any] | None = None,
     pictures: bool = True,
+    pages: bool = True,
 ) -> list[Path]:
     """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files.
 
-    No link below ``out`` is followed.
+    Without ``pages``, only the JSON is written. No link below ``out`` is followed.
     """
     folder = Folder.at(out, make=True)
+    if not pages:
+        folder.write(RESULTS, _encoded(results_json(result)))
+        return [folder.path / RESULTS]
     files = render(run, result, folder.path, beside=beside, pictures=pictures)
     for name, content in files.items():
         folder.write(name, content)
@@ -118,6 +123,15 @@ def write(
         if name not in files:  # a file of an earlier rendering must not outlive its data
             folder.remove(name)
     return [folder.path / name for name in files]
+
+
+def results_json(result: Result) -> str:
+    """Return a result as the standard has JSON, the same text for the same result."""
+    return json.dumps(_strict(result.to_json()), sort_keys=True, indent=1, allow_nan=False)
+
+
+def _encoded(text: str) -> bytes:
+    return (text.rstrip("\n") + "\n").encode()
 
 
 def context(run: Run | None, result: Result, out: Path | None = None) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
     """Pictures are empty but in modules marked ``pictures``: they take three quarters of the time of a report."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("pictures"):
-            patch.setattr("reports.render.draw", lambda result: {"latency": b"<svg />"})
+            patch.setattr("reports.figures.draw.draw", lambda result: {"latency": b"<svg />"})
             patch.setattr("reports.figures.sweep.sweep_figure", lambda *columns: b"<svg />")
         yield
 

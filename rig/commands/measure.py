@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -152,7 +153,8 @@ def _show_what_could_be_meant() -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` for what cannot be measured."""
-    from rig.commands.report import show
+    from rig.commands.main import GARBAGE
+    from rig.commands.report import show, teller
     from rig.recording.session import FILE, REQUEST
     from rig.session.book import go_on, request_in
     from rig.session.measure import measure
@@ -173,15 +175,16 @@ def run(args: argparse.Namespace) -> int:
         raise Interrupted("interrupted", remedy=f"Go on with: {go_on(request.out)}{told}") from error
     if usable_streams():
         say(f"a driver closed a standard stream; the recording is kept: {command('report', path)}", error=True)
+    gc.set_threshold(GARBAGE)
     try:
-        found = report(path)
+        found = report(path, tell=teller(args.json, args.verbose))
     except StoreError as error:
         if error.field == "out":
             error.remedy = (
                 f"The recording is kept. Make room or correct the permissions, then: {command('report', path)}"
             )
         raise
-    return show(found, args.json, args.verbose, args.allow_invalid)
+    return show(found, args.json, args.allow_invalid)
 
 
 def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, why: str) -> None:

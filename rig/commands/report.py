@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from rig.errors import InvalidResultError, MeasurementRefusedError
 from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
+    from rig.analysis.result.result import Result
     from rig.session.report import Report
 
 
@@ -36,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
     args.path = one_of(meant(args.path))
     beside = _beside(args.beside, args.path) if args.beside else None
-    return show(report(args.path, args.out, beside), args.json, args.verbose, args.allow_invalid)
+    found = report(args.path, args.out, beside, teller(args.json, args.verbose), pages=not args.json)
+    return show(found, args.json, args.allow_invalid)
 
 
 def _beside(other: Path, path: Path) -> Mapping[str, Any]:
@@ -48,14 +51,21 @@ def _beside(other: Path, path: Path) -> Mapping[str, Any]:
     return table
 
 
-def show(found: Report, as_json: bool, verbose: bool = False, allow_invalid: bool = False) -> int:
-    """Print a report; the exit code says whether power could not be stated, and whether the verdict is INVALID."""
+def teller(as_json: bool, verbose: bool) -> Callable[[Result], None] | None:
+    """What prints the figures, before pages are written and pictures drawn; with JSON nothing does."""
     from rig.plugins import load
 
+    return None if as_json else partial(load("reports", "console"), verbose=verbose)
+
+
+def show(found: Report, as_json: bool, allow_invalid: bool = False) -> int:
+    """Print where a report stands, or the JSON of it.
+
+    The exit code says whether power could not be stated, and whether the verdict is INVALID.
+    """
     if as_json:
         say_json(json.dumps(found.to_json()))
     elif found.result is not None:
-        load("reports", "console")(found.result, verbose=verbose)
         kind = "run" if found.runs is None else "session"
         digest = found.result.session_digest or found.result.run_digest
         say(f"{kind:7} {found.path}", f"digest  {digest}", f"report  {found.folder / 'report.html'}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,20 @@ class Report:
         return document
 
 
-def report(path: Path | str, out: Path | str | None = None, beside: Mapping[str, Any] | None = None) -> Report:
+def report(
+    path: Path | str,
+    out: Path | str | None = None,
+    beside: Mapping[str, Any] | None = None,
+    tell: Callable[[Result], object] | None = None,
+    pages: bool = True,
+) -> Report:
     """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
 
     Files are written to ``out``, by default the folder ``derived`` of the recording. Of a session, each run has its
     own report without pictures, which the report of this run alone has. ``beside`` is a table for the page of the
-    whole. Raises a ``RigError`` for a recording that cannot be read or does not match its hashes, and ``StoreError``
-    where the files cannot be written.
+    whole. ``tell`` is called with the figures before any file is written. Without ``pages`` only the JSON is written,
+    and what an earlier report wrote beside it stays. Raises a ``RigError`` for a recording that cannot be read or does
+    not match its hashes, and ``StoreError`` where the files cannot be written.
 
     Example::
 
@@ -84,19 +91,21 @@ def report(path: Path | str, out: Path | str | None = None, beside: Mapping[str,
     """
     path, out = Path(path), None if out is None else Path(out)
     session = open_session(path) if is_session(path) else None
-    parts, runs = list[Part](), list[Report]()
-    for part in parts_of(path, session):
-        parts.append(part)
+    parts = list(parts_of(path, session))
+    whole = parts[0].result if session is None else session_result(session, parts)
+    if tell is not None and whole is not None:
+        tell(whole)
+    runs = list[Report]()
+    for part in parts:
         own = None if out is None else out / part.run.path.name if session else out
-        alone = {"beside": beside} if session is None else {"pictures": False}
-        runs.append(_written(part.run.folder, part.result, own, part.run, **alone))
+        alone: dict[str, Any] = {"beside": beside} if session is None else {"pictures": False}
+        runs.append(_written(part.run.folder, part.result, own, part.run, pages=pages, **alone))
     if session is None:
         return runs[0]
-    whole = session_result(session, parts)
     if whole is None:
         return Report(path, None, out or path / DERIVED, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
-    return _written(session.folder, whole, out, run, tuple(runs), beside)
+    return _written(session.folder, whole, out, run, tuple(runs), beside, pages=pages)
 
 
 def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
@@ -188,11 +197,12 @@ def _written(
     runs: tuple[Report, ...] | None = None,
     beside: Mapping[str, Any] | None = None,
     pictures: bool = True,
+    pages: bool = True,
 ) -> Report:
     target = out or own.path / DERIVED
     try:
         folder = own.sub(DERIVED, make=True) if out is None else Folder.at(out, make=True)
-        files: Sequence[Path] = load("reports", "files")(result, folder, run, beside, pictures)
+        files: Sequence[Path] = load("reports", "files")(result, folder, run, beside, pictures, pages)
     except OSError as error:
         what = f"cannot write {target}: {reason(error)}"
         raise StoreError(what, field="out", value=str(target), remedy="Choose another --out") from error

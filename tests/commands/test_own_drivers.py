@@ -256,7 +256,7 @@ def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of
 def test_a_report_without_room_says_that_the_recording_is_kept(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path) -> None:
+    def full(path: Path, **_: object) -> None:
         raise not_stored(path / "derived", "cannot be written (No space left on device)")
 
     monkeypatch.setattr("rig.session.report.report", full)

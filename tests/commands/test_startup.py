@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.commands.main import parser
+from rig.session.report import report
 from tests.support.paths import ROOT
 
 HEAVY = {"numpy", "scipy", "pandas", "matplotlib", "pyarrow", "rich", "jinja2", "soundfile", "soxr", "torch"}
@@ -86,3 +88,25 @@ def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> 
     assert said.count("Dynamic power") == 2
     assert "matplotlib" in modules
     assert not modules & {"pandas", "scipy"}
+
+
+def test_json_of_a_run_imports_and_draws_no_page(tmp_path: Path) -> None:
+    write(plain_lab(1, "plain"), tmp_path / "run")
+    (tmp_path / "run" / "derived").mkdir()
+    (tmp_path / "run" / "derived" / "report.html").write_text("an earlier page")
+
+    said, modules = ran("report", str(tmp_path / "run"), "--json")
+
+    assert json.loads(said)["files"] == [str(tmp_path / "run" / "derived" / "results.json")]
+    assert (tmp_path / "run" / "derived" / "report.html").read_text() == "an earlier page"
+    assert not modules & {"pandas", "scipy", "matplotlib", "jinja2", "reports.figures.draw", "rig.submission"}
+
+
+def test_figures_are_told_before_any_page_is_written(tmp_path: Path) -> None:
+    write(plain_lab(1, "plain"), tmp_path / "run")
+    there = []
+
+    found = report(tmp_path / "run", tell=lambda result: there.append((tmp_path / "run" / "derived").exists()))
+
+    assert there == [False]
+    assert (found.folder / "report.html").is_file()

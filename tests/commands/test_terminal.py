@@ -171,7 +171,7 @@ def test_a_signal_ends_any_command_with_a_message(name: str) -> None:
     code = (
         "import signal, sys, rig.session.report as report; from rig.commands.main import main\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # the suite may run under nohup
-        f"report.report = lambda *given: signal.raise_signal(signal.{name})\nsys.exit(main(['report', 'run']))"
+        f"report.report = lambda *given, **more: signal.raise_signal(signal.{name})\nsys.exit(main(['report', 'run']))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (130, "rig: interrupted\n")
