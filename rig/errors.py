@@ -6,7 +6,7 @@ Exit codes are part of the command line's contract; 1 is left to Python itself, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 DISTRIBUTION = "neurorig"
 MOST_NAMES = 8
@@ -252,8 +252,7 @@ class NotDecidedError(RigError):
     exit_code = 35
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFailure:
+class RuleFailure(NamedTuple):
     """One rule that a driver fails: what was found, and what is required."""
 
     rule: str

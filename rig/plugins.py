@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused, said
-from rig.factories import Factory
 from rig.supervision import Kept
+
+if typing.TYPE_CHECKING:
+    from rig.factories import Factory
 
 GROUPS = (
     "commands", "devices", "meters", "scenarios", "workloads", "problems", "rules", "plants", "importers", "reports",
@@ -75,7 +77,7 @@ def load(group: str, name: str) -> Factory:
         if maker is None:
             remedy = f"Write {name} alone, or path/to/file.py:function"
             raise refused(group.removesuffix("s"), f"{name}:{rest}", remedy, f"{name} takes no name after a colon")
-        return typing.cast(Factory, maker(rest))
+        return typing.cast("Factory", maker(rest))
     known = registered(group)
     found = [entry for entry in known if entry.name == name]
     if not found:
@@ -87,7 +89,7 @@ def load(group: str, name: str) -> Factory:
         raise SetupError(what, field=kind, value=name, remedy=remedy)
     try:
         with Kept():
-            return typing.cast(Factory, entry.load())
+            return typing.cast("Factory", entry.load())
     except ImportError as error:
         if owner(entry) == DISTRIBUTION:
             check_ours(entry.module.partition(".")[0])
@@ -204,7 +206,7 @@ def _from_file(group: str, name: str) -> Factory:
     if not callable(found):
         known = [k for k, v in vars(module).items() if callable(v) and not k.startswith("_")]
         raise UnknownNameError(f"function in {path}", attribute, known, "")
-    return typing.cast(Factory, found)
+    return typing.cast("Factory", found)
 
 
 class _SourceLoader(SourceFileLoader):

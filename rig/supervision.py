@@ -7,12 +7,10 @@ system cannot tell it who sent a signal (macOS, Windows), there is no parent.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +35,9 @@ def supervised(work: Callable[[], int], log: Path | None, *, parent: bool) -> in
     What drivers print goes to standard error, and at the end to the file ``log``. Raises ``DriverLeftError`` where the
     process ended otherwise than by ``work``.
     """
-    with tempfile.TemporaryFile() as printed:
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as printed:
         shown = _Shown(printed)
         try:
             if parent and HAS_PARENT:
@@ -106,6 +106,8 @@ def _say(code: int) -> None:
 
 def _dies_with(parent: int) -> None:
     """Let the system kill this process when its parent is killed."""
+    import ctypes
+
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_DEATH, signal.SIGKILL)
     if os.getppid() != parent:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.metadata
 import importlib.util
 import re
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,20 @@ def describe() -> list[dict[str, Any]]:
     return rows
 
 
+def commands_of_others() -> dict[str, str]:
+    """The module of each registered command by its name, from the files of packages.
+
+    ``importlib.metadata`` takes longer to import than all that `rig --help` needs beside it.
+    """
+    found: dict[str, str] = {}
+    for file in (file for folder in sys.path for file in Path(folder).glob("*-info/entry_points.txt")):
+        with suppress(OSError, ValueError):
+            own = file.read_text(encoding="utf-8").partition("[rig.commands]\n")[2].partition("\n[")[0]
+            pairs = (line.partition("=") for line in own.splitlines())
+            found |= {name.strip(): module.partition("[")[0].strip() for name, _, module in pairs if module}
+    return dict(sorted(found.items()))
+
+
 def source_facts(module: str) -> tuple[list[str], str]:
     """``MODES`` and the first line of the docstring, from the head of a module's source without running it."""
     source = _source_of(module)
@@ -59,7 +74,12 @@ def source_facts(module: str) -> tuple[list[str], str]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "MODES" for t in node.targets):
             modes = list(ast.literal_eval(node.value))
-    return modes, (ast.get_docstring(tree) or "").split("\n")[0]
+    return modes, _first_line(tree)
+
+
+def _first_line(node: ast.Module | ast.FunctionDef) -> str:
+    # a docstring that is cleaned costs the import of ``inspect``
+    return (ast.get_docstring(node, clean=False) or "").strip().split("\n")[0]
 
 
 def _line_of(module: str, function: str) -> str:
@@ -67,7 +87,7 @@ def _line_of(module: str, function: str) -> str:
     source = _source_of(module)
     body = ast.parse(source.read_text(encoding="utf-8")).body if source else []
     found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
-    return (ast.get_docstring(found[0]) or "").split("\n")[0] if found else ""
+    return _first_line(found[0]) if found else ""
 
 
 def _source_of(module: str) -> Path | None:
@@ -84,6 +104,8 @@ def _source_of(module: str) -> Path | None:
 @functools.cache
 def _required() -> list[str]:
     """What this distribution requires, extras included; parsing its metadata takes milliseconds."""
+    import importlib.metadata
+
     try:
         return importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
@@ -97,6 +119,8 @@ def _packages(extra: str) -> list[str]:
 
 @functools.cache
 def _installed(package: str) -> bool:
+    import importlib.metadata
+
     try:
         importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:

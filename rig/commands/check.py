@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         for what, check in _checks(setup, request):
             live.show(f"... {what}")
             kept, failures = _outcome(check)
-            rows.append({"checked": what, "kept": kept, "failed": [asdict(failure) for failure in failures]})
+            rows.append({"checked": what, "kept": kept, "failed": [failure._asdict() for failure in failures]})
             live.clear()
             if not args.json:
                 say(*_lines(what, kept, failures))

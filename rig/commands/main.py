@@ -245,13 +245,12 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
 def _registered() -> dict[str, tuple[str, str]]:
     """Commands of other packages, as in ``COMMANDS``. Their sources are read and not run."""
-    from rig.bench.plugin_list import source_facts
-    from rig.plugins import registered  # this alone takes 20 ms, so a command of the core goes without
+    from rig.bench.plugin_list import commands_of_others, source_facts
 
     found = {}
-    for entry in registered("commands"):
-        line = source_facts(entry.module)[1].rstrip(".")
-        found[entry.name] = (entry.module, line[:1].lower() + line[1:])
+    for name, module in commands_of_others().items():
+        line = source_facts(module)[1].rstrip(".")
+        found[name] = (module, line[:1].lower() + line[1:])
     return found
 
 
