@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.bench.options import positive, within
-from rig.types import Issue, Rules, Sample, Step, Workload
+from rig.types import Floats, Indices, Issue, Rules, Sample, Step, Workload
 from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
-BLOCK = 1024
-LONG_S = 3e-4
+BLOCK, PART = 1024, 32
+LONG_S = 2e-4
 """A gap that leaves time to draw the next block of arrivals."""
 
 
@@ -46,19 +46,20 @@ def server(
 def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int, seed: int) -> Iterator[Step]:
     rng = np.random.default_rng(seed)
 
-    def drawn() -> list[tuple[float, int]]:
-        gaps_s, which = rng.exponential(1.0 / rate_hz, BLOCK), rng.integers(len(samples), size=BLOCK)
-        return list(zip(gaps_s.tolist(), which.tolist(), strict=True))
+    def drawn() -> tuple[Floats, Indices]:
+        return rng.exponential(1.0 / rate_hz, BLOCK), rng.integers(len(samples), size=BLOCK)
 
     due_s, last_s, count = 0.0, 0.0, 0
-    ahead = drawn()
+    ahead: tuple[Floats, Indices] | None = drawn()
     while True:
         # in blocks that are drawn in a long gap, so that drawing delays no arrival
-        block, ahead = ahead or drawn(), list[tuple[float, int]]()
-        for gap_s, k in block:
-            if count >= least and last_s >= seconds:
-                return
-            yield Issue((samples[k],), due_ns=round(due_s * 1e9))
-            last_s, due_s, count = due_s, due_s + gap_s, count + 1
-            if gap_s > LONG_S and not ahead:
-                ahead = drawn()
+        (gaps_s, which), ahead = ahead or drawn(), None
+        for at in range(0, BLOCK, PART):
+            part = slice(at, at + PART)
+            for gap_s, k in zip(gaps_s[part].tolist(), which[part].tolist(), strict=True):
+                if count >= least and last_s >= seconds:
+                    return
+                yield Issue((samples[k],), due_ns=round(due_s * 1e9))
+                last_s, due_s, count = due_s, due_s + gap_s, count + 1
+                if gap_s > LONG_S and ahead is None:
+                    ahead = drawn()
