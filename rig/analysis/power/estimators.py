@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -95,7 +96,7 @@ class Touched:
     level: Floats
     share: float
 
-    @property
+    @cached_property
     def busy(self) -> float:
         """Return the part of all readings that windows fill."""
         return float(self.z @ self.fill)

@@ -36,7 +36,7 @@ TIED = 1e-9
 """Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
 ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
 """Correlations of the errors of neighbouring looks at a counter that are considered."""
-SEGMENT = 1 << 17
+SEGMENT = 1 << 15
 """Moments at which weights are looked at for slow noise."""
 HORIZON_S = 1000.0
 """What changes slower than this counts as part of the calibration limits."""

@@ -133,7 +133,11 @@ class _Looked:
 
 def _looked(s: Shown, recorded: Shown, reach_s: float, end_s: float) -> _Looked | None:
     """What spans count at all places that may be theirs; None where single spans prove nothing, or none is absent."""
-    lates = np.append(0.0, _places(s, reach_s, max(spare_s(s.readings, end_s), 0.0)))
+    places = _places(s, reach_s, max(spare_s(s.readings, end_s), 0.0))
+    if float(np.median(s.left(np.array([0.0, *(at for _, at in places)])).min(axis=1))) > 2.0 * CLEAR:
+        return None  # to look closely makes nothing of it clear
+    closely = np.array([_closely(s, which, at) for which, at in places])
+    lates = np.append(0.0, np.unique(np.round(4.0 * closely / s.period_s)) * (s.period_s / 4.0))
     usual = float(np.median(s.left(lates).min(axis=1)))
     if usual > CLEAR or s.tau_s > CLEAR * s.cells.width_s:
         return None
@@ -238,8 +242,8 @@ class _Piece:
     late_s: float
 
 
-def _places(s: Shown, reach_s: float, most_s: float) -> Floats:
-    """How late stretches of spans may be: as groups of spans are, and all spans after a moment."""
+def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, float]]:
+    """About how late stretches of spans may be: as groups of spans are, and all spans after a moment."""
     k, half_s = len(s.cells), 0.5 * float(np.median(np.diff(s.cells.on_s)))
     number, upto = np.arange(k), max(reach_s, half_s) + s.period_s
     groups = [g for g in np.array_split(number, min(GROUPS, max(k // 4, 1))) if len(g) > 1]
@@ -248,10 +252,7 @@ def _places(s: Shown, reach_s: float, most_s: float) -> Floats:
         groups.append(number[-int(count) :])
         count *= 2.0
     ranges = ((-(most_s + upto), upto, 4), (-reach_s - s.period_s, reach_s + s.period_s, 1))
-    found = [
-        _closely(s, g, p) for g in (number, *groups) for a, b, n in ranges for p in far_places(s.some(g), a, b, each=n)
-    ]
-    return np.unique(np.round(4.0 * np.array(found) / s.period_s)) * (s.period_s / 4.0)
+    return [(g, p) for g in (number, *groups) for a, b, n in ranges for p in far_places(s.some(g), a, b, each=n)]
 
 
 def _cheapest(cost: Floats, c: Cells, lates: Floats, begins: Floats) -> tuple[Indices, float]:

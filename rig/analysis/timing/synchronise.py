@@ -16,7 +16,7 @@ from rig.analysis.timing.pooling import Beside, cuts_of, moments_s, pooled, span
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.screen import Screened, screened
-from rig.analysis.timing.shown import shown
+from rig.analysis.timing.shown import Shown, shown
 from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.thinning import in_means, proportional, thinned
 from rig.analysis.timing.timebase import Timebase
@@ -104,7 +104,8 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
         rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
     )
     again = placed(replace(meter, bracketed=mended), own)
-    if any(p.contradictions or _strays(p, meter) for p in again):
+    seen = [s for p in again if (s := _shown(meter, p)) is not None and not p.readings.counter]
+    if any(p.contradictions for p in again) or any(map(_strays, seen)):
         return [_refused(p, b.check if (b := bridges.get(p.readings.rail.name)) else None) for p in refused]
     found = [(p, bridges.get(p.readings.rail.name)) for p in again]
     return [p if b is None else p.found(b.check, b.note) for p, b in found]
@@ -115,34 +116,45 @@ def _refused(found: AlignedRail, check: object) -> AlignedRail:
     return replace(found, contradictions=(check,)) if isinstance(check, Finding) and not found.contradictions else found
 
 
-def _strays(found: AlignedRail, meter: MeterClock) -> bool:
-    """Whether some spans of a rail do not stand where they are said to, and most do, or its trace wanders steeply."""
-    s = shown(found.readings, meter.activity.active_s())
-    return s is not None and not found.readings.counter and int(np.count_nonzero(strays(s))) >= LAST
+def _doubtful(found: AlignedRail, s: Shown | None) -> bool:
+    """Whether spans of a rail, of which its trace shows ``s``, may stand elsewhere than they are said to.
+
+    That is so where some do not rise and most do, where most do not, and where something speaks against its readings.
+    """
+    if s is None or found.readings.counter:
+        return False
+    contradicted = bool(found.contradictions) or found.mended
+    return contradicted or _strays(s) or float(np.median(s.left(NOT_LATE))) > NOWHERE
+
+
+def _strays(s: Shown) -> bool:
+    """Whether some spans do not stand where they are said to, and most do, or the trace wanders steeply."""
+    return int(np.count_nonzero(strays(s))) >= LAST
+
+
+def _shown(meter: MeterClock, found: AlignedRail) -> Shown | None:
+    return shown(found.readings, meter.activity.active_s())
 
 
 def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | Finding | None:
     """The trace with the times that its spans prove, or a failed check, if they contradict those recorded."""
-    windows_s, first = meter.activity.active_s(), meter.bracketed
+    windows_s = meter.activity.active_s()
     if found.readings.counter or len(windows_s) < LEAST_SPANS or not np.any(found.readings.ok):
         return None
     if found.contradictions and trace.uniform and (copies := copies_of(trace.value)) > 1:
         return delivered_once(trace, copies)
-    if not (found.contradictions or found.mended or _strays(found, meter) or _nowhere(found, meter)):
+    here = _shown(meter, found)
+    if here is None or not _doubtful(found, here):
         return None
-    s, recorded, wandered = (
-        shown(readings_of(trace, at, meter.volts(trace, at)) if at else found.readings, windows_s)
-        for at in (first, found.timebase, None)
-    )
+
+    def by(at: Timebase) -> Shown | None:
+        return shown(readings_of(trace, at, meter.volts(trace, at)), windows_s)
+
+    recorded = here if found.path is None else by(found.timebase)
+    s = recorded if found.timebase.method == "brackets" else by(meter.bracketed)
     if s is None or recorded is None:
         return None
-    return bridged(trace, s, recorded, wandered if found.path else None, meter.reach_s(windows_s), meter.end_s)
-
-
-def _nowhere(found: AlignedRail, meter: MeterClock) -> bool:
-    """Whether most spans do not rise where they are said to stand."""
-    s = shown(found.readings, meter.activity.active_s())
-    return s is not None and float(np.median(s.left(NOT_LATE))) > NOWHERE
+    return bridged(trace, s, recorded, here if found.path else None, meter.reach_s(windows_s), meter.end_s)
 
 
 # ---- long traces --------------------------------------------------------------------------
@@ -161,7 +173,7 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     some = replace(meter.run, traces={**meter.run.traces, **beside})
     looked_at = placed(replace(meter, run=some, activity=part), near)
     found = [_summed(meter, t, p, at_once // 4) for t, p in zip(own, looked_at, strict=True)]
-    sure = not any(p.contradictions or _strays(p, meter) or _nowhere(p, meter) for p in found)
+    sure = not any(p.contradictions or _doubtful(p, _shown(meter, p)) for p in found)
     if sure or not all(t.uniform and t.rail.rate_hz > 0.0 and proportional(t.rail) for t in own):
         return found
     late = any(after_end(p.readings, meter.end_s) for p in looked_at)
