@@ -36,6 +36,8 @@ ALIKE = 0.25
 """Part of this distance by which its neighbours may differ, and by which damage may prefer spans or one direction."""
 FEWER = 0.1
 """Part of the readings of idle, or of work, that says nothing of most of them."""
+ROUNDED = 1e-9
+"""Part of a reading below which readings differ by rounding alone."""
 NOISIER = 5.0
 """Times the noise of one idle window that the noise of another may be."""
 FEW = 0.02
@@ -141,7 +143,8 @@ class Profile:
             return ""
         level, middle = float(np.median(spans)), [float(np.median(w)) for w in windows]
         off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
-        far = FAR * max(float(np.median(np.abs(off))), self.typical)
+        exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
+        far = FAR * max(float(np.median(np.abs(off))), self.typical, exact)
         if max(middle) - min(middle) > max(abs(level - float(np.median(quiet))), far):
             return "that change from one idle window to another by more than work adds"
         rest = float(np.quantile(quiet, FEWER))
@@ -149,7 +152,7 @@ class Profile:
         if over > 0.5 * abs(level - rest):
             return "so far above those of work that they add half as much as work"
         noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
-        if min(noise, default=0.0) > 0.0 and max(noise) > NOISIER * min(noise):
+        if min(noise, default=0.0) > exact and max(noise) > NOISIER * min(noise):
             return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
         above, below = int(np.count_nonzero(off > far)), off < -far
         lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
