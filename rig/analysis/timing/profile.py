@@ -34,12 +34,6 @@ FAR = 15.0
 """Typical differences of neighbours that a damaged reading is away from its own at least."""
 ALIKE = 0.25
 """Part of this distance by which its neighbours may differ, and by which damage may prefer spans or one direction."""
-FEWER = 0.1
-"""Part of the readings of idle, or of work, that says nothing of most of them."""
-ROUNDED = 1e-9
-"""Part of a reading below which readings differ by rounding alone."""
-NOISIER = 5.0
-"""Times the noise of one idle window that the noise of another may be."""
 FEW = 0.02
 """Share of readings from which a value is no error any more."""
 LEVELS, FRACTIONS = 4, 6
@@ -50,16 +44,10 @@ LOOKED_AT = 4096
 
 @dataclass(frozen=True)
 class Profile:
-    """Single readings in order, the idle window that holds each, or -1, and which are within spans; shapes (n,)."""
+    """Single readings in order, shapes (n,), and which of them are in idle windows."""
 
     value: Floats
-    window: Indices
-    held: Bools
-
-    @property
-    def idle(self) -> Bools:
-        """Return which readings are in idle windows, shape (n,)."""
-        return self.window >= 0
+    idle: Bools
 
     @cached_property
     def code(self) -> Indices:
@@ -128,37 +116,6 @@ class Profile:
         alike = bool(quiet * len(lone) > ALIKE * count * np.count_nonzero(self.idle))
         along = float(np.var(each)) <= (1.0 + CERTAINTY * math.sqrt(2.0 / STRETCHES)) * count / STRETCHES
         return 0 < count <= most and even and alike and along, 0 < zeros <= most and alone >= (1.0 - ALIKE) * zeros
-
-    @cached_property
-    def restless(self) -> str:
-        """Return how readings at idle are more than noise about one level, in words, "" if they are not.
-
-        A unit that changes, a sign that is lost, a probe that is switched or a mean that goes on do so. A pulse now and
-        then, a device that settles and one that wakes do not.
-        """
-        at = np.flatnonzero(self.idle & np.isfinite(self.value))
-        quiet, windows = self.value[at], [self.value[at[self.window[at] == k]] for k in np.unique(self.window[at])]
-        spans = self.value[self.held & np.isfinite(self.value)]
-        if len(quiet) < LEAST or not len(spans):
-            return ""
-        level, middle = float(np.median(spans)), [float(np.median(w)) for w in windows]
-        off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
-        exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
-        far = FAR * max(float(np.median(np.abs(off))), self.typical, exact)
-        if max(middle) - min(middle) > max(abs(level - float(np.median(quiet))), far):
-            return "that change from one idle window to another by more than work adds"
-        rest = float(np.quantile(quiet, FEWER))
-        over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(spans, 1.0 - FEWER))), 0.0)))
-        if over > 0.5 * abs(level - rest):
-            return "so far above those of work that they add half as much as work"
-        noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
-        if min(noise, default=0.0) > exact and max(noise) > NOISIER * min(noise):
-            return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
-        above, below = int(np.count_nonzero(off > far)), off < -far
-        lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
-        if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):
-            return f"{lone} single ones that lack a part of what those beside them hold"
-        return ""
 
     @cached_property
     def cut_off(self) -> tuple[float, float, float, int] | None:

@@ -17,7 +17,6 @@ from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.profile import CERTAINTY, CHANCE, LEAST, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase, earliest
-from rig.analysis.timing.timeline import Activity
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
@@ -150,14 +149,6 @@ def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) ->
     return Found(words, trace, fails=share > most) if count else None
 
 
-def _restless(look: Look) -> Found | None:
-    left = spread_out(look.trace, MOST).value
-    if look.trace.rail.conversion.unit == "V" or len(left) != len(look.profile.value):
-        return None
-    how = replace(look.profile, value=left).restless
-    return Found({"how": how}, fails=True) if how and not look.surplus else None
-
-
 def _chosen(look: Look) -> Found | None:
     """Values that come back shortly, though not at once, where no others do: a median's choice."""
     p = look.profile
@@ -243,7 +234,6 @@ RULES = (
         "They count as missing",
         ("readings of rail {rail} that repeat earlier ones", "{share:.1%}", "at most {most:.0%}"),
     ),
-    Rule(_restless, check=("readings of rail {rail} at idle", "{how}", "noise about one level")),
     Rule(
         _chosen,
         "values come back within a few readings and never later, as behind a running median, which removes what is "
@@ -289,19 +279,18 @@ class Screened:
 
 
 def screened(
-    trace: Trace, clock: Timebase, activity: Activity, end_s: float, arrived: Floats, rules: Sequence[Rule] = RULES
+    trace: Trace, clock: Timebase, idle_s: Floats, end_s: float, arrived: Floats, rules: Sequence[Rule] = RULES
 ) -> Screened:
     """Return a trace without what its meter did not measure.
 
-    ``activity`` has spans and idle windows. ``arrived`` has for each delivery the tick at which its last reading
+    ``idle_s`` are the idle windows, shape (k, 2). ``arrived`` has for each delivery the tick at which its last reading
     ended and the run second by which the host had it, shape (m, 2). The recording ended at ``end_s``.
     """
     some, name, out = spread_out(trace, MOST), trace.rail.name, Screened(trace)
     valued = trace.rail.kind in ("mean", "point") and len(some.value) >= LEAST
     middle_s = clock.seconds(0.5 * (some.start_tick + some.end_tick)) if valued else np.zeros(0)
     value = np.where(np.isfinite(some.value), some.value, np.nan)[: len(middle_s)]
-    idle, held = (inside(merged(w), middle_s, middle_s) for w in (activity.idle_s, activity.busy_windows_s()))
-    profile = Profile(value, idle, held >= 0)
+    profile = Profile(value, inside(merged(idle_s), middle_s, middle_s) >= 0)
     arrived_s = np.column_stack([clock.seconds(arrived[:, 0]), arrived[:, 1]])
     look = Look(trace, profile, len(some.value) == len(trace.value), clock, arrived_s, end_s)
     of = "" if look.whole else f" of {len(value)} that were looked at"

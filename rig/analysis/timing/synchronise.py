@@ -66,7 +66,7 @@ def aligned_rails(
 def _screened(run: Run, trace: Trace, activity: Activity, end_s: float) -> Screened:
     name, imported = trace.rail.name, run.start.imported is not None  # an import does not hold the arrivals
     arrived = np.zeros((0, 2)) if imported else arrivals_of(run, name)
-    return screened(trace, timebase_of(run, trace.clock, name), activity, end_s, arrived)
+    return screened(trace, timebase_of(run, trace.clock, name), activity.idle_s, end_s, arrived)
 
 
 def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, bend_s: float) -> AlignedRail:

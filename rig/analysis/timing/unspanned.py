@@ -9,6 +9,7 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
+from rig.analysis.timing.at_rest import restless
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.timeline import Activity
 from rig.types import Bools, Floats
@@ -33,7 +34,8 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     in each of them, comes back all the time and is part of idle.
     """
     spans_s = activity.active_s()
-    rails = [replace(r, contradictions=(*r.contradictions, *_elsewhere(r, spans_s))) for r in rails]
+    against = [(*r.contradictions, *_elsewhere(r, spans_s), *restless(r, activity)) for r in rails]
+    rails = [replace(r, contradictions=checks) for r, checks in zip(rails, against, strict=True)]
     seen = [(rail, levels) for rail in rails if (levels := _levels(rail, spans_s, _among(rail, spans_s))) is not None]
     if not seen:
         return activity, rails

@@ -22,7 +22,6 @@ from rig.analysis.timing import screen
 from rig.analysis.timing.profile import Profile, ends_of
 from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
-from rig.analysis.timing.timeline import Activity, Phase
 from rig.errors import DataError
 from rig.recording.reader import open_run
 from rig.recording.traces import Trace
@@ -40,13 +39,8 @@ def trace(value: Floats) -> Trace:
     return Trace(rail, "meter", "meter", end - PERIOD, end, value, np.zeros(len(value), bool), True)
 
 
-def activity(idle_s: Floats) -> Activity:
-    one = np.ones(1, dtype=np.int64)
-    return Activity({"inference": Phase(np.array([[0.5, 1.5]]), one, one, one)}, NONE, NONE, idle_s, False)
-
-
 def screened(value: Floats, end_s: float = 1e3) -> Screened:
-    return screen.screened(trace(value), host_timebase(0), activity(IDLE_S), end_s, NONE)
+    return screen.screened(trace(value), host_timebase(0), IDLE_S, end_s, NONE)
 
 
 def missing(value: Floats) -> list[int]:
@@ -61,48 +55,6 @@ def work(seed: int = 3) -> Floats:
     value = noise(seed=seed)
     value[SPAN] += 1.0
     return value
-
-
-def wild(how: str) -> Floats:
-    """Readings of 1 W at idle and 2 W at work, of which those at idle are more than noise about one level."""
-    rng, value = np.random.default_rng(5), work()
-    idle = np.ones(len(value), bool)
-    idle[SPAN] = False
-    match how:
-        case "a unit comes and goes":
-            value[idle & (rng.random(len(value)) < 0.5)] *= 1e3
-        case "a sign is lost":
-            value[idle & (rng.random(len(value)) < 0.1)] += 65.535
-        case "a probe is switched":
-            value[1200:] *= 10.0
-        case "a filter is switched":
-            value[1600:] += rng.normal(0.0, 0.1, 400)
-        case "a part is taken by another":
-            value[rng.random(len(value)) < 0.03] *= rng.uniform(0.2, 0.8)
-    return value
-
-
-@pytest.mark.parametrize(
-    ("how", "found"),
-    [
-        ("a unit comes and goes", "so far above those of work"),
-        ("a sign is lost", "so far above those of work"),
-        ("a probe is switched", "change from one idle window to another"),
-        ("a filter is switched", "times as noisy in one idle window as in another"),
-        ("a part is taken by another", "single ones that lack a part"),
-    ],
-)
-def test_readings_at_idle_that_are_more_than_noise_about_a_level_refuse_power(how: str, found: str) -> None:
-    (check,) = screened(wild(how)).checks
-    assert check.rule == "readings of rail core at idle" and found in check.found
-
-
-def test_idle_that_pulses_drifts_or_steps_is_no_fault_of_the_meter() -> None:
-    pulses, drifts, steps = work(), work(), work()
-    pulses[[*range(0, 400, 3), *range(1600, 2000, 3)]] += 0.8
-    drifts += np.linspace(0.0, 0.5, len(drifts))
-    steps[1550:] += 0.4
-    assert not any(screened(value).checks for value in (work(), pulses, drifts, steps))
 
 
 def evaluated(lab: Lab, folder: Path) -> Result:
@@ -301,7 +253,7 @@ def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tu
 @pytest.mark.parametrize("low", [0.0, 0.3])
 def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: float, low: float) -> None:
     value = np.maximum(low + 0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), low)
-    found = screen.screened(trace(value), host_timebase(0), activity(np.array([[0.0, 20.0]])), 1e3, NONE)
+    found = screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE)
     assert float(np.mean(found.trace.value)) == pytest.approx(low + 0.01 * level, abs=3e-4)
     assert found.bias == pytest.approx(0.25 * float(np.mean(value - np.asarray(found.trace.value))))
     assert "noise is cut off" in found.notes[0]
@@ -310,7 +262,7 @@ def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: flo
 @pytest.mark.parametrize("level", [-3.0, 6.0], ids=["hardly more than the end", "never the end"])
 def test_idle_that_shows_too_much_or_nothing_of_the_low_end_stays(level: float) -> None:
     value = np.maximum(0.01 * level + np.random.default_rng(3).normal(0.0, 0.01, 20_000), 0.0)
-    assert screen.screened(trace(value), host_timebase(0), activity(np.array([[0.0, 20.0]])), 1e3, NONE).bias == 0.0
+    assert screen.screened(trace(value), host_timebase(0), np.array([[0.0, 20.0]]), 1e3, NONE).bias == 0.0
 
 
 # ---- stamps of arrival --------------------------------------------------------------------------
@@ -327,7 +279,7 @@ def stamped(end: np.ndarray, length: int = TICKS, kind: Literal["mean", "point"]
 
 
 def on_grid(own: Trace) -> Screened:
-    return screen.screened(own, CLOCK, activity(NONE), 1e30, NONE)
+    return screen.screened(own, CLOCK, NONE, 1e30, NONE)
 
 
 def late(seed: int = 2) -> Floats:
@@ -446,6 +398,4 @@ def test_stamps_that_run_backwards_are_no_stamps_of_arrival() -> None:
 )
 def test_whatever_stands_in_a_trace_has_a_profile(value: Floats) -> None:
     assert len(screened(value).trace.value) == len(value)
-    assert not Profile(
-        np.where(np.isfinite(value), value, np.nan), np.full(len(value), -1), np.zeros(len(value), bool)
-    ).copies.any()
+    assert not Profile(np.where(np.isfinite(value), value, np.nan), np.zeros(len(value), bool)).copies.any()

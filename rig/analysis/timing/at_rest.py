@@ -1,0 +1,61 @@
+"""Whether readings at idle are noise about a level, alike in all windows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rig.analysis.result.finding import Finding
+from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged
+from rig.analysis.timing.placement import AlignedRail
+from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL
+from rig.analysis.timing.states import idle_window_of
+from rig.analysis.timing.timeline import Activity
+from rig.types import Floats
+
+FEWER = 0.1
+"""Part of the readings of idle, or of work, that says nothing of most of them."""
+ROUNDED = 1e-9
+"""Part of a reading below which readings differ by rounding alone."""
+NOISIER = 5.0
+"""Times the noise of one idle window that the noise of another may be."""
+
+
+def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
+    """Return a failed check if readings at idle are more than noise about a level that their windows share.
+
+    A unit that changes, a sign that is lost, a probe that is switched or a mean that goes on make them so. A pulse now
+    and then, a device that settles and one that wakes do not.
+    """
+    r, spans_s = rail.single or rail.readings, activity.active_s()
+    if r.counter or not len(spans_s):
+        return []
+    inner_s = spans_s + np.array([2.0 * rail.sigma_s + SETTLE_TAU * r.tau_s, -2.0 * rail.sigma_s])
+    inner_s = merged(inner_s[inner_s[:, 1] > inner_s[:, 0]])
+    window = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s)
+    windows = [r.watts[window == k] for k in np.unique(window[window >= 0])]
+    work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
+    how = _how(windows, work) if sum(map(len, windows)) >= LEAST and len(work) else ""
+    return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
+
+
+def _how(windows: list[Floats], work: Floats) -> str:
+    """How readings of idle windows are restless beside those at work, in words; "" if they are not."""
+    quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
+    level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
+    off, step = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)]), np.abs(np.diff(quiet))
+    exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
+    typical = float(np.median(step[step > 0.0])) if np.any(step > 0.0) else 0.0
+    far = FAR * max(float(np.median(np.abs(off))), typical, exact)
+    if max(middle) - min(middle) > max(abs(level - float(np.median(quiet))), far):
+        return "that change from one idle window to another by more than work adds"
+    over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(work, 1.0 - FEWER))), 0.0)))
+    if over > 0.5 * abs(level - rest):
+        return "so far above those of work that they add half as much as work"
+    noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
+    if min(noise, default=0.0) > exact and max(noise) > NOISIER * min(noise):
+        return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
+    above, below = int(np.count_nonzero(off > far)), off < -far
+    lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
+    if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):
+        return f"{lone} single ones that lack a part of what those beside them hold"
+    return ""
