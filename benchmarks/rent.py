@@ -70,7 +70,7 @@ CASES: Mapping[str, Case] = {
     "changes of level": Case(POWER + "trace_model._shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
     "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
     "fitted": Case(POWER + "figures.fitted", always(None)),
-    "restless idle": Case(TIMING + "unspanned.restless", always([])),
+    "restless idle": Case("rig.analysis.evaluate.restless", always([])),
     "rises elsewhere": Case(TIMING + "unspanned._elsewhere", always([])),
     "something else at work": Case(TIMING + "unspanned._beside_more_w", always(0.0)),
     "idle windows that do not rest": Case(POWER + "figures.unrested_w", always(0.0)),

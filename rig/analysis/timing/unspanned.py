@@ -9,7 +9,6 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
-from rig.analysis.timing.at_rest import restless
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.timeline import Activity
 from rig.types import Bools, Floats
@@ -34,8 +33,7 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     in each of them, comes back all the time and is part of idle.
     """
     spans_s = activity.active_s()
-    against = [(*r.contradictions, *_elsewhere(r, spans_s), *restless(r, activity)) for r in rails]
-    rails = [replace(r, contradictions=checks) for r, checks in zip(rails, against, strict=True)]
+    rails = [replace(r, contradictions=(*r.contradictions, *_elsewhere(r, spans_s))) for r in rails]
     seen = [(rail, levels) for rail in rails if (levels := _levels(rail, spans_s, _among(rail, spans_s))) is not None]
     if not seen:
         return activity, rails
