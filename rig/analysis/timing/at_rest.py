@@ -13,18 +13,18 @@ from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
 
 FEWER = 0.1
-"""Part of the readings of idle, or of work, that says nothing of most of them."""
+"""This part of the readings of idle, or of work, may be unlike most of them."""
 ROUNDED = 1e-9
-"""Part of a reading below which readings differ by rounding alone."""
+"""Differences below this part of a reading are rounding alone."""
 NOISIER = 5.0
-"""Times the noise of one idle window that the noise of another may be."""
+"""The noise of one idle window may be at most this many times that of another."""
 
 
 def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     """Return a failed check if readings at idle are more than noise about a level that their windows share.
 
-    A unit that changes, a sign that is lost, a probe that is switched or a mean that goes on make them so. A pulse now
-    and then, a device that settles and one that wakes do not.
+    A changed unit, a lost sign, a switched probe or a mean since the start makes them so. A pulse now and then, a device
+    that settles or one that wakes does not.
     """
     r, spans_s = rail.single or rail.readings, activity.active_s()
     if r.counter or not len(spans_s):

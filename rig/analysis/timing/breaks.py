@@ -1,9 +1,9 @@
-"""Readings whose own grid contradicts the spans get the times that the spans prove, or none.
+"""Give readings whose grid contradicts the spans the times that the spans prove, or none.
 
-A uniform trace says when each reading was taken by its number alone. If a driver loses a block of readings, delivers
+In a uniform trace, only the number of a reading says when it was taken. If a driver loses a block of readings, delivers
 each twice or declares a wrong rate, every later reading has a wrong time. The path of the spans then jumps, or turns
 steadily, and shows which number of readings is lost, and where, or at which rate the readings were taken. All this is
-rare, so it must explain more spans than it costs; of two explanations that do as well, the one without it holds.
+rare, so it must explain more spans than it costs. Of two equally good explanations, the one without a fault holds.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 
 BREAK = 3.0
-"""Spans that a break, a wrong rate or clocks that are apart must explain: so rare are they in a laboratory."""
+"""A break, a wrong rate or clocks that are apart must explain more than this many spans: these faults are rare."""
 UNSEEN = 0.7
-"""What a span counts that no place shows; one that shows no rise where it should stand counts 1."""
+"""Cost of a span that no reading covers; a span without its rise costs 1."""
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
-"""What levels may leave of a span's variance where it stands: so much and this many times what is usual, at most."""
+"""A span is not at a place if levels leave at least LEAST_UNLIKE + USUAL * usual of its variance, or MOST_UNLIKE."""
 LAST = 2
-"""Last spans that must show nothing where readings before them were lost, though all up to the break do."""
+"""If readings before the last spans are lost, at least this many of these spans show nothing; all before them do."""
 CLEAR = 0.25
-"""The same, where it is usual, above which single spans prove nothing."""
+"""Single spans prove nothing if levels usually leave more than this share of their variance."""
 MOST = 0.5
-"""Part of the spans that the trace shows at other times, from which it is refused though no break explains it."""
+"""A trace that shows more than this share of the spans at other times is refused, even if no break explains it."""
 STRAYS = 0.05
-"""Share of the spans that may fit no place beside what was found."""
+"""At most this share of the spans may not fit the explanation that was found."""
 FARTHEST = 0.1
-"""How far the true rate may be from the declared one, as a part of it."""
+"""Largest deviation of the true rate from the declared one, as a part of it."""
 LEAST_CHANGES = 20
-"""Changes of value that show that each reading was delivered twice to four times."""
+"""At least this many changes of value show that each reading was delivered two to four times."""
 AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
-"""Time after the last stamp of the host, absolute and of the run, that the last readings of a meter may cover."""
+"""The last readings of a meter may end this long after the host's last stamp: a time plus a share of the run."""
 REMEDY = (
     "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again"
 )
@@ -72,16 +72,17 @@ def spare_s(r: Readings, end_s: float) -> float:
 
 
 def unlike(s: Shown, late_s: Floats, usual: float) -> Floats:
-    """Return how far spans are from what levels usually leave of them, at each place, shape (k, m); 1 is not there.
+    """Return the cost of each span at each place, from 0 to 1 (the span is not there), shape (k, m).
 
-    A span that no reading covers counts ``UNSEEN``.
+    It is the share of variance that levels leave over the most that they may leave. A span that no reading covers
+    costs ``UNSEEN``.
     """
     most = min(LEAST_UNLIKE + USUAL * usual, MOST_UNLIKE)
     return np.where(s.covered(late_s), np.minimum(s.left(late_s) / most, 1.0), UNSEEN)
 
 
 def strays(s: Shown, late_s: Floats | float = 0.0) -> Bools:
-    """Return which spans do not stand where they are said to, though most others do, shape (k,)."""
+    """Return which spans are not at their stated place, though most others are, shape (k,)."""
     at = np.broadcast_to(late_s, (len(s.cells),))[:, None]
     return np.asarray(unlike(s, at, float(np.median(s.left(at))))[:, 0] >= 1.0)
 
@@ -91,8 +92,9 @@ def bridged(
 ) -> Bridged | Finding | None:
     """Return the trace with the times that the spans prove, a failed check where they prove none, or None if it fits.
 
-    ``s`` is by brackets, which may be off by ``reach_s``, ``recorded`` as it was aligned, and ``wandered`` along a path
-    that may explain it as well. The recording ended at ``end_s``, so no reading is much later.
+    ``s`` has times by brackets, which may be off by ``reach_s``, and ``recorded`` has times as they were aligned.
+    ``wandered`` has times along a path that may explain the spans as well as a break. The recording ended at
+    ``end_s``, so no reading is much later.
     """
     looked = _looked(s, recorded, reach_s, end_s) if trace.uniform else None
     if looked is None:
@@ -116,10 +118,10 @@ def bridged(
 
 @dataclass(frozen=True)
 class _Looked:
-    """What spans count at each lateness, shapes (k, m) and (m,), and where they were aligned, shape (k,).
+    """Costs of spans at each lateness, shapes (k, m) and (m,), and where they were aligned, shape (k,).
 
-    ``far`` says which are beyond the brackets, ``absent`` which spans do not stand where they were aligned. ``none`` is
-    what all spans count without a break, and ``usual`` what levels leave of them.
+    ``far`` marks latenesses beyond the brackets, and ``absent`` spans that are not where they were aligned. ``none`` is
+    the cost of all spans without a break, and ``usual`` the share of variance that levels usually leave.
     """
 
     lates: Floats
@@ -132,10 +134,10 @@ class _Looked:
 
 
 def _looked(s: Shown, recorded: Shown, reach_s: float, end_s: float) -> _Looked | None:
-    """What spans count at all places that may be theirs; None where single spans prove nothing, or none is absent."""
+    """Compute the costs of spans at all possible places; None if single spans prove nothing, or too few are absent."""
     places = _places(s, reach_s, max(spare_s(s.readings, end_s), 0.0))
     if float(np.median(s.left(np.array([0.0, *(at for _, at in places)])).min(axis=1))) > 2.0 * CLEAR:
-        return None  # to look closely makes nothing of it clear
+        return None  # a closer look would not make spans clear
     closely = np.array([_closely(s, which, at) for which, at in places])
     lates = np.append(0.0, np.unique(np.round(4.0 * closely / s.period_s)) * (s.period_s / 4.0))
     usual = float(np.median(s.left(lates).min(axis=1)))
@@ -148,7 +150,7 @@ def _looked(s: Shown, recorded: Shown, reach_s: float, end_s: float) -> _Looked 
 
 
 def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
-    """Whether the spans that stand along a path prove its breaks; what no place shows proves no place."""
+    """Return whether the spans along a path prove its breaks; a span without a place proves nothing."""
     held = np.flatnonzero(chosen >= 0)
     own, late_s, far = looked.cost[held, chosen[held]], looked.lates[chosen[held]], looked.far[chosen[held]]
     if np.count_nonzero(own >= 1.0) > STRAYS * len(held):
@@ -156,7 +158,7 @@ def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
     if jumps := np.count_nonzero(np.abs(np.diff(late_s)) > 2.0 * s.period_s) + int(far[0]):
         gained = bool(np.sum(looked.here[held] - own) > BREAK * jumps)
         return gained and not any(_longer(s, piece) for piece in _pieces(s, chosen, looked.lates))
-    # readings from after a break may stand at the next spans by chance, but nothing stands at the very last
+    # readings from after a break may match the next spans by chance, but none are left for the very last spans
     whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(chosen) - LAST
     return bool(whole and looked.absent[-LAST:].all())
 
@@ -165,7 +167,7 @@ def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
 
 
 def copies_of(value: Floats) -> int:
-    """Return how often each reading stands in a trace: more than once if readings change at every so many places."""
+    """Return how often each reading is repeated: n if values change only at every n-th place."""
     change = np.flatnonzero(np.diff(value) != 0.0) + 1
     for copies in (4, 3, 2):
         if len(change) >= LEAST_CHANGES and not np.any(change % copies):
@@ -174,7 +176,7 @@ def copies_of(value: Floats) -> int:
 
 
 def delivered_once(trace: Trace, copies: int) -> Bridged:
-    """Return a trace of which each reading was delivered so often, with one of each on the declared grid."""
+    """Return a trace whose readings were each delivered ``copies`` times, with one of each on the declared grid."""
     n = -(-len(trace.value) // copies)
     start, end, value, over = trace.start_tick[:n], trace.end_tick[:n], trace.value[::copies], trace.overload[::copies]
     once = replace(trace, start_tick=start, end_tick=end, value=value, overload=over)
@@ -194,7 +196,7 @@ def delivered(name: str, copies: int) -> tuple[Finding, Finding]:
 
 
 def _pace(s: Shown, usual: float) -> tuple[float, float]:
-    """The time between readings over the declared one at which the spans fit best, and what all of them then count."""
+    """Return the ratio of true to declared time between readings that fits best, and the cost of all spans with it."""
     since = s.cells.on_s - s.at_s[0]
     step = 0.1 * s.cells.width_s / float(since[-1])
     count, best = int(FARTHEST / max(step, 1e-12)), 1.0
@@ -212,7 +214,7 @@ def _pace(s: Shown, usual: float) -> tuple[float, float]:
 
 
 def _paced(trace: Trace, s: Shown, pace: float, end_s: float) -> Bridged | None:
-    """The trace on the grid of this pace, unless spans still stray or readings would be taken after the end."""
+    """Return the trace on the grid of this pace; None if spans still stray or readings would be taken after the end."""
     r, c = s.readings, s.cells
     if (pace - 1.0) * float(r.end_s[-1] - r.start_s[0]) > spare_s(r, end_s):
         return None
@@ -235,7 +237,7 @@ def _paced(trace: Trace, s: Shown, pace: float, end_s: float) -> Bridged | None:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Successive spans that the trace shows equally late."""
+    """Successive spans that are equally late in the trace."""
 
     first: int
     last: int
@@ -243,7 +245,7 @@ class _Piece:
 
 
 def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, float]]:
-    """About how late stretches of spans may be: as groups of spans are, and all spans after a moment."""
+    """Return groups of spans with about how late each may be; groups are all spans, parts of the run, and its ends."""
     k, half_s = len(s.cells), 0.5 * float(np.median(np.diff(s.cells.on_s)))
     number, upto = np.arange(k), max(reach_s, half_s) + s.period_s
     groups = [g for g in np.array_split(number, min(GROUPS, max(k // 4, 1))) if len(g) > 1]
@@ -256,10 +258,10 @@ def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, floa
 
 
 def _cheapest(cost: Floats, c: Cells, lates: Floats, begins: Floats) -> tuple[Indices, float]:
-    """The place of each span along the cheapest path (Viterbi, 1967), -1 for a span that no place shows, and its cost.
+    """Return the place of each span along the cheapest path (Viterbi, 1967), -1 without one, and the cost of the path.
 
-    ``cost`` has shape (k, m), ``begins`` is what each place costs the first span. A change of place costs ``BREAK``.
-    Readings are only ever lost, so spans get earlier, and those lost between two places have none.
+    ``cost`` has shape (k, m), and ``begins`` is the cost of each place for the first span. A change of place costs
+    ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost readings have no place.
     """
     k, m = cost.shape
     # the last span of one place (row) that may come before each span of another (column)
@@ -293,14 +295,14 @@ def _cheapest(cost: Floats, c: Cells, lates: Floats, begins: Floats) -> tuple[In
 
 
 def _pieces(s: Shown, chosen: Indices, lates: Floats) -> list[_Piece]:
-    """Runs of spans that stand equally late along a path."""
+    """Return runs of spans that are equally late along a path."""
     held = np.flatnonzero(chosen >= 0)
     cut = np.flatnonzero(np.abs(np.diff(lates[chosen[held]])) > 2.0 * s.period_s) + 1
     return [_Piece(int(p[0]), int(p[-1]), float(np.median(lates[chosen[p]]))) for p in np.split(held, cut)]
 
 
 def _moved(trace: Trace, s: Shown, chosen: Indices, lates: Floats, reach_s: float) -> Bridged | None:
-    """The trace with readings moved as the pieces of the path say."""
+    """Return the trace with readings moved by the lateness of the pieces of the path, or None if they do not fit."""
     pieces = [
         replace(p, late_s=_closely(s, np.arange(p.first, p.last + 1), p.late_s)) for p in _pieces(s, chosen, lates)
     ]
@@ -311,7 +313,7 @@ def _moved(trace: Trace, s: Shown, chosen: Indices, lates: Floats, reach_s: floa
 
 
 def _closely(s: Shown, which: Indices, late_s: float) -> float:
-    """How late these spans are, to a quarter of a reading."""
+    """Return how late these spans are, to a quarter of a reading."""
     some, step_s = s.some(which), max(s.cells.width_s / PER_SPAN, s.period_s)
     while step_s > s.period_s / 4.0:
         tries = late_s + step_s * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
@@ -320,7 +322,7 @@ def _closely(s: Shown, which: Indices, late_s: float) -> float:
 
 
 def _longer(s: Shown, piece: _Piece) -> bool:
-    """Whether spans that are longer at one end fit about as well as at another place, as if a device wakes early."""
+    """Return whether spans longer at one end fit about as well as moved ones, as when a device wakes early."""
     some = s.some(slice(piece.first, piece.last + 1))
     if not s.period_s < abs(piece.late_s) <= 0.5 * float(np.median(np.diff(s.cells.on_s))):
         return False
@@ -349,7 +351,7 @@ def _apart(trace: Trace, s: Shown, late_s: float) -> Bridged:
 
 
 def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> Bridged | None:
-    """Give the readings after each break the times that the spans show, and leave out those next to it."""
+    """Give the readings after each break the times that the spans show, and leave out readings next to a break."""
     c, r, hz = s.cells, s.readings, trace.rail.rate_hz
     numbers = np.arange(len(trace.value))
     moved, keep = np.zeros(len(numbers)), np.ones(len(numbers), bool)

@@ -1,4 +1,4 @@
-"""A filter that nobody declared, from the shape of the edges of spans: it makes begins and ends smooth alike."""
+"""Find a filter that nobody declared from the shape of the edges of spans: it smooths begins and ends alike."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rig.analysis.timing.shown import Edges, Shown
 from rig.types import Floats
 
 TAUS = np.array([1e-3, *0.2 * 1.25 ** np.arange(GROUPS)])
-"""Time constants that are tried, in readings; the first stands for none."""
+"""Time constants that are tried, in readings; the first means no filter."""
 SMOOTHER, UNLIKE = 1.5, 0.05
-"""Times as much misfit without a filter, and how far begins and ends may be apart behind one, of a step."""
+"""Least ratio of misfits without and with a filter, and most difference of begins and ends behind one, of a step."""
 OF_MEDIAN = 1.8582
-"""The standard uncertainty of a median over the median distance from it, times the root of their number."""
+"""Standard uncertainty of a median, times the root of the number of values, over the median distance from it."""
 NEIGHBOURS = 12
-"""Readings on either side of an edge in which a filter is looked for."""
+"""A filter is looked for in at most this many readings on either side of an edge."""
 
 
 def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
@@ -56,7 +56,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
 
 
 def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:
-    """The middles of readings beside edges at ``at_s``, and how far each is between the levels; shapes (k, m)."""
+    """Return middles of readings beside edges at ``at_s``, and how far each is between the levels; shapes (k, m)."""
     middle_s = 0.5 * (r.start_s + r.end_s)
     number = np.searchsorted(middle_s, at_s)[:, None] + np.arange(-count, count)
     inside = (number[:, 0] >= 0) & (number[:, -1] < len(middle_s))
@@ -67,7 +67,7 @@ def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:
 
 
 def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
-    """Means over an aperture about moments after the centre of a step behind a filter."""
+    """Return means over an aperture about moments ``x_s`` after the centre of a step behind a filter."""
 
     def area(t: Floats) -> Floats:
         t = np.clip(t, 0.0, None)

@@ -1,4 +1,4 @@
-"""How late spans are in a trace along the run, by one likelihood; the shape of the path says what it is.
+"""Compute how late spans are in a trace along the run, by one likelihood; the shape of this path shows the cause.
 
 A straight line is the shift and the rate of a clock. A smooth path beside it is a wander. The likelihood of a place is
 that of levels fitted to each span (``shown``), and the brackets of the clock are its prior.
@@ -16,27 +16,27 @@ from rig.analysis.timing.shown import AT_ONCE, Edges, Shown, edges_of_spans, mod
 from rig.types import Floats, Indices
 
 CERTAINTY = 25.0
-"""Twice the log-likelihood by which another place or shape must be better (five standard deviations)."""
+"""Another place or shape must be better by this much in twice the log-likelihood (five standard deviations)."""
 STANDS_OUT = 0.5
-"""Share of the variance that the median span may leave where spans stand out one by one."""
+"""Spans stand out one by one if levels leave less than this share of the variance of the median span."""
 PER_SPAN = 8.0
-"""Places to a span that are tried at first."""
+"""Number of places per length of a span in a first search."""
 COARSE_SPANS = 64
-"""Spans that are looked at in a first search."""
+"""At most this many spans are looked at in a first search."""
 RIVALS = 6
-"""Places that are looked at closely."""
+"""At most this many places are looked at closely."""
 GROUPS = 16
-"""Groups of spans that are placed together where single ones show no edges."""
+"""Where single spans show no edges, they are placed in at most this many groups."""
 STRETCHES = 8
-"""Stretches of the run whose scatter shows what a straight line leaves."""
+"""The scatter of this many stretches of the run shows what a straight line does not explain."""
 APART = 2.5
-"""Standard deviations by which two placements of the same spans may differ before the place covers both."""
+"""If two placements of the same spans differ by more standard deviations, the stated uncertainty covers both."""
 NEAR = 4.0
-"""Guards from an edge to which the levels near it reach."""
+"""Levels near an edge reach this many guards from it."""
 HIDDEN = 0.4
-"""Part of the time between apertures for which an edge there may seem to be elsewhere."""
+"""An edge between two apertures may seem to be elsewhere by this part of the time between them."""
 LEAST_SHIFT = 0.1
-"""In readings; less than this is not followed."""
+"""A shift of less than this many readings is not followed."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Line:
     slope_sigma: float = 0.0
 
     def at(self, t_s: Floats) -> Floats:
-        """Return how late spans are at moments, shape kept."""
+        """Return how late spans are at these moments, in the same shape."""
         return np.asarray(self.late_s + self.slope * (t_s - self.ref_s))
 
 
@@ -58,7 +58,7 @@ class Line:
 
 
 def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
-    """Return the line within about +-``reach_s`` and +-``rate_reach`` along which spans stand, or None.
+    """Return the line within about +-``reach_s`` and +-``rate_reach`` along which the spans are, or None.
 
     A periodic train fits almost as well when it is a period off. So all places that fit nearly as well are looked at,
     and the best must be better than any other by more than chance.
@@ -85,7 +85,7 @@ def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
 
 
 def stands_out(s: Shown, late_s: Floats) -> bool:
-    """Return whether spans that are so late, shape (k,), draw more than what is beside them, one by one or together."""
+    """Return whether spans show more power than what is beside them, singly or together; ``late_s`` has shape (k,)."""
     c, late_s = s.cells, late_s + s.tau_s
     if float(np.median(s.left(late_s[:, None] - s.tau_s))) < STANDS_OUT:
         return True
@@ -100,7 +100,7 @@ def stands_out(s: Shown, late_s: Floats) -> bool:
 def _refined(
     s: Shown, late: Floats, slope: Floats, doubt: Floats, ref_s: float, step_s: float
 ) -> list[tuple[float, float, float]]:
-    """The likeliest places as lateness, slope and doubt, best first, each moved to where it fits best nearby."""
+    """Return the likeliest places as lateness, slope and doubt, best first, each moved to the best fit nearby."""
     lever, width_s = s.cells.on_s[:, None] - ref_s, s.cells.width_s
     half_s = max(float(np.max(np.abs(lever))), 1e-12)
     chosen = list[tuple[float, float]]()
@@ -124,7 +124,7 @@ def _refined(
 
 
 def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -> Floats:
-    """Return how late spans may be within limits, where the trace is most like them, by one FFT of each; any order."""
+    """Return the latenesses within limits at which the trace is most like the spans, by one FFT of each, unsorted."""
     c = s.cells
     begin_s, end_s = max(c.begin_s[0] + least_s, s.at_s[0]), min(c.end_s[-1] + most_s, s.at_s[-1])
     step_s = max(0.5 * s.period_s, c.width_s / PER_SPAN, (end_s - begin_s) / AT_ONCE)
@@ -137,7 +137,7 @@ def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -
     area = np.append(0.0, np.cumsum(np.diff(edges) * (1.0 - level[:-1])))
     filled = np.diff(np.interp(train_s, edges, area))
     filled -= filled.mean()
-    # a train that begins before the trace or ends after it is compared with what there is
+    # a train that begins before the trace or ends after it is compared with the part in the trace
     pad = np.zeros(len(filled))
     score = correlated(np.concatenate([pad, values, pad]), filled)
     late = grid[0] - train_s[0] + step_s * (np.arange(len(score)) - len(pad))
@@ -153,16 +153,16 @@ def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -
 
 
 def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
-    """Return what the trace shows of spans that are about so late, shape (k,); None for less than three edges.
+    """Return what the trace shows of spans about ``late_s`` late, shape (k,); None for fewer than three edges.
 
-    Levels beside an edge may be taken from near it or from all of its cell: what states less is used. Where spans show
-    no edges, groups of them are placed together.
+    Levels beside an edge may be taken from near it or from its whole cell: the less uncertain result is used. Where
+    spans show no edges, groups of them are placed together.
     """
     whole = _unbiased(s, late_s, np.inf)
     mid = 0.5 * (whole.begin_s + whole.end_s)
     near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR)
     found = [Seen.of(*e.in_turn(), e, rate_sigma) for e in (whole, near) if len(e.in_turn()[0]) >= len(late_s)]
-    # levels from all of a cell and from near an edge ought to place it alike
+    # levels from a whole cell and from near an edge should place the edge alike
     apart_s = abs(found[0].line.late_s - found[-1].line.late_s) if found else 0.0
     if apart_s > APART * math.hypot(*(f.line.sigma_s for f in found), 0.0):
         found = [replace(f, line=replace(f.line, sigma_s=math.hypot(f.line.sigma_s, apart_s))) for f in found]
@@ -182,7 +182,7 @@ class Seen:
     edges: Edges | None
     """The edges of each span; None where only groups of spans show a place."""
     whole: Edges | None = None
-    """The same, with levels from all of its cell."""
+    """The edges with levels from whole cells."""
 
     @staticmethod
     def of(at_s: Floats, late_s: Floats, edges: Edges | None, rate_sigma: float) -> Seen:
@@ -192,7 +192,7 @@ class Seen:
 
 
 def _unbiased(s: Shown, late_s: Floats, levels: float) -> Edges:
-    """The edges, less what the same finds amiss with readings that spans of even power there would give."""
+    """Return the edges, less the error that the same method has for modelled readings of spans of even power."""
     e = edges_of_spans(s, late_s, levels)
     begin, end = (np.where(np.isfinite(x), x, late_s) for x in (e.begin_s, e.end_s))
     would = edges_of_spans(modelled(s, begin, end), late_s, levels)
@@ -206,7 +206,7 @@ def _unbiased(s: Shown, late_s: Floats, levels: float) -> Edges:
 
 
 def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
-    """The middles of groups of spans, and how late each is by least squares, with levels of the group."""
+    """Return the middles of groups of spans, and how late each group is by least squares, with levels of its own."""
     c, groups = s.cells, min(GROUPS, max(len(late_s) // 4, 3))
     of, middle_s = np.arange(len(late_s)) * groups // len(late_s), 0.5 * (c.on_s + c.off_s)
     by_s, most_s = s.period_s / 4.0, max(c.width_s, s.period_s) / 4.0
@@ -226,9 +226,9 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
 
 
 def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> Line:
-    """Return the line through edges that are so late, whose slope brackets know to be zero to within ``rate_sigma``.
+    """Return the line through edges ``late_s`` late; brackets know its slope to be zero to within ``rate_sigma``.
 
-    ``doubt_s`` is what all edges are uncertain by together.
+    ``doubt_s`` is the uncertainty that all edges share.
     """
     use = np.ones(len(at_s), bool)
     for _ in range(3):
@@ -262,15 +262,15 @@ class Wander:
     scatter_s: float
 
     def moved(self, t_s: Floats) -> Floats:
-        """Return where the spans say that moments of the trace are, shape kept."""
+        """Return the moments of a trace corrected by how late spans are there, in the same shape."""
         return np.asarray(t_s - np.interp(t_s, self.at_s + self.late_s, self.late_s))
 
 
 def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
-    """Return the smooth path through edges, or None where these scatter about a straight line each for itself.
+    """Return the smooth path through edges, or None if these scatter independently about a straight line.
 
-    The path is a random walk, of which restricted likelihood finds the size beside the scatter of edges; of no wander
-    and some wander, which explain the edges alike, it is none.
+    The path is a random walk, and restricted likelihood gives its size beside the scatter of edges. If no wander
+    explains the edges as well as some wander, there is none.
     """
     if len(at_s) < 2 * STRETCHES:
         return None
@@ -294,9 +294,9 @@ def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
 
 
 CHANGE = 0.05
-"""What a change of the lateness by one step costs along a path, in spans that are not seen."""
+"""Cost of a change of the lateness by one step along a path, in spans that are not seen."""
 FARTHEST = 0.005
-"""How far spans may wander, of the length of the trace."""
+"""Spans may wander by at most this part of the length of the trace."""
 
 
 def wandering(s: Shown) -> Floats:

@@ -89,7 +89,7 @@ class MeterClock:
 
 
 def by_edges(meter: MeterClock, traced: Timebase) -> tuple[Timebase, tuple[str, ...]]:
-    """Return the map by GPIO edges if it states less than ``traced``, and notes on how well the edges fit."""
+    """Return the map by GPIO edges if it is less uncertain than ``traced``, and notes on how well the edges fit."""
     activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
     inputs = [
         t for t in every if t.clock == first.clock.name and t.rail.kind == "edges" and t.rail.pin and len(t.value)
@@ -123,14 +123,14 @@ def by_edges(meter: MeterClock, traced: Timebase) -> tuple[Timebase, tuple[str, 
 
 
 def _at(timebase: Timebase, ref_s: float) -> Timebase:
-    """The same map with its reference at the tick nearest to ``ref_s``."""
+    """Return the same map with its reference at the tick nearest to ``ref_s``."""
     ticks = round((ref_s - timebase.ref_s) * timebase.clock.tick_hz / timebase.rate)
     seconds = ticks * timebase.rate / timebase.clock.tick_hz
     return replace(timebase, ref_tick=timebase.ref_tick + ticks, ref_s=timebase.ref_s + seconds)
 
 
 def _disagreement(moved: Timebase, traced: Timebase, name: str, at_s: float) -> list[str]:
-    """A note if a GPIO input and the trace put the activity at different times."""
+    """Return a note if a GPIO input and the trace put the activity at different times."""
     if traced.method == "brackets":
         return []
     tick = traced.ref_tick + round((at_s - traced.ref_s) * traced.clock.tick_hz / traced.rate)

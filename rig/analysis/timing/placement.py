@@ -1,6 +1,6 @@
-"""Readings of the rails of one clock on the device's time: where the spans stand in their traces.
+"""Put the readings of the rails of one clock on the device's time, by where the spans are in their traces.
 
-The brackets of the clock say so first. The path of the spans in a trace, or the edges on a pin, say it more closely.
+The brackets of the clock give a first place. The path of the spans in a trace, or edges on a pin, give a closer one.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from rig.recording.traces import Trace
 from rig.types import Floats
 
 CERTAIN = math.sqrt(CERTAINTY)
-"""Standard uncertainties by which spans must be elsewhere."""
+"""Spans are elsewhere only if they are off by more than this many standard uncertainties."""
 STEEPEST, MOST_STEP = 0.015, 4.0
-"""What two neighbouring edges may move against each other, of the time between them and in readings.
+"""Two neighbouring edges may move against each other by this part of the time between them, or by this many readings.
 
-More is a break, not a wander.
+More than both is a break, not a wander.
 """
 LEAST_SPANS = 8
-"""Spans that show a path of their own beside the clocks."""
+"""At least this many spans show a path of their own beside the clocks."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class AlignedRail:
     ``sigma_s`` is the uncertainty between the meter's clock and the device's. ``host_sigma_s`` is the uncertainty
     between the meter's clock and the host's. Both hold over the whole activity. ``findings`` are notes, such as which
     readings were moved, and failed checks that the recording itself resolves. ``contradictions`` are the failed checks
-    that it does not: what of the readings does not fit the recorded time or the recorded spans.
+    that it does not resolve: readings that do not fit the recorded time or the recorded spans.
     """
 
     readings: Readings
@@ -64,7 +64,7 @@ class AlignedRail:
     path: Wander | None = None
     """How the readings were moved along the run to where the spans are, if they were."""
     turn: float = 0.0
-    """By how much one of both clocks runs at another rate than its brackets say, as the spans show."""
+    """How far the rate of one of the two clocks is from what its brackets say, as the spans show."""
     single: Readings | None = None
     """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
 
@@ -100,7 +100,7 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
 
 
 def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
-    """Return the bracketed map, or one moved onto marks or all activity in a trace, whichever states least."""
+    """Return the least uncertain map: by brackets, or moved onto marks or all activity in a trace."""
     best, activity = meter.against_device, meter.activity
     if meter.stamps_spans:
         return best
@@ -122,7 +122,7 @@ def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
     considered = dict(best.considered) | {method: at.sigma_s for method, at in found.items()}
     late_s = 0.0
     for method, at in found.items():
-        # placements that disagree beyond their sigmas are all in doubt, also the one that states the least
+        # placements that disagree beyond their sigmas are all in doubt, even the least uncertain one
         apart_s = abs(at.late_s - late_s)
         doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(at.sigma_s, best.sigma_at(at.ref_s)) else 0.0
         if at.sigma_s >= best.sigma_s:
@@ -133,7 +133,7 @@ def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
 
 
 def _moved(first: Timebase, at: Line, sigma_s: float, method: str) -> Timebase:
-    """The map along which spans are not late."""
+    """Return the map by which spans are not late."""
     rate_sigma = min(at.slope_sigma, first.rate_sigma) if at.slope_sigma else first.rate_sigma
     return first.adjusted(-float(at.at(np.array(first.ref_s))), -at.slope, sigma_s, rate_sigma, method)
 
@@ -142,7 +142,7 @@ def _moved(first: Timebase, at: Line, sigma_s: float, method: str) -> Timebase:
 
 
 def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
-    """The rail with its readings where the spans are, if the clocks miss them."""
+    """Return the rail with its readings moved to where the spans are, if the clocks place them elsewhere."""
     r = rail.readings
     s = shown(r, windows_s)
     if r.counter or s is None or len(windows_s) < LEAST_SPANS:
@@ -162,7 +162,7 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
 
 
 def _seen(s: Shown) -> Seen | None:
-    """The edges of nearly all spans where the clocks say, or else along the path that shows most of them."""
+    """Return the edges of nearly all spans where the clocks place them, or else along the path that shows most."""
     late_s = np.zeros(len(s.cells))
     if (seen := _shows(s, late_s)) is not None:
         return seen
@@ -178,10 +178,10 @@ def _shows(s: Shown, late_s: Floats) -> Seen | None:
 
 
 def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
-    """The readings moved by what the edges show, unless that is a break, or nothing beyond noise.
+    """Return the rail with readings moved as the edges show, unless the edges show a break, or only noise.
 
-    Where all edges are late alike, the readings stay, and the place of an edge is uncertain by as much; but a filter
-    that was found delays all edges.
+    Where all edges are equally late, the readings stay, and the lateness is added to the uncertainty. But an inferred
+    filter delays all edges, so these readings are moved.
     """
     r, at = rail.readings, seen.line
     step_s, apart_s = np.abs(np.diff(seen.late_s)), np.diff(seen.at_s)
@@ -198,7 +198,7 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
     if path is None and abs(at.late_s) < max(CERTAIN * at.sigma_s, least_s):
         return rail
     if path is None and not r.inferred:
-        # the clocks may be off by as much, or else the device works less at begins and more after ends
+        # the clocks may be off by this lateness, or the device works less at begins and more after ends
         where = f"{abs(at.late_s):.3g} s {'later' if at.late_s > 0.0 else 'earlier'}"
         told = note(
             f"Rail {name}: all spans lie {where} in the trace than the clocks say. Where they are is uncertain by as "

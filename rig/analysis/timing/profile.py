@@ -1,7 +1,7 @@
 """What the values of a rail look like: how often they come back, their smallest step, and the ends of their range.
 
-Noise seldom repeats a value. So a value that comes back too often, or a row of values that comes back at all, was not
-measured each time; and where few values come back to all readings, they are the levels of a converter.
+Noise seldom repeats a value. So a value that recurs too often, or a row of values that recurs at all, was not measured
+each time. If all readings share few values, these are the levels of a converter.
 """
 
 from __future__ import annotations
@@ -17,29 +17,32 @@ from rig.analysis.timing.timebase import STRETCHES
 from rig.types import Bools, Floats, Indices
 
 LEAST = 64
-"""The least readings that tell."""
+"""Fewer readings than this show nothing."""
 MANY = 16
-"""Readings that must share a value, or follow each other as they did before, until chance is ruled out."""
+"""Chance is ruled out if at least this many readings share a value, or follow each other as they did before."""
 CERTAINTY = 5.0
-"""Standard deviations beyond which chance is ruled out."""
+"""Chance is ruled out beyond this many standard deviations."""
 CHANCE = 0.01
-"""Share of readings that may come back by chance; above it, noise repeats values."""
+"""If more than this share of readings recurs by chance, noise repeats values."""
 NOISY = 0.3
-"""Where noise is finer than a step, at most this share of successive readings is equal; else at most this differs."""
+"""Where noise exceeds a step, at most this share of successive readings is equal; else at most this share differs."""
 WIDEST = 32
-"""Readings in a row up to which rows are made longer, until they do not come back by chance."""
+"""Rows are made longer until they do not recur by chance, up to this many readings."""
 SEVERAL = 8
-"""Readings to each level of a converter, and how far back a filter looks that chooses one of its last readings."""
+"""A level of a converter has at least this many readings; a filter chooses among at most this many last readings."""
 FAR = 15.0
-"""Typical differences of neighbours that a damaged reading is away from its own at least."""
+"""A damaged reading is at least this many typical differences of neighbours away from its own neighbours."""
 ALIKE = 0.25
-"""Part of this distance by which its neighbours may differ, and by which damage may prefer spans or one direction."""
+"""Its neighbours differ by less than this part of that distance.
+
+At least this part of damage is in either direction, and its rate at idle is at least this part of its mean rate.
+"""
 FEW = 0.02
-"""Share of readings from which a value is no error any more."""
+"""Values in more than this share of readings are not errors."""
 LEVELS, FRACTIONS = 4, 6
-"""Levels of a converter at least, and steps into which the closest two of them may fall."""
+"""A converter shows at least this many levels, and the closest two are at most this many steps apart."""
 LOOKED_AT = 4096
-"""Readings that show a step and its dither."""
+"""At most this many readings are used to find a step and its dither."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Profile:
 
     @cached_property
     def code(self) -> Indices:
-        """Return the number of the value of each reading; one that is no number has a code of its own."""
+        """Return a number for each reading, the same for equal values; each NaN has a number of its own."""
         return np.unique(self.value, return_inverse=True, equal_nan=False)[1]
 
     @cached_property
@@ -63,12 +66,12 @@ class Profile:
 
     @cached_property
     def lag(self) -> Indices:
-        """Return how many readings ago each value was read last, 0 if never."""
+        """Return how many readings ago each value occurred last, 0 if never."""
         return lag_of(self.code)
 
     @cached_property
     def copies(self) -> Bools:
-        """Return which readings repeat earlier ones: the one before, or those of a block; none if chance may."""
+        """Return which readings repeat the one before or an earlier block; none if chance may explain the repeats."""
         word, wide = self.code, 1
         while len(self.value) >= LEAST and wide <= WIDEST:
             again, chance = self._again(word, wide)
@@ -79,10 +82,10 @@ class Profile:
         return np.zeros(len(self.value), bool)
 
     def _again(self, word: Indices, wide: int) -> tuple[Bools, int]:
-        """Which readings repeat earlier rows of ``wide`` readings, and how many rows come back by chance.
+        """Return which readings repeat earlier rows of ``wide`` readings, and how many rows recur by chance.
 
-        One value that is repeated is not at an end of the range, and comes nowhere else. A block does not overlap
-        those that it repeats, unlike a signal that is periodic.
+        A repeated single value is not at an end of the range, and occurs nowhere else. A repeated block does not
+        overlap the block that it repeats, unlike a periodic signal.
         """
         lag = lag_of(word) if wide > 1 else self.lag
         first = np.flatnonzero(np.diff(lag, prepend=-1))
@@ -100,10 +103,10 @@ class Profile:
 
     @cached_property
     def damaged(self) -> tuple[bool, bool]:
-        """Return whether lone readings are errors on the wire, and whether exact zeros are, as most of them stand so.
+        """Return whether lone readings are errors on the wire, and whether exact zeros are, as most of them are lone.
 
-        Lone ones are if they come in idle windows as in spans, all along the trace, and lie below their neighbours as
-        well as above: peaks of a device do neither, and interference does not last.
+        Lone readings are errors if they occur in idle windows as in spans, all along the trace, and below their
+        neighbours as well as above. Peaks of a device do neither, and interference does not last.
         """
         lone, zero = stand_alone(self.value, self.typical), self.value == 0.0
         below, quiet, zeros, alone = (
@@ -119,12 +122,11 @@ class Profile:
 
     @cached_property
     def cut_off(self) -> tuple[float, float, float, int] | None:
-        """Return a low end of the range, by how much readings there are lower, their share at idle, and their number.
+        """Return the low end of a range that cuts readings off, or None without such readings.
 
-        It is None without such readings.
-
-        If noise is Gaussian, the share of them at idle and the mean of all of them there give the level and the noise
-        that they come from (a censored sample; Cohen, Technometrics 1, 1959, 217).
+        Beside it are by how much these readings are truly lower on average, their share at idle, and their number. If
+        noise is Gaussian, their share at idle and the mean of all readings at idle give the level and the noise (a
+        censored sample; Cohen, Technometrics 1, 1959, 217).
         """
         known = self.value[np.isfinite(self.value)]
         low = float(known.min()) if len(known) else 0.0
@@ -143,7 +145,7 @@ class Profile:
 
 
 def lag_of(word: Indices) -> Indices:
-    """Return how far back the same number stood last, 0 if it never did, shape (n,)."""
+    """Return how many places back the same number occurred last, 0 if it never did, shape (n,)."""
     order = np.argsort(word, kind="stable")
     same = np.flatnonzero(word[order[1:]] == word[order[:-1]])
     lag = np.zeros(len(word), dtype=np.int64)
@@ -163,9 +165,9 @@ def stand_alone(value: Floats, typical: float) -> Bools:
 
 
 def ends_of(value: Floats) -> tuple[float, ...]:
-    """Return the values at which readings, shape (n,), stop from above: their highest, or that of a range within.
+    """Return the upper ends of ranges of readings, shape (n,): their highest value, or the end of a smaller range.
 
-    In readings with steps, those at the highest value follow each other while the others differ from each other.
+    With steps, readings at the highest value follow each other, while successive other readings differ.
     """
     known = value[np.isfinite(value)]
     if len(known) < MANY:
@@ -180,7 +182,7 @@ def ends_of(value: Floats) -> tuple[float, ...]:
 
 
 def _shared(known: Floats) -> list[float]:
-    """Values that many readings share, if noise repeats few others."""
+    """Return the values that many readings share, if noise repeats few others."""
     value, count = np.unique(known, return_counts=True)
     rare = count[count < MANY]
     if not len(rare) or 3 * rare.sum() < len(known) or rare.mean() > 1.0 + NOISY:
@@ -194,7 +196,7 @@ def _shared(known: Floats) -> list[float]:
 
 
 def step_of(value: Floats) -> float:
-    """Return the step of which all readings are multiples, in their own unit; 0 if they take too many values for one.
+    """Return the step of which all readings are multiples, in their own unit; 0 if they have too many values.
 
     A meter that declares no resolution may still round, and one that declares it may round more coarsely.
     """
@@ -204,10 +206,10 @@ def step_of(value: Floats) -> float:
 
 
 def step_in(value: Floats, beside: Floats) -> tuple[float, Floats]:
-    """Return the step of the range in which readings of one level, shape (n,), were made, and those that show it.
+    """Return the step of the range of the readings of one level, shape (n,), and the readings that show it.
 
-    A meter that changes its range may round in one of them alone. Then values recur there. The readings ``beside`` may
-    show their neighbours. The step is 0 if none recurs.
+    A meter that changes its range may round in one range only, and values recur there. The readings ``beside`` may
+    show neighbours of these values. The step is 0 if no value recurs.
     """
     levels, count = np.unique(value[:: max(1, len(value) // LOOKED_AT)], return_counts=True)
     often = levels[count >= SEVERAL]
@@ -238,8 +240,8 @@ def undithered(value: Floats, step: float) -> float:
     Rounding is a function of the level: repetition does not average it. Noise acts as dither and reduces it. The error
     is on average at most step/pi times the characteristic function of the dither at 2 pi/step (Widrow and Kollar,
     Quantization Noise, 2008, ch. 4). For white noise this is exp(-2 pi^2 (sigma/step)^2). A level beside a threshold
-    flips between two values however small the noise is. So no dither is believed where readings rarely change, and no
-    more of it than the least that puts as many readings outside the two commonest values.
+    flips between two values however small the noise is. So no dither is assumed where readings rarely change, and
+    elsewhere only the least that puts the observed share of readings outside the two commonest values.
     """
     stretches = [part[: LOOKED_AT // STRETCHES] for part in np.array_split(value, STRETCHES) if len(part) > 1]
     steps = [np.round((part - np.quantile(part, 0.5, method="nearest")) / step) for part in stretches]
@@ -247,6 +249,6 @@ def undithered(value: Floats, step: float) -> float:
     changes = np.concatenate([np.zeros(1), *(np.diff(k) != 0.0 for k in steps)])
     if not outside or float(np.mean(changes)) < NOISY:
         return 1.0
-    # the sigma that puts so many there, of a level in the middle of a step
+    # the sigma that puts this share outside, for a level in the middle of a step
     sigma = 0.5 / -normal_quantile(min(outside / sum(map(len, steps)), 0.5 - CHANCE))
     return math.exp(-2.0 * (math.pi * sigma) ** 2)

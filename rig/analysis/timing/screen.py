@@ -1,4 +1,4 @@
-"""What a meter, its driver or its host did to values and stamps: one profile of a trace, and a table of rules.
+"""Find what a meter, its driver or its host did to values and stamps, by one profile of a trace and a table of rules.
 
 Only what was lost is mended: a reading that was not measured counts as missing, and where stamps are those of arrival
 or of polls, the steady pace of the meter replaces them, since no reading arrives before it was taken. Everything else
@@ -21,27 +21,27 @@ from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
 MOST = AT_ONCE
-"""Readings of a trace that are looked at."""
+"""At most this many readings of a trace are looked at."""
 LOST, SLOWER = 0.2, 1.05
-"""Share of readings that may repeat others before power is refused, and polls in a conversion from which they do."""
+"""Power is refused if a larger share of readings repeats others; polls repeat readings at this many per conversion."""
 STEADY = 0.2
-"""Polls by which first readings of values may leave a steady pace, beyond the one that is expected."""
+"""First readings of values may leave a steady pace by one poll, as expected, and this part of a poll more."""
 PART = 0.02
-"""Part of a reading that matters: by which a reading overlaps the one before, or polls are too many."""
+"""Differences below this part of a reading do not matter: overlaps with the reading before, or of apertures."""
 FINE = 100.0
-"""Ticks in a reading from which it is placed on whole ticks."""
+"""A reading of more than this many ticks is placed on whole ticks."""
 BEYOND_S = 0.1
-"""How far the last reading may lie after the end of the recording."""
+"""The last reading may end at most this long after the recording."""
 UNSURE = 0.25
-"""Part of what noise that was cut off is moved by that depends on its shape, and is stated as bias."""
+"""Readings with noise cut off are moved; this part of the move depends on the shape of noise, and is stated as bias."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """A trace as a rule sees it, changed by those before, with the profile of what was recorded.
+    """A trace as a rule sees it, changed by earlier rules, with the profile of what was recorded.
 
-    ``whole`` says that the profile is of all its readings. ``arrived_s`` says when readings ended that were the last
-    of a delivery, and when the host had them, shape (k, 2).
+    ``whole`` says that the profile is of all its readings. ``arrived_s`` says when the last reading of each delivery
+    ended, and when the host had it, shape (k, 2).
     """
 
     trace: Trace
@@ -74,9 +74,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Rule:
-    """One row: a test, the note on what it finds, and the check that fails: its name, what was found and is allowed.
+    """A test, the note on what it finds, and the check that then fails: its name, what was found, and what is allowed.
 
-    Times of the spans in the trace may resolve a check ``of_times``.
+    A check ``of_times`` may be resolved by the times of the spans in the trace.
     """
 
     test: Callable[[Look], Found | None]
@@ -102,19 +102,19 @@ def _damaged(look: Look) -> Found | None:
 
 
 def _polled(look: Look) -> Found | None:
-    """One reading for each conversion of a meter that the host polls faster than it converts, at the pace of these."""
+    """Keep one reading for each conversion, at the pace of conversions, if the host polls faster than that."""
     trace = look.trace
     if not (look.whole and trace.uniform and trace.rail.rate_hz > 0.0 and look.profile.copies.any()) or look.surplus:
         return None
-    first = np.flatnonzero(np.diff(look.profile.value) != 0.0) + 1  # when the very first value was new is not known
+    first = np.flatnonzero(np.diff(look.profile.value) != 0.0) + 1  # it is not known when the very first value was new
     number = np.arange(len(first), dtype=np.float64)
     pace, begin = np.polyfit(number, first, 1) if len(first) > LEAST else (1.0, 0.0)
     if pace < SLOWER or float(np.ptp(first - pace * number)) > 1.0 + STEADY:
         return None
     declared = 1.0 if trace.rail.aperture_s is None else trace.rail.aperture_s * trace.rail.rate_hz
-    # an aperture of one poll was taken from the rate, and is no knowledge of its own
+    # an aperture of one poll was derived from the rate, and adds no knowledge
     lasting = pace if abs(declared - 1.0) < PART else min(pace, declared)
-    ends = begin - 0.5 + pace * number  # a poll finds a conversion that ended since the one before
+    ends = begin - 0.5 + pace * number  # a poll finds a conversion that ended since the poll before
     period = float(trace.end_tick[-1] - trace.end_tick[0]) / (len(trace.end_tick) - 1)
     start, end = (trace.end_tick[0] + np.round(period * at).astype(np.int64) for at in (ends - lasting, ends))
     rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace))
@@ -133,7 +133,7 @@ def _repeated(look: Look) -> Found | None:
     def again(value: Floats) -> Bools:
         if look.whole and len(value) == len(p.copies):
             return p.copies
-        # in parts of a long trace, blocks that come again do not show
+        # in parts of a long trace, repeated blocks do not show
         same = np.concatenate([[False], value[1:] == value[:-1]])
         return np.asarray(same & (value > low) & (value < high) & ~np.isin(value, shared))
 
@@ -141,7 +141,7 @@ def _repeated(look: Look) -> Found | None:
 
 
 def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) -> Found | None:
-    """What was found where some readings are wrong, so missing; more than ``most`` of them refuse power."""
+    """Count wrong readings as missing; power is refused if their share is above ``most``."""
     count = int(np.count_nonzero(wrong(look.profile.value)))
     share = count / len(look.profile.value)
     words = {"count": count, "share": share, "most": most}
@@ -150,7 +150,7 @@ def _without(look: Look, wrong: Callable[[Floats], Bools], most: float = 1.0) ->
 
 
 def _chosen(look: Look) -> Found | None:
-    """Values that come back shortly, though not at once, where no others do: a median's choice."""
+    """Find values that recur within a few readings, but not at once and never later, as behind a running median."""
     p = look.profile
     back = np.where(p.copies, 0, p.lag)
     share = len(np.unique(p.code[(back > 1) & (back <= SEVERAL)])) / max(len(back), 1)
@@ -171,9 +171,9 @@ def _cut_off(look: Look) -> Found | None:
 
 
 def _on_arrival(look: Look) -> Found | None:
-    """Readings that were stamped when they arrived, on the grid of their meter, which the earliest of them show.
+    """Put readings that were stamped on arrival on the grid of their meter, which the earliest of them show.
 
-    Means of one interval after another never overlap, so if their stamps do, these are no times of the readings.
+    Means of successive intervals never overlap, so stamps that overlap are not the times of the readings.
     """
     trace, hz = look.trace, look.clock.clock.tick_hz
     period = hz / trace.rail.rate_hz if trace.rail.rate_hz > 0.0 else 0.0
@@ -203,14 +203,14 @@ def _on_arrival(look: Look) -> Found | None:
 
 
 def _drifting(look: Look) -> Found | None:
-    """Delays that change along the run by more than the age of the last reading of a batch, and the clock's rate."""
+    """Find delays whose change along the run exceeds what the ages of last readings and the clock's rate explain."""
     ended_s, at_s = look.arrived_s.T
     if len(at_s) < SEVERAL:
         return None
     line, _ = earliest(at_s, at_s - ended_s)
     behind_s, run_s = at_s - ended_s - np.polyval(line, at_s), float(np.ptp(at_s))
     batch_s, change_s = run_s / len(at_s), float(line[0]) * run_s
-    # the last reading of a batch may be of any age, unless each comes as soon as it was taken
+    # the last reading of a batch may have any age, unless each reading arrives as soon as it was taken
     period_s = float(np.ptp(ended_s)) / max(len(look.trace.value), 1)
     ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
     allowed_s = 2.0 * (ages_s + period_s + np.median(behind_s)) + CERTAINTY * look.clock.rate_sigma * run_s
@@ -260,7 +260,7 @@ RULES = (
         of_times=True,
     ),
 )
-"""What is asked of every trace, in order: a rule sees what those before it left."""
+"""The rules for every trace, in order: each rule sees the trace that earlier rules left."""
 
 
 # ---- all rules --------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class Screened:
-    """A trace after all rules, with what these said and did; see ``Found``. ``late`` are the failed checks of times."""
+    """A trace after all rules, with their notes and effects; see ``Found``. ``late`` are the failed checks of times."""
 
     trace: Trace
     notes: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """What a trace shows of spans at any place: sums of readings over each span and over what lies beside it.
 
 Each span has a cell, which reaches into the gaps on both sides. The readings of a cell are fitted by two levels of its
-own, one in the span and one beside it; how much of their variance these leave is all that is asked of a place. So a
-span of another power counts as much as any other, and nothing is known of idle.
+own, one in the span and one beside it. Only the share of variance that these levels leave decides about a place. So a
+span of another power has the same weight as any other, and nothing is assumed of idle.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
 MOST_SPANS = 512
-"""Spans that are looked at; more are thinned evenly."""
+"""At most this many spans are looked at; more are thinned evenly."""
 WHOLE = 0.8
-"""Part of a cell that readings must cover so that a span would be seen that is there."""
+"""Readings must cover this part of a span, and of the rest of its cell, to show whether the span is there."""
 LEAST_LEFT = 1e-3
-"""Part of the variance that levels leave at least: power is never more even."""
+"""Levels leave at least this part of the variance: power is never more even."""
 MOST_READINGS = 64.0
-"""Readings of a cell that count at most: what else is in it goes on for as long as the span."""
+"""At most this many readings of a cell count: other changes of power in it last as long as the span."""
 GUARD = 1.5
-"""Readings beside an edge that take no part in the levels on both sides."""
+"""This many readings on each side of an edge are left out of the levels."""
 BLURRED = 4.0
-"""Times its distance from a step by which the place of an edge is uncertain."""
+"""The place of an edge is uncertain by this many times its distance from a step."""
 AT_ONCE = 1 << 18
-"""Places that are looked at together."""
+"""At most this many places are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Cells:
 
     @property
     def width_s(self) -> float:
-        """Return the length that a quarter of the spans do not reach."""
+        """Return the lower quartile of the lengths of spans, in seconds."""
         return float(np.quantile(self.off_s - self.on_s, 0.25))
 
     def some(self, which: Indices | slice) -> Cells:
@@ -54,7 +54,7 @@ class Cells:
         return Cells(self.on_s[which], self.off_s[which], self.begin_s[which], self.end_s[which])
 
     def evenly(self, most: int) -> Indices:
-        """Return the numbers of so many spans at most, evenly from the first to the last."""
+        """Return the numbers of at most ``most`` spans, evenly from the first to the last."""
         return np.unique(np.linspace(0, len(self) - 1, min(len(self), most)).round().astype(np.int64))
 
 
@@ -62,8 +62,9 @@ class Cells:
 class Shown:
     """A trace and spans in it.
 
-    ``sums`` are the number of readings, their watts (less the mean) and the squares of these up to each of the moments
-    ``at_s``, shape (3, m). Between two apertures half of the time belongs to each, unless readings are missing there.
+    ``sums`` are running sums up to each of the moments ``at_s``, shape (3, m): the number of readings, their watts
+    (less the mean) and the squares of these watts. Between two apertures half of the time belongs to each, unless
+    readings are missing there.
     """
 
     at_s: Floats
@@ -86,7 +87,7 @@ class Shown:
         return self.readings.tau_s
 
     def moved(self, begin_late_s: Floats, end_late_s: Floats) -> Floats:
-        """Return all spans, whose begins and ends are as late as those of the cells, shapes (k,), disjoint."""
+        """Return all spans, disjoint, with begins and ends moved as late as those of the cells, shapes (k,)."""
         (on, off), c = self.windows_s.T, self.cells
         moved = [on + np.interp(on, c.on_s, begin_late_s), off + np.interp(off, c.off_s, end_late_s)]
         return merged(np.column_stack(moved))
@@ -96,16 +97,16 @@ class Shown:
         return replace(self, cells=self.cells.some(which))
 
     def between(self, on_s: Floats, off_s: Floats) -> Floats:
-        """Return the sums between moments; the shape of these after three rows."""
+        """Return the sums between moments: three rows, each in the shape of the moments."""
         return self._upto(off_s) - self._upto(on_s)
 
     def watts(self, on_s: Floats, off_s: Floats) -> Floats:
-        """Return mean watts between moments, less the mean of all readings; NaN where no reading is, shape kept."""
+        """Return mean watts between moments, less the mean of all readings, in the same shape; NaN without readings."""
         many, watts, _ = self.between(on_s, off_s)
         return np.asarray(np.where(many > 0.0, watts, np.nan) / np.where(many > 0.0, many, 1.0))
 
     def left(self, late_s: Floats) -> Floats:
-        """Return the share of the variance that levels leave in each cell, shape (k, m), if spans are so late.
+        """Return the share of the variance that levels leave in each cell, shape (k, m), if spans are ``late_s`` late.
 
         ``late_s`` has shape (m,), or (k, m) for a lateness of each span. The share is about 1 for a span that shows no
         rise, and above 1 for one that draws less than what is beside it.
@@ -128,13 +129,13 @@ class Shown:
         """Return twice the negative log-likelihood of each span at each place, with levels and noise; see ``left``."""
         c = self.cells
         inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
-        # an edge splits a reading, of which levels leave a sixth
+        # an edge splits a reading, where levels leave a sixth of the squared rise on average
         least = np.maximum(LEAST_LEFT, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
         left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
         return np.asarray(np.minimum(many, MOST_READINGS)[:, None] * np.log(left))
 
     def doubt(self, late_s: Floats) -> Floats:
-        """Return the same for all spans together, shape (m,)."""
+        """Return the sum of ``doubts`` over all spans, shape (m,)."""
         return np.asarray(self.doubts(late_s).sum(axis=0))
 
     def _left(self, late_s: Floats) -> Floats:
@@ -159,7 +160,7 @@ class Shown:
 
 
 def shown(r: Readings, windows_s: Floats, most: int = MOST_SPANS) -> Shown | None:
-    """Return what a trace shows of the disjoint sorted spans, shape (k, 2), or None if either is empty."""
+    """Return what a trace shows of the disjoint sorted spans, shape (k, 2), or None without spans or readings."""
     cells = _cells(windows_s, r.period_s)
     if not len(cells) or r.period_s <= 0.0 or np.count_nonzero(r.ok) < 2:
         return None
@@ -191,7 +192,7 @@ class Near:
 
 
 def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> Near:
-    """Return the readings that are numbers and touch a cell, if spans are so late, shape (k,)."""
+    """Return the valid readings whose middles are in a cell, if spans are ``late_s`` late, shape (k,)."""
     r, c = shown.readings, shown.cells
     late_s = late_s + shown.tau_s
     begin, end = np.maximum.accumulate(c.begin_s + late_s) - margin_s, c.end_s + late_s + margin_s
@@ -202,7 +203,7 @@ def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> Near:
 
 
 def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
-    """Return what a trace would show of spans of even power whose begins and ends are so late, shapes (k,)."""
+    """Return what a trace would show of spans of even power with these latenesses of begins and ends, shapes (k,)."""
     late_s = 0.5 * (begin_late_s + end_late_s)
     margin_s = 2.0 * shown.cells.width_s + float(np.max(np.abs(end_late_s - begin_late_s)))
     near = readings_near(shown, late_s, margin_s)
@@ -212,7 +213,7 @@ def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
 
 
 def _extents(r: Readings) -> tuple[Floats, Floats]:
-    """Moments from which and up to which each reading counts, in turn, and how long that is."""
+    """Return begin and end of the time that each reading stands for, in turn, and the length of this time."""
     gap = r.start_s[1:] - r.end_s[:-1]
     half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
     ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
@@ -222,9 +223,9 @@ def _extents(r: Readings) -> tuple[Floats, Floats]:
 
 
 def _cells(windows_s: Floats, period_s: float) -> Cells:
-    """The spans with cells up to the middle of gaps, but no farther than is of use; beyond the ends, where no span is.
+    """Return the spans with cells that reach to the middle of gaps, or less far in long gaps.
 
-    A train that is a period off thus fits neither at its first span nor at its last.
+    The first and the last cell reach to where no span is, so a train that is a period off fits at neither end.
     """
     spans = windows_s[windows_s[:, 1] > windows_s[:, 0]] if len(windows_s) else windows_s.reshape(-1, 2)
     if not len(spans):
@@ -250,11 +251,11 @@ class Edges:
     begin_s: Floats
     end_s: Floats
     share: float = 1.0
-    """Of the spans that readings cover and that have room for levels, those that show both of their edges."""
+    """Share of spans that show both edges, of those that readings cover and that have room for levels."""
     amiss_s: float = 0.0
-    """How far the mean of edges would have been amiss for spans of even power, which was taken from them."""
+    """Mean error of the edges of modelled spans of even power; it was subtracted from the edges."""
     blur_s: float = 0.0
-    """How far edges are from steps, as the time for which a step would have to be elsewhere."""
+    """How far edges are from steps: a step that is moved by this time has the same misfit."""
 
     @property
     def longer_s(self) -> float:
@@ -264,11 +265,11 @@ class Edges:
 
     @property
     def doubt_s(self) -> float:
-        """Return by how much all edges are uncertain together: where spans of another shape than stamped lie."""
+        """Return the uncertainty that all edges share, because spans may have another shape than stamped."""
         return math.hypot(0.5 * self.longer_s, 0.1 * self.amiss_s, BLURRED * self.blur_s)
 
     def in_turn(self) -> tuple[Floats, Floats]:
-        """Return the stamps of the edges that are seen, and how late these are, less what all spans are longer."""
+        """Return the stamps of the edges that are seen, and how late these are, corrected for ``longer_s``."""
         half = 0.5 * self.longer_s
         at = np.column_stack([self.on_s, self.off_s]).ravel()
         late = np.column_stack([self.begin_s + half, self.end_s - half]).ravel()
@@ -276,14 +277,14 @@ class Edges:
 
 
 def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edges:
-    """Return the edges near the places at which spans are so late, shape (k,), from areas and levels beside them.
+    """Return the edges of spans about ``late_s`` late, shape (k,), from areas and levels beside them.
 
-    ``levels`` is how many guards from an edge its levels reach. This is exact for spans of even power and readings that
+    Levels reach ``levels`` guards from an edge. This is exact for spans of even power and readings that
     are means. Spans and gaps that are shorter than a few readings show no levels, and have no edges.
     """
     c, guard_s = shown.cells, GUARD * shown.period_s + SETTLE_TAU * shown.tau_s
     inward, found, blur = 0.5 * (c.off_s - c.on_s), list[Floats](), list[Floats]()
-    # beside short spans the levels are not settled, which the readings near the edge make up for
+    # in short spans the levels are not settled; the readings near the edge make up for this
     room = np.minimum.reduce([inward, c.on_s - c.begin_s, c.end_s - c.off_s])
     guard_s = max(min(guard_s, 0.5 * float(np.median(room))), GUARD * shown.period_s)
     for stamp, beside, sign in ((c.on_s, c.on_s - c.begin_s, 1.0), (c.off_s, c.end_s - c.off_s, -1.0)):
@@ -308,9 +309,9 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
 
 
 def _blur_s(shown: Shown, at_s: Floats, within_s: tuple[Floats, Floats], guard_s: float) -> Floats:
-    """How far edges are from steps between the levels beside them, as the time for which a step would be elsewhere.
+    """Return how far edges are from steps between the levels beside them: a step moved by this time misfits as much.
 
-    The scatter of the levels themselves is taken off.
+    The scatter of the levels themselves is subtracted.
     """
     left, right = shown.between(within_s[0], at_s - guard_s), shown.between(at_s + guard_s, within_s[1])
     total, levels = np.zeros(len(at_s)), []

@@ -15,11 +15,11 @@ from rig.errors import DataError
 from rig.types import Bools, Floats, Rail
 
 MANY = 2
-"""Readings of the amperes in one of the volts from which the volts are taken to follow the amperes."""
+"""Volts are taken to follow the amperes if one reading of volts lasts at least this many readings of amperes."""
 LEAST = 6
-"""Readings of the volts that show the resistance of a supply."""
+"""At least this many readings of the volts show the resistance of a supply."""
 FARTHEST = 2.5
-"""In a pause between two readings of volts that is longer than this many periods, the volts are not known."""
+"""Volts are not known in a pause of more than this many periods between two of their readings."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Supply:
 
 
 def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools, Bools]:
-    """Return the mean volts over each interval, where they are known, and where one of them is an overload.
+    """Return for each interval the mean volts, whether they are known, and whether a reading of them is an overload.
 
     The results have the shape of ``start_s``. Raises ``DataError`` if there is no reading of the volts.
     """
@@ -103,8 +103,8 @@ def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -
     """Return volts that follow the amperes within each reading of the volts, if it spans several of the amperes.
 
     ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
-    the supply is the slope of volts over the mean current of the same aperture, beside a straight line over time, or
-    the one that is ``known``.
+    the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, beside a
+    straight line over time.
     """
     length_s = float(np.median(amperes.end_s - amperes.start_s)) if len(volts) else 0.0
     if length_s <= 0.0 or round(float(np.median(v.end_s - v.start_s)) / length_s) < MANY:
@@ -119,7 +119,7 @@ def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -
 
 
 def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
-    """The resistance that volts show; ``seen`` are the mean amperes of each, where they are ``shown``."""
+    """Return the resistance that volts show; ``seen`` are mean amperes in each reading of volts, known if ``shown``."""
     use = shown & v.ok & (v.start_s >= amperes.start_s[0]) & (v.end_s <= amperes.end_s[-1])
     count = int(np.count_nonzero(use))
     if count < LEAST or not np.ptp(seen[use]) > 0.0:
@@ -133,7 +133,7 @@ def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
 
 
 def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
-    """Integral of the line through the knots up to each time; the line goes on level beyond its ends."""
+    """Return the integral of the line through the knots up to each time; beyond its ends the line stays level."""
     k = np.clip(np.searchsorted(at, t, side="right") - 1, 0, len(at) - 1)
     nxt = np.minimum(k + 1, len(at) - 1)
     gap = at[nxt] - at[k]
@@ -145,10 +145,10 @@ def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
 def covariance_w(s: Supply, whole: Bools, beside: Bools | np.bool_) -> float:
     """Return the mean product of current and voltage minus the product of their means, while busy, in watts.
 
-    ``whole`` are the readings inside a span, shape (n,), and ``beside`` says which follow the one before, shape
-    (n - 1,), or that all do. Current and voltage are assumed to change together inside an aperture as they do from one
-    reading to the next. The estimate is half the mean product of their differences, in which independent noise averages
-    out.
+    ``whole`` are the readings inside a span, shape (n,), and ``beside`` says which follow the one before without a
+    pause, shape (n - 1,), or that all do. Current and voltage are assumed to change together inside an aperture as they
+    do from one reading to the next. The estimate is half the mean product of their differences, in which independent
+    noise averages out.
     """
     pair = whole[1:] & whole[:-1] & beside
     together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]

@@ -21,7 +21,7 @@ from rig.types import MARK_PHASE, Floats
 OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
 SURE = 3.0
-"""Standard uncertainties by which brackets must contradict what was declared."""
+"""Brackets are off a straight line only if they miss it by more than this many standard uncertainties."""
 FARTHEST = 10.0
 """A clock's rate that is off by more than this many tolerances counts as a wrong declaration."""
 
@@ -62,7 +62,7 @@ class Activity:
     joined: bool = False
     """Whether spans of one phase overlapped (a batch, two cores) and were joined."""
     step_s: float = 0.0
-    """The step of the stamps of spans: either end of a span may be off by as much."""
+    """The step of the stamps of spans: either end of a span may be off by one step."""
     unspanned_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     """When a trace shows work that no span covers."""
     unlooped: bool = False
@@ -87,9 +87,10 @@ class Activity:
 
 
 def host_bend(run: Run) -> tuple[float, tuple[str, ...]]:
-    """Return by how many seconds the host's clock was corrected during the run, 0 if it was not, and what shows it.
+    """Return by how many seconds the host's clock was corrected in the run, or 0, and the clocks that show it.
 
-    A time service steps the clock of a host, or turns its rate. Two other clocks then leave a straight line alike.
+    A time service steps the clock of a host, or changes its rate. Two other clocks then deviate from a straight line
+    in the same way.
     """
     reads = {c.name: quick_reads(c, b, run.start.t0_ns) for c in run.start.clocks if len(b := run.brackets(c.name))}
     bent = {name: rows for name, rows in reads.items() if np.any(off_line(rows))}
@@ -121,7 +122,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals, bend_s)
     off = abs(found.rate - 1.0)
     far = off > FARTHEST * clocks[clock].tolerance + 5.0 * found.rate_sigma
-    if far and arrivals is not None:  # a check of the arrivals says so, and refuses power alone
+    if far and arrivals is not None:  # a check of the arrivals reports this, and refuses only power
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
         raise DataError(
@@ -130,7 +131,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
             value=clocks[clock].tick_hz,
             remedy="Correct its tick_hz, or declare a wider tolerance",
         )
-    if beyond_tolerance(found):  # nothing tells whether this clock is wrong or the host's
+    if beyond_tolerance(found):  # nothing shows whether this clock or the host's is wrong
         return replace(found, rate_sigma=math.hypot(found.rate_sigma, off / math.sqrt(3.0)))
     return found
 
@@ -147,12 +148,12 @@ def arrivals_of(run: Run, rail: str) -> Floats:
 
 
 def beyond_tolerance(found: Timebase) -> bool:
-    """Return whether a clock runs at a rate that it was declared not to."""
+    """Return whether a clock's rate is beyond its declared tolerance."""
     return abs(found.rate - 1.0) > found.clock.tolerance + 5.0 * found.rate_sigma
 
 
 def rate_checks(run: Run) -> Iterator[Finding]:
-    """Yield a failed check for each clock whose rate, by the host, is beyond what was declared."""
+    """Yield a failed check for each clock whose rate, by the host's clock, is beyond its declared tolerance."""
     for name, clock in run.clocks().items():
         if brackets := run.brackets(name):
             found = fit_brackets(clock, brackets, run.start.t0_ns)
@@ -165,7 +166,7 @@ def rate_checks(run: Run) -> Iterator[Finding]:
 
 
 def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Finding, ...]]:
-    """Return the map of the device's clock, as uncertain as its brackets lie on no line, and the check that fails then.
+    """Return the map of the device's clock and, if its brackets are off a line, a failed check; doubt is added then.
 
     Such a clock may stop in sleep: then spans may have been timed at its declared rate or at that of its brackets. A
     host whose clock was corrected bends all lines alike.

@@ -15,22 +15,22 @@ from rig.types import Bools, Floats
 
 LEAST_SPANS = 3
 PART = 0.5
-"""Part of a span that work must last, and of the rise of spans that it must draw."""
+"""Work must last at least this part of a span, and rise by at least this part of the rise of spans."""
 LEAST_READINGS, LEAST_SIGMAS = 4, 3.0
-"""Work must also last for so many readings, and for so many standard uncertainties of where spans are."""
+"""Work must also last this many readings, and this many standard uncertainties of where spans are."""
 CONTRAST, LEAST_AMONG = 4.5, 32
-"""Standard deviations by which two levels must differ, and readings from the first span to the last that show them."""
+"""Two levels differ by more than this many standard deviations, in at least this many readings."""
 ALIKE = 0.1
-"""Part of the rise of readings below which spans do not show it."""
+"""Spans do not show the rise of readings if they rise by less than this part of it."""
 OFTEN = 3
-"""Times that work comes in one idle window from which it comes back all the time."""
+"""Work that occurs at least this many times in one idle window recurs all the time."""
 
 
 def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
     """Return the activity with the work that no span covers, and the rails with a note if there is any.
 
-    The rail that shows the spans best against its noise tells it. Work that is seen three times in one idle window, or
-    in each of them, comes back all the time and is part of idle.
+    The rail with the highest contrast of spans to noise shows this work. Work that occurs three times in one idle
+    window, or in every idle window, recurs all the time and is part of idle.
     """
     spans_s = activity.active_s()
     rails = [replace(r, contradictions=(*r.contradictions, *_elsewhere(r, spans_s))) for r in rails]
@@ -44,7 +44,7 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
         return activity, rails
     near_s = LEAST_SIGMAS * rail.sigma_s + 2.0 * rail.readings.period_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
-    # spans go on after their stamps, which is asked of what they leave over; or something else works all the while
+    # spans go on after their stamps, which the residuals check; or something else works all the time
     if np.mean(goes_on) > PART or _beside_more_w(rail, spans_s, found_s) > PART * (best.high_w - best.low_w):
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
@@ -60,7 +60,7 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
 
 
 def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
-    """A failed check if readings rise for as long as spans last, but in spans no more than elsewhere."""
+    """Return a failed check if readings rise for as long as spans last, but no more in spans than elsewhere."""
     r = rail.readings
     levels = _levels(rail, spans_s, r.ok)
     if levels is None:
@@ -83,7 +83,7 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
 
 
 def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float:
-    """How much more spans draw between the first and the last of such stretches than others do, in watts."""
+    """Return how many watts more the spans beside such stretches draw than other spans."""
     r = rail.readings
     of = inside(spans_s, r.start_s, r.end_s)
     use = np.flatnonzero(r.ok & (of >= 0))
@@ -98,7 +98,7 @@ def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float
 
 @dataclass(frozen=True)
 class _Levels:
-    """Watts between spans and in them, and the standard deviation of a reading about them."""
+    """Watts between spans and in spans, and the standard deviation of a reading about these levels."""
 
     low_w: float
     high_w: float
@@ -110,13 +110,13 @@ class _Levels:
 
 
 def _among(rail: AlignedRail, spans_s: Floats) -> Bools:
-    """Readings from the first span to the last."""
+    """Return which readings are from the first span to the last."""
     r = rail.readings
     return r.ok & (r.start_s >= spans_s[0, 0]) & (r.end_s <= spans_s[-1, 1]) if len(spans_s) else r.ok
 
 
 def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
-    """The two levels into which some readings fall (Lloyd, 1982), or None without two."""
+    """Return the two levels of the readings ``among`` (Lloyd, 1982), or None if they do not have two."""
     r = rail.readings
     watts = r.watts[among]
     if len(spans_s) < LEAST_SPANS or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
@@ -132,7 +132,7 @@ def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
 
 
 def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floats) -> Floats:
-    """Stretches of successive readings outside of spans that draw as much as spans, shape (k, 2)."""
+    """Return the stretches of successive readings outside spans that show about the power of spans, shape (k, 2)."""
     r = rail.readings
     at_idle = r.watts[r.ok & touches(merged(idle_s), r.start_s, r.end_s)]
     # a device that sleeps between its spans draws more in idle windows, and does no work there
