@@ -1,4 +1,4 @@
-"""A trace in a few blocks: stretches of idle, gaps between spans, and spans, of which each is one mean."""
+"""Reduce a trace to a few blocks: stretches of idle, gaps between spans, and spans, each as one mean."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rig.types import Bools, Floats, Indices
 
 IDLE, GAP, SPAN = range(3)
 MOST = (18, 10, 10)
-"""Blocks of idle, gaps and spans; neighbours share one where there are more."""
+"""Most blocks of idle, of gaps and of spans; neighbours share a block where there are more."""
 LEAST = 4
-"""Readings in a part of a stretch that makes several blocks."""
+"""A stretch is divided only into parts of at least this many readings."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Blocks:
 def blocks_of(
     t_s: tuple[Floats, Floats], watts: Floats, weight: Floats, many: Floats, stretches: tuple[Indices, Indices, Indices]
 ) -> Blocks:
-    """Return the blocks of readings from and until ``t_s``, which count by ``weight`` in a mean, shapes (n,).
+    """Return the blocks of readings that begin and end at ``t_s`` and have ``weight`` in a mean, shapes (n,).
 
     ``stretches`` has, for each state, the number of the idle window, gap or span that holds a reading, or -1. Many
-    stretches share blocks; a long one of few makes several.
+    stretches share blocks; a long one among few is divided into several.
     """
     of, states = np.full(len(watts), -1), list[int]()
     for state, number in enumerate(stretches):

@@ -1,4 +1,4 @@
-"""Estimates become quantities: every known source of error is a separate component."""
+"""Turn estimates into quantities: every known source of error is a separate component."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rig.analysis.timing.supply import Supply, covariance_w
 from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"
-"""The component of idle under the spans that is no noise."""
+"""The component of idle under the spans that is not noise."""
 IDLE_METHOD = "idle under the spans, by the model of the trace"
 NONE = Margin()
 
@@ -33,14 +33,14 @@ class NoiseParts:
 
 
 def noise_parts(model: RailModel, e: Estimate) -> NoiseParts:
-    """Return what noise does to an estimate."""
+    """Return the components of an estimate that come from noise."""
     return NoiseParts(_noise_parts(model, e.dynamic), _noise_parts(model, e.level))
 
 
 def dynamic_power(
     model: RailModel, e: Estimate, busy: BusyTime, method: str, noise: NoiseParts, margin: Margin = NONE
 ) -> Quantity:
-    """Return the dynamic power of one rail with its uncertainty budget; ``margin`` is what its levels leave."""
+    """Return the dynamic power of one rail with its uncertainty budget; ``margin`` comes from the residuals."""
     value_w = e.value_w + margin.shift_w
     parts = list(noise.dynamic)
     parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
@@ -68,7 +68,7 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
 def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseParts) -> Quantity:
     """Return active power, which is dynamic plus idle power.
 
-    The weights of both are added first, so that errors that they share cancel.
+    The weights of dynamic and idle power are added first, so that their shared errors cancel.
     """
     own = ("white noise", "1/f noise", "hum", "random walk", "counter jitter", "resolution", IDLE)
     common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
@@ -94,9 +94,9 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
 def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -> list[Component]:
     """Return the uncertainty from the step of the converter, for a figure that is made of ``levels``.
 
-    At each level the error is rectangular, as far as noise does not dither it. The step of a counter is in joules. It
-    enters once for each end of a stretch of weights, because the next interval contains what one reading of the counter
-    rounds away. A counter that keeps counting needs no other dither.
+    At each level the error is rectangular, except for the part that noise dithers. The step of a counter is in joules.
+    It enters once for each end of a stretch of weights, because the next interval contains what one reading of the
+    counter rounds away. A counter that keeps counting needs no other dither.
     """
     rail, r = model.rail, model.readings
     if model.at_looks is not None:
@@ -106,7 +106,7 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
     everywhere = max(rail.resolution or 0.0, step_of(raw[one.readings.ok]))
     held, busy, quiet = (raw[which & one.readings.ok] for which in (one.held, one.busy & ~one.held, one.idle))
     at = {"busy": (held, everywhere), "idle": (quiet, everywhere)}
-    # idle that never changes leaves no noise by which spans would have to change
+    # if idle never changes, there is no noise that would make spans change
     if np.ptp(quiet) > 0.0:
         in_spans, recurring = step_in(raw[one.held & one.readings.ok & ~one.readings.overload], busy)
         if in_spans > everywhere:
@@ -119,7 +119,7 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         step_w = resolution * r.watts_per_raw
         if (s := r.supply) is not None:
             step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
-        # a level by itself may be cut off, not rounded, which no noise dithers
+        # a single level may be cut off, not rounded, and noise does not dither that
         left = undithered(of_level, resolution) if len(levels) > 1 else 1.0
         u = step_w / math.sqrt(12.0) * left
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
@@ -151,7 +151,7 @@ def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapp
 
 
 def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, float]]]:
-    """Each instrument of the rail, with the watts at each level that one raw unit of its readings makes."""
+    """Return each instrument of the rail, with the watts of one raw unit of its readings at each level."""
     rail, s = model.rail, model.readings.supply
     if s is None:
         return [(rail, dict.fromkeys(("busy", "idle"), model.readings.watts_per_raw))]
@@ -174,7 +174,7 @@ def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component
 
 
 def _rounding(e: Estimate) -> Component:
-    """Rounding of sums and differences of the levels in double precision."""
+    """Return the component for rounding of sums and differences of the levels in double precision."""
     return Component("rounding", 16.0 * float(np.finfo(float).eps) * (abs(e.idle_w) + abs(e.value_w)))
 
 

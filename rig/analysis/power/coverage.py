@@ -14,15 +14,15 @@ from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats
 
 NOISE_RUN = 3
-"""Successive readings that noise alone may lift to the end of the range."""
+"""At most this many successive readings may be lifted to the end of the range by noise alone."""
 NOISE_WIDTHS = 6.0
-"""How many widths of noise the neighbouring reading may be below the end of the range."""
+"""The neighbouring reading may then be at most this many widths of noise below the end of the range."""
 UNSEEN = 2.0
-"""How far the power that no reading shows may be from that of the readings beside it, as a multiple of it."""
+"""Power that no reading shows may differ from a known level by up to this multiple of the known difference."""
 CHANCE = 4.0
-"""Standard deviations by which more readings must be missing in spans than elsewhere."""
+"""The excess of missing readings in spans must be above this many standard deviations."""
 LEAST_MISSING = 2e-3
-"""Share of missing readings below which it does not matter which are missing."""
+"""If less than this share of readings is missing, it does not matter which."""
 GAP_PERIODS, STEADY = 1.5, 1.2
 """After a pause of this many periods readings are missing, if nine in ten pauses are below the second number."""
 
@@ -31,14 +31,14 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     """Return the largest error of each clipped reading in watts, and which of these errors noise does not explain.
 
     Both have the shape (n,). A reading at the end of the range is a lower bound. If a short run of such readings is
-    beside readings that noise could have lifted as far, the error is about one width of the noise. If the reading
-    beside is clearly higher, the meter was late to change its range, and the true value is taken to be up to ``UNSEEN``
-    times as far above as that reading. Otherwise, as in an inrush current, the trace gives no upper bound, and the
+    beside readings that noise could have lifted as high, the error is about one width of the noise. If the reading
+    beside is clearly higher, the meter was late to change its range, and the error is taken to be up to ``UNSEEN``
+    times the distance to that reading. Otherwise, as in an inrush current, the trace gives no upper bound, and the
     error is taken to be as large as the reading itself.
     """
     r = model.readings
     width = model.noise.reading_w(True)
-    # no device gives power back at work, so what an integer cannot hold came back from its other end
+    # no device gives power back at work, so a value too high for its integer wrapped around to a negative one
     rest_w = min(float(np.min(r.watts[model.idle], initial=0.0)), 0.0)
     flagged = (r.overload | model.held & (r.watts < rest_w - NOISE_WIDTHS * width)) & r.ok
     hidden, unexplained = np.zeros(len(r.watts)), np.zeros(len(r.watts), dtype=bool)
@@ -63,8 +63,8 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return the share of the readings of the windows that is missing, if more are missing there than elsewhere.
 
     It is 0 where chance explains the difference, and for a counter, which loses no energy between two looks. Readings
-    that are missing by chance leave the mean as it is. Those that are missing while the device works do not. Spans that
-    were lost together with the gaps beside them are left out: a block of readings is missing there.
+    that are missing by chance do not change the mean, but readings that are missing because the device works do. Spans
+    that were lost together with the gaps beside them are left out: a block of readings is missing there.
     """
     spans = merged(windows_s)
     spans = spans[(spans[:, 0] >= r.start_s[0]) & (spans[:, 1] <= r.end_s[-1])]
@@ -84,9 +84,10 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
 
 
 def _lost_at(r: Readings, spans: Floats) -> float:
-    """Return the number of readings missing at places that touch the spans, if chance puts fewer places there; else 0.
+    """Return the number of readings missing at places that touch the spans, if there are more places than by chance.
 
-    A few readings at the begin of each span are few of all, and may lie before the span where clocks are uncertain.
+    Otherwise it is 0. A few readings at the begin of each span are few of all, so their share alone does not show them,
+    and they may lie before the span where clocks are uncertain.
     """
     pace = r.pace()
     at = np.flatnonzero(pace > GAP_PERIODS)
@@ -102,7 +103,7 @@ def _lost_at(r: Readings, spans: Floats) -> float:
 
 
 def lost_in_a_block(r: Readings, spans: Floats) -> Bools:
-    """Return which of the sorted spans no reading shows, nor the halves of the gaps beside them, shape (k,)."""
+    """Return which of the sorted spans have no reading in them or in the halves of gaps beside them, shape (k,)."""
     if len(spans) < 2:
         return np.zeros(len(spans), bool)
     middle = 0.5 * (spans[1:, 0] + spans[:-1, 1])

@@ -1,4 +1,4 @@
-"""Energy per inference, from power and time or from phases measured by themselves; and the power of a service."""
+"""Energy per inference, from power and time or from phases measured one at a time, and the power of a service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timeline import Activity
 
 LEARNING = "learning"
-"""The phase of a device that learns, of which one execution is one class."""
+"""The phase in which a device learns; one execution learns one class."""
 LEARNT = {
     "execution_time_s": "learning_time_per_class_s",
     "energy_per_inference_j": "learning_energy_per_class_j",
@@ -46,7 +46,7 @@ def energy_figures(
 
 
 def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figures:
-    """Energies of one phase and rail: by the headline, by the text's mean over the spans, and by trimmed windows."""
+    """Return energies of one phase and rail: by the main method, by the mean over the spans, and by trimmed windows."""
     out = Figures()
     for method, words in (("", ""), (LITERAL, ""), (TRIMMED, "trimmed windows")):
         active, dynamic = (
@@ -68,7 +68,7 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
 def with_learning(figures: Figures) -> Figures:
     """Return figures with time and energy of a learnt class, which is one execution of the phase ``learning``.
 
-    What is stated of this phase and of others is then not stated of all phases together: no sample runs them all.
+    Quantities of this phase and of others are then not stated for all phases together: no sample runs all phases.
     """
     own = {key.quantity for key in figures if key.phase == LEARNING}
     known = {FigureKey(name): figures.get(FigureKey(of, LEARNING)) for of, name in LEARNT.items()}

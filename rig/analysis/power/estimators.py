@@ -2,10 +2,10 @@
 
 * ``core``: readings wholly inside spans, after the uncertainty of the clock and the settling time of the filter are cut
   off. It leaves out what happens at the ends of spans.
-* ``whole``: all readings that spans touch, less what they hold of the time outside. That is taken at the level of the
-  readings beside, or of idle where none is.
+* ``whole``: all readings that spans touch, less the part of them outside spans. That part is taken at the level of the
+  readings beside, or of idle where there are none.
 
-Where nothing happens at the ends, both are the same. Dynamic power is either less idle under the spans.
+Where nothing happens at the ends, the two agree. Dynamic power is either of them less idle under the spans.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, ma
 from rig.types import Floats, Indices
 
 MIN_SHARE = 0.5
-"""Share of the windows that must take part in an estimate."""
+"""At least this share of the windows must take part in an estimate."""
 
 Idle = tuple[Floats, float]
-"""Weights of readings that make idle under spans, shape (n,), and its uncertainty besides noise, in watts."""
+"""Weights of readings whose sum is idle under spans, shape (n,), and its uncertainty besides noise, in watts."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TooShort:
-    """Windows too short for a whole reading: their median length, that needed, and the share that holds one."""
+    """Windows too short for a whole reading: their median length, the length needed, and the share that holds one."""
 
     window_s: float
     needed_s: float
@@ -82,10 +82,10 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
 class Touched:
     """Readings that windows touch, with the margins of clock and filter, and the level beside each end of a window.
 
-    ``z`` is what a reading counts and ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the readings
-    that lie partly outside and ``side`` the end that is near: 2 k for the begin of region k, 2 k + 1 for its end.
-    ``beside_w`` is the level there. ``level`` are the weights of mean power over the windows, shape (n,), and ``share``
-    the part of the windows that these are.
+    ``z`` is the weight of a reading and ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the readings
+    that lie partly outside and ``side`` the end nearby: 2 k for the begin of region k, 2 k + 1 for its end.
+    ``beside_w`` is the level beside each end. ``level`` are the weights of mean power over the windows that took part,
+    shape (n,), and ``share`` is the share of these windows.
     """
 
     z: Floats
@@ -98,12 +98,12 @@ class Touched:
 
     @cached_property
     def busy(self) -> float:
-        """Return the part of all readings that windows fill."""
+        """Return the total weight of the parts of readings that windows fill."""
         return float(self.z @ self.fill)
 
 
 def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> Touched | None:
-    """Return what windows touch, shape (k, 2), or None if no window has a level on both sides.
+    """Return the readings that windows touch, shape (k, 2), or None if no window has a level on both sides.
 
     A stretch that also touches ``other_s`` is left out as a whole.
     """
@@ -133,7 +133,7 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
 
 
 def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = None) -> Estimate:
-    """Return power by all readings that windows touch; windows that are left out count by ``inner``, if it is given."""
+    """Return power by all readings that windows touch; ``inner``, if given, stands for windows that are left out."""
     # a reading at an end averages the current, but the loss in the shunt depends on its square
     uneven = float(np.sum(of.z * of.fill * (1.0 - of.fill))) / of.busy
     level = of.level
@@ -144,10 +144,10 @@ def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = No
 
 
 def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> tuple[Floats, Floats]:
-    """The weights, shape (n,), that make ``total`` of the levels beside the ends of regions, shape (2 k,), and these.
+    """Return weights, shape (n,), for the sum of levels beside ends times ``total``, and these levels, shape (2 k,).
 
-    The level beside an end is the mean of as many readings as lie outside there. Where a gap has no reading, it is that
-    of all gaps, or else of idle.
+    The level beside an end is the mean of as many readings as lie outside there. Where a gap has no reading, it is the
+    level of all gaps, or else of idle.
     """
     r = model.readings
     free = np.flatnonzero(r.ok & ~model.busy & ~touches(regions, r.start_s, r.end_s))
@@ -171,7 +171,7 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
 
 
 def estimate_of(model: RailModel, level: Floats, under: Idle, share: float, uneven: float = 0.0) -> Estimate:
-    """Return the estimate that the weights ``level`` make; ``uneven`` is the share of power in readings at ends."""
+    """Return the estimate by the weights ``level``; ``uneven`` is the share of power in readings at ends."""
     r, (idle, idle_u_w) = model.readings, under
     busy_w, idle_w = float(level @ r.watts), float(idle @ r.watts)
     value_w = busy_w - idle_w

@@ -42,12 +42,12 @@ POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 METHOD = "whole spans, less the level beside them"
 CORE_METHOD = "mean of trimmed windows"
 NOTED = 1e-3
-"""Part of dynamic power from which a note tells of a margin."""
+"""A note is made of a margin above this part of dynamic power."""
 
 
 @dataclass(frozen=True)
 class PowerFigures:
-    """Figures of power, with their notes, refusals, and failed checks of what of a recording contradicts itself."""
+    """Figures of power, with their notes, refusals, and failed checks where a recording contradicts itself."""
 
     figures: Figures = field(default_factory=Figures)
     findings: tuple[Finding, ...] = ()
@@ -109,14 +109,14 @@ def rail_figures(
 
 
 def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
-    """A refusal of the power of a rail whose recording contradicts itself."""
+    """Return the refusal of the power of a rail whose recording contradicts itself."""
     reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
     why = refusal(f"power on rail {r.rail.name}", reason, REMEDY)
     return PowerFigures(Figures(), (*instrument_notes(r), why, *checks))
 
 
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
-    """Power of one rail over one scope: of whole spans, or of their cores where no level beside them is known."""
+    """Return the power of one rail over one scope: of whole spans, or of their cores if no level beside is known."""
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     awake_w = unrested_w(model, scope.windows_s)
     idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0))
@@ -136,7 +136,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
 
 
 def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
-    """Power of spans that no reading shows alone; none where the trace lacks readings, not length."""
+    """Return the power of spans that no reading shows alone; none if the trace lacks readings, not length."""
     why = too_short(model, scope, short)
     fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
     if fit is None:
@@ -151,7 +151,7 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
 def _stated(
     model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: list[Finding]
 ) -> PowerFigures:
-    """Idle, active and dynamic power by the chosen estimate, unless readings do not show it."""
+    """Return idle, active and dynamic power by the chosen estimate, or a refusal if readings do not show them."""
     if (beyond := beyond_range(model, chosen)) is not None:
         return PowerFigures(Figures(), (beyond,))
     lost = missing_while_busy(model.readings, scope.windows_s)
@@ -199,6 +199,6 @@ def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tup
 
 
 def _labelled(q: Quantity, rail: str) -> Quantity:
-    """The quantity with the rail's name in the sources of components that only this rail has."""
+    """Return the quantity with the rail's name in the sources of components that only this rail has."""
     parts = tuple(c if c.shared is not None else replace(c, source=f"{c.source}, {rail}") for c in q.components)
     return replace(q, components=parts)

@@ -1,4 +1,4 @@
-"""What a reader must know of a power figure: notes beside it, why there is none and what to change, failed checks."""
+"""Findings on power: notes beside a figure, failed checks, and refusals with their reason and what to change."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ DRAWN = (
 )  # fmt: skip
 """Figures of what the whole device draws while it works."""
 ON_FIGURE = "Dynamic power "
-"""The first words of notes that stand beside the figure itself, which is read wrongly without them."""
+"""The first words of notes that are shown beside the figure itself, since it is misread without them."""
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01
 """Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
 MAX_MISSING = 0.25
-"""Share of readings missing in spans, and not elsewhere, above which power is refused."""
+"""Power is refused if more than this share of the readings in spans is missing, and not elsewhere."""
 
 
 # ---- notes and checks ---------------------------------------------------------------------
@@ -93,7 +93,7 @@ def ends_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
 
 
 def loops_note(model: RailModel, scope: Scope, margin: Margin) -> Finding:
-    """Return a note on readings that look at a part of each execution alone."""
+    """Return a note on readings that see only a part of each execution."""
     r = model.readings
     return note(
         f"Rail {model.rail.name}: executions or inferences of {scope.words} are in step with readings that look for "
@@ -121,7 +121,7 @@ def unrested_note(model: RailModel, more_w: float) -> Finding:
 
 
 def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Finding]:
-    """Yield what dynamic power of a rail would be with the level between spans as idle, where that is another one."""
+    """Yield a note on the dynamic power with the level between spans as idle, if this level differs from idle."""
     level_w, u_w = model.trace.gaps_w
     if dynamic is None or abs(level_w) < CONTRAST * u_w + ALLOWANCE * abs(dynamic.value):
         return
@@ -137,7 +137,7 @@ def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Fin
 
 
 def no_step_notes(figures: Figures) -> Iterator[Finding]:
-    """Yield a sentence on dynamic power below zero, or on one that cannot be told from zero."""
+    """Yield a note if dynamic power is below zero, or if its interval includes zero."""
     dynamic = figures.get(FigureKey("dynamic_power_w"))
     if dynamic is not None and dynamic.interval()[0] <= 0.0:
         yield note(BELOW_IDLE if dynamic.interval()[1] < 0.0 else NO_STEP)
@@ -216,7 +216,7 @@ def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:
 
 
 def readings_lost(model: RailModel, scope: Scope, lost: float) -> Finding:
-    """Return the refusal of a scope of whose readings the share ``lost`` is missing."""
+    """Return the refusal of a scope if the share ``lost`` of its readings is missing."""
     return refusal(
         f"power of {scope.words} on rail {model.rail.name}",
         f"{lost:.1%} of the readings of {scope.words} are missing, more than elsewhere",

@@ -1,8 +1,8 @@
-"""Power of spans by all readings near them, where no reading shows a span alone: a fit of what each reading holds.
+"""Fit the power of spans to all readings near them, where no reading shows a span alone.
 
-What spans fill of each reading, and what gaps fill, follows from stamps, the aperture and the filter. The levels of
-both are fitted, and no reading needs to show one of them alone. How late spans are and how slow the filter is are free.
-The filter is one pole or a moving mean of the same delay, whichever fits better.
+The parts of each reading that spans and gaps fill follow from stamps, the aperture and the filter. The levels of spans
+and gaps are fitted, and no reading needs to show one of them alone. The lateness of spans and the time constant of the
+filter are free. The filter is one pole or a moving mean of the same delay, whichever fits better.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal,
 from rig.types import Floats, Indices
 
 LEAST = 4
-"""Spans, and twice as many readings, without which nothing tells spans from what is beside them."""
+"""At least this many spans, and twice this many readings, are needed to separate spans from what is beside them."""
 STEPS = 6
 """Gauss-Newton steps for lateness and filter."""
 LARGEST = 0.5
-"""A step, in readings and in time constants."""
+"""Largest step, in readings and in time constants."""
 SINGULAR = 1e8
-"""Condition from which on spans and gaps fill all readings alike."""
+"""Above this condition number, spans and gaps fill all readings alike."""
 WORST = 0.5
-"""Standard uncertainty, as a part of dynamic power, from which a fit tells nothing."""
+"""A fit is not used if its uncertainty is above this part of dynamic power."""
 
 Parts = Callable[[float, float], Floats]
-"""What spans, gaps and other work fill of each reading, by lateness and time constant; shape (n, 2 or 3)."""
+"""The parts of each reading that spans, gaps and other work fill, by lateness and time constant; shape (n, 2 or 3)."""
 
 
 def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> tuple[Estimate, Margin] | None:
-    """Return the power of windows, shape (k, 2), with what the fit leaves, or None where readings do not tell it.
+    """Return the power of windows, shape (k, 2), with the margin of the fit, or None where readings do not show it.
 
-    What is left at the same place of all spans may be of any of its levels, up to its size, so it is a bias.
+    A residual at the same place of all spans may belong to either level, up to its whole size, so it is a bias.
     """
     r, spans = model.readings, merged(windows_s)
     near = np.array([[spans[0, 0], spans[-1, 1]]]) + margin_s(model.sigma_s, r.tau_s) + [-r.period_s, r.period_s]
@@ -64,7 +64,7 @@ def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> 
 
 
 def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> list[Parts]:
-    """The parts of each reading behind a filter with one pole, and behind a moving mean."""
+    """Return the parts of each reading behind a filter with one pole, and behind a moving mean."""
     r, start, end = model.readings, model.readings.start_s[use], model.readings.end_s[use]
     others = merged(other_s)
     signals = [spans, np.array([[spans[0, 0], spans[-1, 1]]])]
@@ -82,7 +82,7 @@ def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> l
 
 
 def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: float) -> tuple[Floats, Floats]:
-    """The weighted design at the best lateness and time constant, and what it leaves; shapes (n, p) and (n,)."""
+    """Return the weighted design at the best lateness and time constant, and its residuals; shapes (n, p) and (n,)."""
     late_s, slow, step_s = 0.0, tau_s > 0.0, 0.05 * period_s
     for _ in range(STEPS):
         columns = parts(late_s, tau_s)
@@ -100,7 +100,7 @@ def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: fl
 
 
 def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> tuple[float, float]:
-    """The standard uncertainty of a level by what varies from span to span, and its bias by what comes in all."""
+    """Return the standard uncertainty of a level by residuals that vary between spans, and its bias by shared ones."""
     of = np.clip(np.searchsorted(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
     u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
     pitch_s = float(np.median(np.diff(spans[:, 0])))
