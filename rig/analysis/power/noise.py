@@ -1,7 +1,7 @@
-"""The noise of a meter: found in idle windows, and carried through any weighted sum of readings.
+"""Find the noise of a meter in idle windows, and propagate it through any weighted sum of readings.
 
-Allan variances of idle tell noise that averages out over readings from the errors of looks at a counter, which cancel
-between them, and from slow noise, which neither does (IEEE Std 952, Annex C). A standard error from repetition alone
+Allan variances of idle separate noise that averages out over readings, errors of looks at a counter, which cancel
+between readings, and slow noise, which does neither (IEEE Std 952, Annex C). A standard error from repetition alone
 would not include slow noise and mains, because they are the same in every repetition.
 """
 
@@ -25,21 +25,21 @@ Looks = tuple[Floats, Floats]
 
 MAX_LINES = 8
 SHORTEST = 8
-"""Readings of a stretch whose spectrum is used."""
+"""The spectrum of a stretch is used from this many readings."""
 STANDS_OUT = 8.0
-"""How far above the noise, in its mean and beyond what chance gives, an ordinate must be to count as a line."""
+"""The power of a line, over the mean of the noise, must be above what chance gives by this much."""
 KNOWN = 4.0
-"""Standard deviations by which a level or the frequency of a line may be off."""
+"""A level or the frequency of a line may be off by this many standard deviations."""
 WANDER = 5e-4
-"""Part by which it may change during a run, as that of the mains does."""
+"""The frequency of a line may change by this part during a run, as that of the mains does."""
 TIED = 1e-9
-"""Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
+"""Sizes of a line that differ by less than this part are equal, as on either side of the Nyquist frequency."""
 ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
 """Correlations of the errors of neighbouring looks at a counter that are considered."""
 SEGMENT = 1 << 15
-"""Moments at which weights are looked at for slow noise."""
+"""Slow noise is computed from weights at about this many moments at most."""
 HORIZON_S = 1000.0
-"""What changes slower than this counts as part of the calibration limits."""
+"""Changes slower than this are part of the calibration limits."""
 BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
@@ -52,7 +52,7 @@ class Noise:
     of frequency in Hz, amplitude in W and uncertainty of the frequency. ``period_s`` is the interval between readings.
     ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in h / f, and ``walk_w2_per_s`` the
     variance by which a random walk grows in a second. ``look_j`` is the standard error of one look at a counter at
-    idle, which ``rise`` times is that at work, and ``step_j`` the one by its step.
+    idle; at work it is ``rise`` times larger. ``step_j`` is the standard error from the counter's step.
     """
 
     white_w: float
@@ -80,7 +80,7 @@ def noise_of(r: Readings, where: Indices, held: Indices) -> Noise:
     """Return the noise of single readings.
 
     ``where`` is the number of the idle window that holds a reading, and ``held`` that of the span, shapes (n,); -1 is
-    none. A counter's errors are alike in joules, since its intervals are uneven.
+    none. For a counter, errors are compared in joules, since its intervals are uneven.
     """
     pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1] & r.adjacent()
     share = (r.end_s - r.start_s) / r.period_s if r.counter else np.ones(len(r.watts))
@@ -136,9 +136,9 @@ def estimate(
 
 
 def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
-    """Variances of white noise per reading and of one look at a counter, by Allan variances over 1, 2, 4, ... readings.
+    """Return variances of white noise per reading and of one look at a counter, by Allan variances over 2**k readings.
 
-    Flicker noise and a walk are fitted beside them, and left to the model of the trace.
+    Flicker noise and a walk are fitted too, but their sizes are left to the model of the trace.
     """
     rows = []
     for k in range(64):
@@ -155,7 +155,7 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
     m, found, count = np.array(rows).T
     if not np.any(found > 0.0):
         return 0.0, 0.0
-    # looks of which each resembles the one before by so much
+    # looks whose errors have this correlation with the look before
     looks = [(3.0 - 4.0 * rho**m + rho ** (2.0 * m)) / m**2 for rho in ALIKE if counter]
     terms = np.column_stack([1.0 / m, np.ones(len(m)), m, *looks])
     expected = found
@@ -167,7 +167,7 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
 
 
 def _not_negative(terms: Floats, found: Floats) -> Floats:
-    """Least squares without sizes below zero (Lawson and Hanson, 1974)."""
+    """Return the least-squares solution without sizes below zero (Lawson and Hanson, 1974)."""
     x, used = np.zeros(terms.shape[1]), np.zeros(terms.shape[1], bool)
     for _ in range(3 * len(x)):
         gain = np.where(used, -np.inf, terms.T @ (found - terms @ x))
@@ -189,7 +189,7 @@ def _not_negative(terms: Floats, found: Floats) -> Floats:
 
 
 def _without(x: Floats, lines: Lines, period_s: float) -> Floats:
-    """The readings of a stretch without its lines."""
+    """Return the readings of a stretch without its lines."""
     at = np.flatnonzero(np.isfinite(x))
     if not lines or len(at) < SHORTEST:
         return x[at]
@@ -232,7 +232,7 @@ def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats
 
 
 def frequency_u_hz(df_hz: float, ratio: float, at_hz: float) -> float:
-    """Return by how much the frequency of a line may be off that stands out by ``ratio`` at the resolution ``df_hz``.
+    """Return the largest error of the frequency of a line that is ``ratio`` times the noise at resolution ``df_hz``.
 
     Rife and Boorstyn (1974): the least variance of the frequency of a tone in white noise.
     """
@@ -240,7 +240,7 @@ def frequency_u_hz(df_hz: float, ratio: float, at_hz: float) -> float:
 
 
 def line_near(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
-    """Return the frequency near ``f_hz`` at which a line is strongest, the lower of two, and its amplitude there."""
+    """Return the frequency near ``f_hz`` where a line is strongest, the lower of two equal ones, and its amplitude."""
     t = np.arange(len(x)) * period_s
     scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 13)
     size = np.array([2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan])
@@ -251,7 +251,7 @@ def line_near(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[fl
 
 
 def _running_median(power: Floats) -> tuple[Floats, Floats]:
-    """Median of log-spaced groups of bins, as (index, level) for interpolation."""
+    """Return medians of log-spaced groups of bins, as (index, level) for interpolation."""
     cuts = np.unique(np.round(np.geomspace(1, len(power) + 1, 24)).astype(int)) - 1
     pairs = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
     return np.array([(a + b - 1) / 2 for a, b in pairs]), np.array([np.median(power[a:b]) for a, b in pairs])
@@ -262,8 +262,8 @@ def variances(
 ) -> dict[str, float]:
     """Return the variance of ``sum(weight * y)`` by source.
 
-    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many`` of how
-    many successive ones each is the mean, if of any. For a counter, ``looks`` are the lengths of its readings, shape
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many`` how
+    many single readings each one averages, if any. For a counter, ``looks`` are the lengths of its readings, shape
     (n,), and how busy the device is at each look, shape (n + 1,). One reading follows another, so the error of a look
     enters with the difference of the two weights beside it.
     """
@@ -291,12 +291,12 @@ def variances(
 
 
 def _passed(turns: float, many: Floats) -> Floats:
-    """How much of a line is left in means of successive readings, from one to the next of which it turns by so much."""
+    """Return the part of a line left in means of ``many`` readings; the line turns by ``turns`` per reading."""
     return np.asarray(np.sin(np.pi * turns * many) / (np.sin(np.pi * turns) * many) if turns % 1.0 else np.ones(1))
 
 
 def _slow(noise: Noise, t_s: Floats, weight: Floats, from_s: float) -> tuple[float, float]:
-    """Variances of a sum over flicker noise and a random walk, the integrals of their spectra times ``|W(f)|**2``.
+    """Return variances of a sum by flicker noise and by a random walk: integrals of spectra times ``|W(f)|**2``.
 
     Below a quarter of the inverse length of the stretch, W is the sum of the weights. This sum is zero for a difference
     of levels, but not for an absolute level. Changes slower than the horizon, and those of a walk before

@@ -24,7 +24,7 @@ def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding
     """Return power and energy per inference of a front end that listens outside of the spans, and refusals.
 
     Its power is that of its rails in the idle windows, because it listens there as it does at any time. Its energy is
-    for the time that it hears for one inference.
+    this power times the length of input for one inference.
     """
     rails = _declared(run).rails
     if not (rails and run.traces):
@@ -42,7 +42,7 @@ def front_end_figures(run: Run, powers: Figures) -> tuple[Figures, tuple[Finding
 
 
 def preprocessing_checks(run: Run, phases: Sequence[str], figures: Figures) -> tuple[Finding, ...]:
-    """Return the check that pre-processing is measured by itself, if the rules ask for it."""
+    """Return the check that pre-processing is measured separately, if the rules ask for it."""
     rules, told = run.start.rules, _declared(run)
     if rules is None or not rules.preprocessing:
         return ()
@@ -61,7 +61,7 @@ def _declared(run: Run) -> Preprocessing:
 
 
 def _heard_s(run: Run) -> float:
-    """The seconds of input for one inference: the stride of a stream, or else the mean length of the samples; or 0."""
+    """Return the seconds of input for one inference: the stride of a stream, or the mean length of samples, or 0."""
     if stride_s := run.start.scenario.options.get("stride_s"):
         return float(stride_s)
     lasting = run.samples["duration_s"].to_pylist()

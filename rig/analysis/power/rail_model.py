@@ -1,4 +1,4 @@
-"""The model of one rail: which readings show what, their noise, and the model of its trace."""
+"""The model of one rail: which readings show idle, gaps and spans, their noise, and the model of its trace."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rig.types import Bools, Floats, Rail
 
 @dataclass(frozen=True)
 class Single:
-    """Single readings of a rail, shapes (n,): which of them are in idle windows, touch a span, and are within one.
+    """Single readings of a rail, shapes (n,): which of them are in idle windows, touch a span, or are within one.
 
-    ``beside`` says which follow the one before without a pause, shape (n - 1,).
+    ``beside`` says which readings follow the one before without a pause, shape (n - 1,).
     """
 
     readings: Readings
@@ -41,7 +41,7 @@ class RailModel:
     ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, the step of their stamps included, and
     ``rate_sigma`` that of the rate between the meter's clock and the device's. ``spans_s`` are all spans, disjoint and
     sorted. ``idle`` marks the readings in idle windows, ``gap`` those between spans, ``busy`` those that touch a span,
-    and ``held`` those wholly inside one. ``weight`` is what a reading counts in a mean; 0 where it is not a number.
+    and ``held`` those wholly inside one. ``weight`` is the weight of a reading in a mean; 0 where it is not a number.
     """
 
     readings: Readings
@@ -123,7 +123,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
 
 
 def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
-    """The covariance of blocks by noise of single readings, and of looks at a counter, shape (b, b)."""
+    """Return the covariance of blocks by noise of single readings, and of looks at a counter, shape (b, b)."""
     each = np.where(blocks.state == SPAN, noise.busy_w, noise.white_w) ** 2 / np.maximum(blocks.many, 1.0)
     if looks is None:
         return np.diag(each)
@@ -131,7 +131,7 @@ def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> F
 
 
 def _weight(r: Readings) -> Floats:
-    """How much each reading counts in a mean, shape (n,); one shared number if all count alike, to save memory."""
+    """Return the weight of each reading in a mean, shape (n,)."""
     if r.pool is not None:
         return r.pool.weight
     return np.where(r.ok, r.end_s - r.start_s if r.counter else 1.0, 0.0)

@@ -1,8 +1,8 @@
-"""What the levels of a trace leave of its readings, folded by span and by place, and what this does to dynamic power.
+"""Fold the residuals of readings from their levels by span and by place, and find their effect on dynamic power.
 
-Folded by place, it shows what lies at the ends of spans: a burst or a late begin, work that goes on, energy that a
-filter or a capacitor moves into the gaps. Folded by span, it shows how far spans differ, and so how far those parts may
-be off that no reading shows. A margin that varies from span to span is a component; one that does not is a bias.
+By place, residuals show what happens at the ends of spans: a burst or a late begin, work that goes on, energy that a
+filter or a capacitor moves into the gaps. By span, they show how far spans differ, and so how far parts of spans may be
+off that no reading shows. A margin that varies from span to span is a component; one that does not is a bias.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from rig.analysis.timing.timeline import Phase
 from rig.types import Bools, Floats
 
 LEAST = 6
-"""Spans, or groups of neighbouring ones, whose scatter is looked at."""
+"""Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
 SHOWN = 2.0
-"""Standard errors from which a margin by place is taken to be real."""
+"""A margin by place is taken to be real from this many standard errors."""
 PLACES = 64
-"""Places of a span or a gap that are told apart."""
+"""A span or a gap is divided into at most this many places."""
 ROUNDED = 1e-9
-"""Part by which readings without noise may differ."""
+"""Readings without noise may differ by this part, from rounding."""
 GOES_ON = 0.9
-"""Part of their power from which gaps begin as spans end."""
+"""Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 ALL = 1e-3
-"""Part of the time between readings that may be missed."""
+"""Readings that miss at most this part of the time between them miss nothing."""
 BLOCK = 1 << 12
-"""Readings whose places in a loop are looked at together."""
+"""Places in a loop are computed for about this many readings at a time."""
 ALIKE = 1e6
-"""Condition from which on all ends fill their readings alike."""
+"""Above this condition number, all ends fill their readings alike."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class Outside:
 
 
 def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
-    """Return what readings at the ends of spans hold besides their core and the level beside, and what counts of it.
+    """Return the margin from power at the ends of spans that neither their core nor the level beside explains.
 
-    Drawn all along, it grows with the part of a reading that the span fills; drawn outside, with the other part. A
-    burst within a reading of the end shows as both alike, and nothing tells whether spans draw it. Where ends fill
-    readings too evenly to tell, that is taken to be so.
+    Power drawn inside spans grows with the part of a reading that the span fills; power drawn outside grows with the
+    other part. A burst within one reading of the end looks like both, and nothing shows whether spans draw it. Where
+    ends fill readings too evenly to decide, such a burst is assumed.
     """
     apart_w = full.value_w - inner.value_w
     noise_w = model.noise_u_w(full.level - inner.level)
@@ -78,7 +78,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # what is neither inside nor outside is a filter or a clock that lags, of which the ends tell nothing
+    # power that is neither inside nor outside comes from a filter or a lagging clock, which the ends do not show
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
@@ -95,7 +95,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
 
 
 def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> Outside:
-    """Mean power over spans that readings at their ends show to be drawn outside, and its standard error, in watts."""
+    """Return the power drawn outside that readings at the ends of spans show, and its error, as means over spans."""
     r, spans = model.readings, merged(windows_s)
     at = of.at[inner.level[of.at] == 0.0]
     use = inner.level[of.at] == 0.0
@@ -120,16 +120,16 @@ def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner:
 
 
 def moved(model: RailModel, windows_s: Floats) -> Margin:
-    """Return what gaps begin with and spans begin without, or the reverse: one energy that a filter may have moved.
+    """Return the margin for energy that spans lack at their begin and gaps have at theirs, or the reverse.
 
-    Whatever is linear and keeps energy, a filter or a capacitor, answers to a fall as it answers to a rise. The device
-    may also do the same by itself, so the middle of both is the figure.
+    A filter may have moved it: a linear system that keeps energy, such as a filter or a capacitor, responds alike to a
+    fall and to a rise. The device may also do the same by itself, so the figure is the middle of both cases.
     """
     r, spans = model.readings, merged(windows_s)
     if r.counter or len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
-    # a filter that was found in the readings may be the device's own, so nothing is left to settle
+    # a filter that was found in the readings may be the device itself, so no time to settle is left out
     near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
     between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
     rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
@@ -137,10 +137,12 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     if rise is None or fall is None:
         return Margin()
     noise_w = max(model.noise.reading_w(True), ROUNDED * abs(float(rise.level_w[-1])))
-    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a limit pays back, or work ends late
+    if (
+        fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]
+    ):  # a power limit pays energy back, or work ends late
         half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
         return Margin(half_w, abs(half_w))
-    if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all that gaps hold above idle may be of spans
+    if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all energy of gaps above idle may belong to spans
         half_w = 0.5 * float(fall.level_w.mean()) * float(np.mean(spans[1:, 0] - spans[:-1, 1])) / busy_s
         return Margin(half_w, abs(half_w))
     (lacks_j, u_j), (more_j, v_j) = (_beyond_rest_j(model, x) for x in (rise, fall))
@@ -152,7 +154,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
 
 
 def unrested_w(model: RailModel, windows_s: Floats) -> float:
-    """Return what idle windows between spans hold above the level at which they end, in watts; 0 if they are alike."""
+    """Return the mean power of idle windows between spans above the level at their end, in watts; 0 if no higher."""
     spans = merged(windows_s)
     if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
         return 0.0
@@ -163,7 +165,7 @@ def unrested_w(model: RailModel, windows_s: Floats) -> float:
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean power of stretches by place, ``step_s`` apart from the ``first`` on, and how many readings it has."""
+    """Mean power of stretches by place, and how many readings each has; places are ``step_s`` apart from ``first``."""
 
     level_w: Floats
     count: Floats
@@ -171,7 +173,7 @@ class Curve:
     step_s: float
 
     def rests(self, noise_w: float) -> bool:
-        """Return whether it hardly changes towards its end; ``noise_w`` is that of a reading."""
+        """Return whether the curve hardly changes towards its end; ``noise_w`` is the noise of one reading."""
         quarter = max(len(self.level_w) // 4, 1)
         moves_w = abs(float(self.level_w[-quarter:].mean() - self.level_w[-2 * quarter : -quarter].mean()))
         return moves_w < 0.2 * float(np.ptp(self.level_w)) or moves_w < 2.0 * SHOWN * noise_w / math.sqrt(
@@ -180,7 +182,7 @@ class Curve:
 
 
 def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Curve | None:
-    """Mean power of the readings in use by their place in stretches; None where they show fewer than four."""
+    """Return the mean power of the readings in use by their place in stretches; None for fewer than four places."""
     r, at = model.readings, np.flatnonzero(use)
     of = np.searchsorted(since_s, model.middle_s[at]) - 1
     within = (of >= 0) & (model.middle_s[at] < until_s[np.maximum(of, 0)])
@@ -193,15 +195,15 @@ def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Cu
     place = np.minimum(((model.middle_s[at] - since_s[of]) / step_s).astype(np.int64), places)
     count = np.bincount(place, r.many[at], places + 1)[:places].astype(np.float64)
     level_w = np.bincount(place, r.many[at] * model.above_w[at], places + 1)[:places] / np.maximum(count, 1e-9)
-    seen = np.flatnonzero(count[: places - 1] > 0.25 * count.max())  # of the last, the end of some is a part
+    seen = np.flatnonzero(count[: places - 1] > 0.25 * count.max())  # the last place may be partly beyond the end
     return Curve(level_w[seen], count[seen], int(seen[0]), step_s) if len(seen) > 3 else None
 
 
 def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
     """Return the mean energy of stretches above the level at which they rest, and its standard error, in joules.
 
-    That level follows from three thirds of the mean stretch as from an exponential (Aitken, 1926), where they approach
-    it. Readings beside the ends are not whole, and hold what the stretch begins with.
+    If the thirds of the mean stretch approach this level, it is extrapolated from them as from an exponential (Aitken,
+    1926). Readings at the ends are not whole, so the first whole place stands for the begin of the stretch.
     """
     n, thirds = len(of.level_w), [float(x.mean()) for x in np.array_split(of.level_w, 3)]
     rest_w, (early_w, late_w) = thirds[2], np.diff(thirds)
@@ -213,9 +215,9 @@ def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
 
 
 def in_turn(model: RailModel) -> Margin:
-    """Return half of what readings differ by in turn at work and not at idle: highest and lowest, or two converters.
+    """Return half of the difference of alternate readings at work that is not there at idle, as bias.
 
-    Means of readings taken in turn ought to agree.
+    Means of alternate readings should agree, unless a meter delivers highest and lowest, or has two converters.
     """
     one = model.single
     r = one.readings
@@ -235,10 +237,10 @@ def in_turn(model: RailModel) -> Margin:
 
 
 def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) -> Margin:
-    """Return what a slow meter misses of executions, or inferences, that keep step with its readings in long spans.
+    """Return what a slow meter misses of executions, or inferences, that are in step with its readings in long spans.
 
-    If the loop and the readings are in step, every reading sees the same part of an execution: readings agree with each
-    other, and their mean is off by whatever the rest draws.
+    If the loop and the readings are in step, every reading sees the same part of an execution. The readings then agree
+    with each other, and their mean is off by what the rest of the execution draws.
     """
     busy_s = sum(p.busy_s for p in phases)
     missed = [max(_missed_w(model, p, times, dynamic_w) for times in (p.executions, p.inferences)) for p in phases]
@@ -246,11 +248,11 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
 
 
 def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_w: float) -> float:
-    """How far the mean of readings may be off that look at places of a loop unevenly; spans hold ``times`` of it, (k,).
+    """Return the largest error of the mean if readings sample a loop unevenly; spans hold ``times`` loops, (k,).
 
-    Where no reading looks, a loop draws nothing to twice the mean. One that rises and falls once errs besides by its
-    height times the largest sum of wrong weights at places beside each other. Its height is that of dynamic power, or
-    what readings show, as far as they do look at other places.
+    Where no reading samples, a loop draws between nothing and twice the mean. If a loop rises and falls once, its mean
+    is also off by its height times the largest sum of wrong weights at adjacent places. The height is dynamic power, or
+    less if the readings, as far as they sample different places, show less.
     """
     one, windows_s = model.single, phase.windows_s
     r, used = one.readings, np.flatnonzero(one.held & one.readings.ok)
@@ -275,7 +277,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
 
 
 def _looks(begin: Floats, lasting: Floats) -> Floats:
-    """How much each reading looks at each place of a loop, 1 on average, shape (n, places)."""
+    """Return the weight of each place of a loop in each reading, 1 on average, shape (n, places)."""
     border = np.arange(PLACES + 1.0) / PLACES
     before, until = (
         np.floor(x) * border + np.minimum(np.mod(x, 1.0), border) for x in (begin[:, None], (begin + lasting)[:, None])
@@ -287,9 +289,9 @@ def _looks(begin: Floats, lasting: Floats) -> Floats:
 
 
 def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float) -> Margin:
-    """Return what parts of spans may draw that no reading shows.
+    """Return the margin for what parts of spans that no reading shows may draw.
 
-    ``missing`` is the share of readings that is missing while the device works, and not elsewhere.
+    ``missing`` is the share of readings that are missing while the device works, beyond what is missing elsewhere.
     """
     spans, r = merged(windows_s), model.readings
     length = spans[:, 1] - spans[:, 0]
@@ -328,12 +330,12 @@ def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
 
 
 def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: Floats) -> list[Component]:
-    """What a meter misses that looks at part of the time, and noise that readings have in common while at work.
+    """Return components for what a meter misses between apertures, and for noise that readings share at work.
 
     Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings, and
-    sqrt(2) times as much if a step back always follows after the same time. Steps that come at the same place of all
-    spans err alike, as far as the spans begin at the same place between two readings. If power pulses in step with the
-    readings, each misses the same part of a pulse, and spans scatter by what is missed.
+    sqrt(2) times this if a step back always follows after the same time. Steps at the same place of all spans have the
+    same error, as far as spans begin at the same place between two readings. If power pulses in step with the readings,
+    each reading misses the same part of a pulse, and spans scatter by what is missed.
     """
     r, one, noise = model.readings, model.single, model.noise
     used = (inner.level != 0.0) & model.held
@@ -362,7 +364,7 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
 
 
 def _at_the_same_place(model: RailModel, pair: Bools) -> float:
-    """Mean square of the steps between neighbouring readings that come at the same place of all spans."""
+    """Return the mean square of the steps between neighbouring readings that recur at the same place of all spans."""
     r, first = model.single.readings, np.flatnonzero(pair)
     if not len(first):
         return 0.0
@@ -373,7 +375,7 @@ def _at_the_same_place(model: RailModel, pair: Bools) -> float:
     count = np.bincount(place)
     mean_w = np.bincount(place, weights=step_w) / np.maximum(count, 1)
     several = count > 1
-    # the mean of n steps keeps the n-th part of the variance of those that do not come at the same place
+    # the mean of n steps keeps 1/n of the variance of steps that do not recur at the same place
     square = np.bincount(place, weights=step_w**2)[several] / count[several]
     alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
     return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
@@ -382,8 +384,8 @@ def _at_the_same_place(model: RailModel, pair: Bools) -> float:
 def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
     """Return the standard uncertainty of the mean over spans as they scatter, in watts, and its degrees of freedom.
 
-    ``known_w2`` is the part of the variance of one span that counts elsewhere. It is the largest one of groups of 1, 2,
-    4, ... neighbours, because neighbours may err alike.
+    ``known_w2`` is the part of the variance of one span that other components hold. The result is the largest by groups
+    of 1, 2, 4, ... neighbours, because neighbours may have the same error.
     """
     length = spans[:, 1] - spans[:, 0]
     off = (watts - np.average(watts, weights=length)) * length / length.mean()

@@ -1,4 +1,4 @@
-"""How far stamps that jitter, lag or step move the total busy time of a phase."""
+"""Compute how far jitter, lag and steps of stamps change the total busy time of a phase."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Floats
 
 FINE_STEP = 5e-5
-"""Part of busy time that the step of all stamps together may cost before the trace is asked."""
+"""The trace is used if the step of all stamps together may change busy time by at least this part."""
 LEAST = 8
-"""Spans from whose scatter jitter is taken."""
+"""Jitter is taken from the scatter of at least this many spans."""
 WHOLE = 0.999
-"""Part of a reading that a span fills, from which the reading shows the power of this span alone."""
+"""A reading shows the power of one span alone if the span fills more than this part of it."""
 
 
 def stamps_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, StampsU]:
@@ -35,7 +35,7 @@ def stamps_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]
 
 
 def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Sequence[RailModel]) -> float:
-    """The step of the stamps averages over spans, unless spans keep step with the clock of their stamps.
+    """Return the uncertainty from the step of stamps, which averages out unless spans are in step with their clock.
 
     Stamps do not show this. The trace does: energy over power is the length of the spans, whatever their stamps.
     """
@@ -51,7 +51,7 @@ def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Seq
 
 
 def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel]) -> float:
-    """Jitter is the scatter of the spans that no trace confirms; a pin's lag is the same in every span."""
+    """Return the uncertainty from jitter, the scatter of spans that no trace confirms, and from a pin's fixed lag."""
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
     lag = len(length) * device.lag_s * math.sqrt(2.0 / 3.0)
     if len(length) < 3:
@@ -66,8 +66,8 @@ def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel
 def _length_error_s(model: RailModel, windows_s: Floats, other_s: Floats, known_s: float) -> float:
     """Return by how much the length of all windows together may be wrong beyond ``known_s``, in seconds.
 
-    Energy above idle is power times length, so it shows the true length of spans of even power. What the noise of both
-    estimates hides remains in the result. It is inf if the windows have no such estimates.
+    Energy above idle is power times length, so it shows the true length of spans of even power. The noise of the
+    estimates of energy and power remains in the result. The result is inf if the windows have no such estimates.
     """
     idle = model.trace.idle_under(merged(windows_s))
     cut, of = core(model, windows_s, idle), touched(model, windows_s, other_s, idle)
@@ -103,7 +103,7 @@ def _jitter_s(model: RailModel, windows_s: Floats) -> float:
         left = (above - level * fill[near]) * (each_s[near] / power)
         return float(np.var(np.bincount(owner, weights=left, minlength=len(spans)), ddof=1))
 
-    # spans of one power, or each of its own above the gaps; what is not so in truth only adds to what is left
+    # spans all have one power, or each has its own above the gaps; a wrong assumption only adds to what is left
     scatter = unexplained(power)
     within = (fill[near] > WHOLE) * many
     count = np.bincount(owner, weights=within, minlength=len(spans))

@@ -1,11 +1,11 @@
-"""One model of a trace: levels of idle, gaps and spans, slow noise, what states scatter, and a level that changes.
+"""One model of a trace: levels of idle, gaps and spans, slow noise, scatter of states, and a level that changes.
 
     y = I + G [gap] + S [span] + J c + u + e
 
-I and S are free. G is normal, of a size that is not known. J is normal too: ``c`` is a step at one of the borders of
-blocks or a decay from the begin of the trace, and most traces have none. ``u`` is a random walk and flicker noise, by
-their generalised covariances. ``e`` is white noise, and what the blocks of a state scatter besides. Nothing of this is
-chosen: each configuration counts by its restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
+I and S are free. G is normal with an unknown size. J is normal too: ``c`` is a step at a border of blocks or a decay
+from the begin of the trace, and most traces have neither. ``u`` is a random walk and flicker noise, by their
+generalised covariances. ``e`` is white noise and further scatter of the blocks of a state. No configuration is chosen:
+each is weighted by its restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
 """
 
 from __future__ import annotations
@@ -22,39 +22,42 @@ from rig.analysis.result.distributions import normal_quantile
 from rig.types import Bools, Floats, Indices
 
 SETTLES = tuple(0.01 * 2.0**k for k in range(7))
-"""The same of levels that settle after a step."""
+"""Time constants of levels that settle after a step, in lengths of the trace."""
 RARE = 0.1
-"""How likely a level changes during a recording, before it is seen."""
+"""Prior probability that a level changes during a recording."""
 DECAYS = (0.05, 0.15, 0.5, 2.0)
 """Time constants of levels that settle, in lengths of the trace."""
 SLOW = 3
-"""Kinds of noise that blocks have in common: a walk, flicker noise, and what lasts for some blocks of idle."""
+"""Kinds of noise that blocks share: a walk, flicker noise, and a disturbance that lasts for some blocks of idle."""
 LASTS = 3.0
-"""Blocks after which that is another."""
+"""Such a disturbance is correlated over this many blocks."""
 SIZES = 9
-"""Sizes of the level of gaps that are considered."""
+"""Number of sizes of the level of gaps that are considered."""
 DRAWS = 48
-"""Variances that are considered in a round, after twice as many in the first."""
+"""Sets of variances that are considered in each round; the first round has twice this many."""
 FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
-"""Powers of likelihood by which rounds close in, how much wider they are drawn, and the part drawn more densely."""
+"""Powers of likelihood in the rounds, factor on the covariance of their points, and log range drawn more densely."""
 COMPOUND = 8
-"""Changes with a begin and an end that are looked at more closely, for each of three sets of variances."""
+"""This many changes with a begin and an end are kept for each of three sets of variances."""
 BEYOND = 2.0
 """A moment after the trace, in its lengths."""
 KEPT = 32
-"""Configurations that predictions average over."""
+"""Predictions average over at most this many configurations."""
 WINDOWS = 100
-"""Spans that idle is predicted for; more are thinned."""
+"""Idle is predicted for at most this many spans; more are thinned."""
 RANGE = (1e-3, 30.0)
-"""Variances that are possible, in those of white noise and of all that levels leave."""
+"""Least variance, in those of white noise, and largest, in those that levels leave."""
 LEAST_W2 = 1e-60
-"""Variance below which none is told from none."""
+"""A variance below this is taken as zero."""
 TINY = 1e-12
 """Relative size of what rounding adds to a covariance."""
 
 
 def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
-    """Mean of a function of distance over pairs of stretches, by its second antiderivative; shape (len(a), len(b))."""
+    """Return the mean of a function of distance over pairs of stretches, by its second antiderivative ``twice``.
+
+    The shape is (len(a), len(b)).
+    """
     (s, e), (c, d) = (x[:, None] for x in a), b
     return np.asarray((twice(e - c) + twice(s - d) - twice(s - c) - twice(e - d)) / ((e - s) * (d - c)))
 
@@ -69,18 +72,19 @@ def _log(x: Floats) -> Floats:
 
 
 def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
-    """Covariances of a walk that grows by 1 in a trace, and of flicker noise of density 1, shape (2, len(a), len(b)).
+    """Return covariances of a walk that grows by 1 in a trace and of flicker noise of density 1.
 
-    Stretches are given by begins and ends in lengths of the trace. A constant is added to both, as the level is free.
+    The shape is (2, len(a), len(b)). Stretches are given by begins and ends in lengths of the trace. A constant is
+    added to both covariances, as the level is free.
     """
     return np.array([1.0 - 0.5 * _between(_cube, a, b), 10.0 - _between(_log, a, b)])
 
 
 def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
-    """Mean of each way in which a level may change over stretches, shape (stretches, c).
+    """Return the mean over stretches of each way in which a level may change, shape (stretches, c).
 
-    A row of ``shapes`` begins at a moment, ends at one, and dies away with a time constant, in lengths of the trace: a
-    step, a while at another level, a level that settles.
+    A row of ``shapes`` has a begin, an end and a time constant of decay, in lengths of the trace: a step, a time at
+    another level, or a level that settles.
     """
     since, until, tau = shapes.T
     a, b = np.maximum(start[:, None], since), np.minimum(end[:, None], until)
@@ -92,10 +96,10 @@ def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Configuration:
-    """One of the ways that explain a trace: its share, its variances, and what else is in the design, and how large.
+    """One way to explain a trace: its share, its variances, and the further columns of the design with their sizes.
 
-    ``inverse`` is that of the covariance of blocks, (b, b), ``known`` this times the free levels, (b, f), and ``gram``
-    the covariance of these, (f, f). ``part`` are the columns of the design times their sizes, (b, c).
+    ``inverse`` is the inverse covariance of blocks, (b, b), ``known`` is it times the free levels, (b, f), and ``gram``
+    is the covariance of these levels, (f, f). ``part`` are the columns times their sizes, (b, c).
     """
 
     share: float
@@ -121,10 +125,10 @@ class TraceModel:
     walk_w2_per_s: float
 
     def idle_under(self, windows_s: Floats) -> tuple[Floats, float]:
-        """Return the weights of readings, shape (n,), that make the mean of idle under windows, shape (k, 2).
+        """Return weights of readings, shape (n,), for mean idle under windows, shape (k, 2), and its uncertainty.
 
-        The number is the standard uncertainty of this mean beside noise: how levels change, how blocks scatter, and how
-        far the ways of explaining the trace differ.
+        This standard uncertainty is beside noise: from how levels change, how blocks scatter, and how far the ways to
+        explain the trace differ.
         """
         w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
         start = (w[:, 0] - self.from_s) / self.lasts_s
@@ -163,7 +167,7 @@ class TraceModel:
         return mean, math.sqrt(max(square - mean * mean, 0.0))
 
     def idle_at(self, t_s: Floats) -> Floats:
-        """Return the level of idle at moments in watts, a broken line through its prediction for stretches."""
+        """Return the level of idle at moments in watts, by linear interpolation of predictions for stretches."""
         cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
         start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
         d, level = self.design, np.zeros(len(start))
@@ -180,12 +184,12 @@ class TraceModel:
 
 @dataclass(frozen=True)
 class Design:
-    """What all ways of explaining blocks share; b blocks.
+    """What all ways to explain b blocks share.
 
     ``white`` is the covariance of white noise, (b, b), and ``kernel`` those of slow noise, (3, b, b). ``scatter`` marks
-    the blocks of each state that may scatter, (s, b). ``free`` are the levels, (b, f), and ``columns`` the gaps and
-    the changes by their ``shapes``, (b, 1 + c), of sizes ``gap_sizes_w2`` and ``change_w2``; ``prior`` is the log
-    of how likely each is, (c,). ``activity`` is when the first gap or span begins and the last ends.
+    the blocks of each state that may scatter, (s, b). ``free`` are the levels, (b, f). ``columns`` are the gaps and the
+    changes by their ``shapes``, (b, 1 + c), of sizes ``gap_sizes_w2`` and ``change_w2``. ``prior`` is the log
+    probability of each change, (c,). ``activity`` is when the first gap or span begins and the last ends.
     """
 
     y: Floats
@@ -219,7 +223,7 @@ class Design:
         return Configuration(share, np.exp(theta), columns, sizes_w2, inverse, known, gram, part * sizes_w2)
 
     def weights(self, way: Configuration, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
-        """Return the weights of blocks that best predict without bias what has these covariances and levels."""
+        """Return weights of blocks for the best unbiased prediction of a value with these covariances and levels."""
         each = way.inverse @ (way.variances[:2] @ to_blocks + way.part @ z[way.columns])
         return np.asarray(each + way.known @ (way.gram @ (x - self.free.T @ each)))
 
@@ -230,7 +234,7 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
     d, theta, log, parts = _explored(d, box)
     share = np.exp(log - log.max())
     joint = (share / share.sum())[:, None, None] * parts
-    # evenly drawn, so that what is rare counts as often as it is likely
+    # drawn at even steps of probability, so that a rare configuration occurs as often as it is likely
     drawn = np.searchsorted(np.cumsum(joint), (np.arange(KEPT) + 0.5) / KEPT)
     ways = []
     for k, count in zip(
@@ -298,7 +302,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
 
 
 def _shown(columns: Floats, state: Indices) -> Bools:
-    """Which changes, (b, c), idle windows or gaps show by themselves; what spans alone show is how spans differ."""
+    """Return which changes, (b, c), idle windows or gaps show alone; a change in spans only is how spans differ."""
     shown = np.zeros(columns.shape[1], bool)
     for some in (columns[state == k] for k in (IDLE, GAP)):
         if len(some):
@@ -307,7 +311,7 @@ def _shown(columns: Floats, state: Indices) -> Bools:
 
 
 def _lasting(state: Indices, start: Floats) -> Floats:
-    """Correlation of what idle windows have for some blocks, such as a fan that runs for a while, (b, b)."""
+    """Return the correlation of a disturbance of some blocks of idle, such as a fan that runs for a while, (b, b)."""
     order = np.argsort(start)
     window = np.zeros(len(state))
     window[order] = np.cumsum(np.diff(state[order] == IDLE, prepend=False))
@@ -317,14 +321,14 @@ def _lasting(state: Indices, start: Floats) -> Floats:
 
 
 def _windows(state: Indices, start: Floats) -> list[Indices]:
-    """The blocks of each idle window, in order."""
+    """Return the blocks of each idle window, in order."""
     order = np.argsort(start)
     idle = np.flatnonzero(state[order] == IDLE)
     return [order[window] for window in np.split(idle, np.flatnonzero(np.diff(idle) > 1) + 1)]
 
 
 def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, float, float]]:
-    """Whiles from or until an activity beside an idle window: a device that wakes early, or goes to rest late."""
+    """Return the times at either end of an idle window in which a device may wake early, or go to rest late."""
     found = []
     for window in _windows(state, start):
         begin, until = float(start[window[0]]), float(end[window[-1]])
@@ -334,7 +338,7 @@ def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, floa
 
 
 def _late(state: Indices, start: Floats) -> Floats:
-    """Blocks of all idle windows after activity in which a device is not yet at rest, one row for each time, (b, c)."""
+    """Mark the first blocks of idle windows, where a device may not yet rest; one column for each length, (b, c)."""
     after = [window for window in _windows(state, start) if start[window[0]] > 0.0]
     most = min(map(len, after), default=0) - 2 if len(after) > 1 else 0
     marks = np.zeros((len(state), max(most, 0)))
@@ -345,14 +349,14 @@ def _late(state: Indices, start: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Box:
-    """Log variances that are possible, alike likely: from one number up to one for each, shape (p,)."""
+    """Range of equally likely log variances: one lower limit for all, and an upper limit for each, shape (p,)."""
 
     low: float
     high: Floats
 
     @property
     def cut(self) -> Floats:
-        """Return where the upper part begins, in which half of the points are drawn at first."""
+        """Return where the upper part begins; half of the first points are drawn there, shape (p,)."""
         return np.asarray(np.maximum(self.high - UPPER, 0.5 * (self.low + self.high)))
 
     def drawn(self) -> Floats:
@@ -379,10 +383,10 @@ class Box:
 
 
 def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
-    """The design, log variances, their log importance, and the shares of sizes and changes in each, (m, sizes, 1 + c).
+    """Return design, log variances, their log importance, and the shares of sizes and changes, (m, sizes, 1 + c).
 
-    Points are drawn from all that is possible, and then from where it is likely. Of changes with a begin and an end, of
-    which there are many, the design takes those in that gain most at the best points of the first round.
+    Points are drawn from the whole box first, and then from where they are likely. Changes with a begin and an end are
+    many, so the design includes only those that gain most at the best points of the first round.
     """
     theta, peaks = box.drawn(), list[tuple[Floats, Floats]]()
     best = theta[np.argmax(_evidence(d, theta[:DRAWS])[0])]
@@ -403,9 +407,9 @@ def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
 
 
 def _with_compound(d: Design, thetas: Floats) -> Design:
-    """The design with the compound changes that gain most at some log variances."""
+    """Return the design with the compound changes that gain most at some log variances."""
     borders = np.unique(d.times[0])[1:]
-    # what lasts as long as all activity is the level of gaps and spans themselves
+    # a change that lasts as long as all activity is the level of gaps and spans themselves
     first, last = d.activity
     pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
     settling = [(a, np.inf, tau) for a in borders for tau in SETTLES]
@@ -433,7 +437,7 @@ def _with_compound(d: Design, thetas: Floats) -> Design:
 
 
 def _even(n: int, dim: int, skip: int = 0) -> Floats:
-    """Points that fill a cube evenly, shape (n, dim): the additive recurrence of Roberts (2018)."""
+    """Return points that fill a cube evenly, shape (n, dim), by the additive recurrence of Roberts (2018)."""
     g = 2.0
     for _ in range(30):
         g = (1.0 + g) ** (1.0 / (dim + 1.0))
@@ -441,7 +445,7 @@ def _even(n: int, dim: int, skip: int = 0) -> Floats:
 
 
 def _evidence(d: Design, theta: Floats) -> tuple[Floats, Floats]:
-    """Log restricted likelihood of log variances over sizes and changes, and shares of these, (m, sizes, 1 + c)."""
+    """Return log restricted likelihoods, shape (m,), and the shares of sizes and changes in each, (m, sizes, 1 + c)."""
     found = [_of_some(d, part) for part in np.array_split(theta, max(1, len(theta) // 32))]
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
