@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from rig.types import Floats
 
 BLOCK = 1 << 16
-"""Readings in one block, so that intermediate arrays fit into the cache for traces of any length."""
+"""Number of readings in a block; intermediate arrays of one block fit into the cache."""
 SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""
 
 
 HARMONICS = 8
-"""Of the error of a step at a place between two readings, which has the shape of a sawtooth."""
+"""Number of harmonics for the error of a step at a place between two readings, which is a sawtooth."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
 
 
 def mean_signals(signals: Sequence[Edges], start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> list[Floats]:
-    """Return ``mean_signal`` of each of several signals; what the readings are like is looked at once for all."""
+    """Return ``mean_signal`` of each of several signals; the order of readings is examined once for all."""
     rows = [_rows(edges, tau_s) for edges in signals]
     out: list[Floats] = [np.empty(len(start_s)) for _ in signals]
     for part in _blocks(len(start_s)):
         start, end = start_s[part], end_s[part]
-        # a moment is asked for once where one reading ends as the next begins
+        # where one reading ends as the next begins, the moment is computed once
         joined = np.array_equal(start[1:], end[:-1])
         moments = [_moments(t) for t in ([np.concatenate([start, end[-1:]])] if joined else [start, end])]
         length = end - start
@@ -72,7 +72,7 @@ def mean_signals(signals: Sequence[Edges], start_s: Floats, end_s: Floats, tau_s
 
 @dataclass(frozen=True)
 class _Moments:
-    """Moments, shape (n,), and whether none is before the one before."""
+    """Moments, shape (n,), and whether they are in order of time."""
 
     t_s: Floats
     in_order: bool
@@ -83,19 +83,19 @@ def _moments(t_s: Floats) -> _Moments:
 
 
 def _area(held: list[Floats], t_s: Floats) -> Floats:
-    """Integral of the signal up to each moment."""
+    """Return the integral of the signal up to each moment."""
     at, level, area, *_ = held
     return np.asarray(area + level * (t_s - at))
 
 
 def _output(held: list[Floats], t_s: Floats, tau_s: float) -> Floats:
-    """What the filter passes on at each moment."""
+    """Return the output of the filter at each moment."""
     at, level, _, *lagged = held
     return level + (lagged[0] - level) * np.exp(-np.maximum(t_s - at, 0.0) / tau_s) if lagged else level
 
 
 def _rise(values: list[Floats]) -> Floats:
-    """How much something rises over each reading, from its values at the begins and at the ends, or at all of them."""
+    """Return the rise over each reading, from values at begins and at ends, or at moments that readings share."""
     first, last = values if len(values) == 2 else (values[0][:-1], values[0][1:])
     return np.asarray(last - first)
 
@@ -124,7 +124,7 @@ def _blocks(n: int) -> Iterator[slice]:
 
 
 def _rows(edges: Edges, tau_s: float) -> Floats:
-    """Time, level, integral and filtered level at each edge, after a column of zeros: what holds before the first."""
+    """Return time, level, integral and filtered level at each edge, after a column of zeros for before the first."""
     rows = np.zeros((4 if tau_s > 0 else 3, len(edges.at_s) + 1))
     at, level = rows[0, 1:], rows[1, 1:]
     at[:] = edges.at_s
@@ -194,10 +194,10 @@ def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int6
 
 
 def in_step(at_s: Floats, period_s: float) -> float:
-    """Return how far moments come at the same place between two readings: 1 if all do, 1/n for n at random places.
+    """Return to what degree moments share one place between two readings: 1 if all do, 1/n for n at random places.
 
-    It is the mean square of the error that n equal steps have together, over that of one, where a reading leaves out
-    part of its interval.
+    If readings leave out part of their interval, n equal steps have an error of their mean. The result is the mean
+    square of this error over that of one step.
     """
     if period_s <= 0.0 or not len(at_s):
         return 1.0

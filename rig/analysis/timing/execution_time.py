@@ -27,7 +27,7 @@ class StampsU:
     step_s: float
 
     def components(self, per_s: float, phase: str, *, shared: bool = True) -> list[Component]:
-        """Return what both do to a figure that changes by ``per_s`` with each second of busy time.
+        """Return the components of jitter and step for a figure that changes by ``per_s`` per second of busy time.
 
         Figures that are ``shared`` take busy time from the same stamps.
         """

@@ -19,7 +19,7 @@ from rig.types import Floats, Indices
 LEAST = 6
 """Edges that must match; at least half of those expected while the meter recorded must match too."""
 LEAD = 8
-"""By how many edges the best shift must beat any other; a shift by one period loses at least four edges (two spans)."""
+"""The best shift must beat any other by this many edges; a shift by one period loses at least four (two spans)."""
 BLOCK = 64
 CANDIDATES = 24
 OUTLIER = 6.0
@@ -72,7 +72,7 @@ def match(wanted: Train, found: Train, reach_s: float, rate_reach: float, input_
     for rival in [*fits, *near]:
         if abs(rival.shift - best.shift) > 2.0 * tolerance:
             other = _counted(wanted, found, _refined(wanted, found, rival, middle, tolerance), middle, tolerance)
-            # a rival beyond what the brackets allow contradicts only if it fits better
+            # a rival shift beyond what the brackets allow is an objection only if it fits better
             lead = LEAD if abs(other.shift) <= reach_s else 1 - LEAD // 2
             if abs(other.shift - best.shift) > 2.0 * tolerance and best.matched - other.matched < lead:
                 by_s = other.shift - best.shift
@@ -95,10 +95,10 @@ class _Fit:
 
 
 def _coarse(e: Train, o: Train, middle: float, reach_s: float, rate_reach: float, wide_s: float) -> Iterator[_Fit]:
-    """Shifts that bring many edges of a block together.
+    """Yield shifts that bring many edges of a block together.
 
-    The blocks are the first edges, where the marks are, the last and the middle ones. Of each block come the likeliest
-    shift and every shift half as likely.
+    The blocks are the first edges, which hold the marks, the last edges and the middle ones. For each block, the
+    likeliest shift and every shift at least half as likely are yielded.
     """
     n = len(e)
     for begin in dict.fromkeys((0, max(n - BLOCK, 0), max((n - BLOCK) // 2, 0))):
@@ -127,7 +127,7 @@ def _coarse(e: Train, o: Train, middle: float, reach_s: float, rate_reach: float
 
 
 def _residuals(e: Train, o: Train, fit: _Fit, tolerance: float) -> tuple[Indices, Indices, Floats]:
-    """Pairs of expected and observed edges within the tolerance, each edge once, and the seconds between them."""
+    """Return pairs of expected and observed edges within the tolerance, each edge once, and the seconds between."""
     moved = fit.moved(o.at_s)
     rows: list[tuple[Indices, Indices, Floats]] = []
     for value in np.unique(e.level):
@@ -171,7 +171,7 @@ def _grown(
 
 
 def _stepped(fit: _Fit, at_s: Floats, off: Floats, rate_reach: float, least: float) -> tuple[_Fit, float]:
-    """One least-squares step in shift and rate, the rate known to half its reach, and the scatter by the median."""
+    """Return the fit after one least-squares step, with the rate known to half its reach, and the median scatter."""
     lever = at_s - fit.at
     scale = max(1.4826 * float(np.median(np.abs(off - np.median(off)))), least / OUTLIER)
     known = 2.0 * scale / rate_reach if rate_reach > 0 else 1e12
@@ -183,7 +183,7 @@ def _stepped(fit: _Fit, at_s: Floats, off: Floats, rate_reach: float, least: flo
 
 
 def _refined(e: Train, o: Train, fit: _Fit, middle: float, tolerance: float) -> _Fit:
-    """A rival fit moved to its best shift nearby."""
+    """Return a rival fit moved to its best shift nearby."""
     _, _, off = _residuals(e, o, fit, 4.0 * tolerance)
     return _Fit(middle, fit.shift + (float(np.median(off)) if len(off) else 0.0), fit.rate)
 
@@ -194,7 +194,7 @@ def _counted(e: Train, o: Train, fit: _Fit, middle: float, tolerance: float) -> 
 
 
 def _periods(e: Train) -> list[float]:
-    """Shifts after which a nearly regular train looks the same: one to three usual distances."""
+    """Return shifts after which a nearly regular train looks the same: one to three usual distances."""
     out = []
     for k in range(1, min(7, len(e))):
         period = float(np.median(e.at_s[k:] - e.at_s[:-k]))
@@ -203,7 +203,7 @@ def _periods(e: Train) -> list[float]:
 
 
 def _followed(e: Train, o: Train, fit: _Fit, widest: float) -> tuple[Indices, Indices, Floats]:
-    """Pairs of edges that match although the clocks wander: within the tolerance of their neighbours."""
+    """Return pairs of edges that match although the clocks wander: within the tolerance of their neighbours."""
     from scipy.ndimage import median_filter
 
     due, which, off = _residuals(e, o, fit, widest)
@@ -212,7 +212,7 @@ def _followed(e: Train, o: Train, fit: _Fit, widest: float) -> tuple[Indices, In
 
 
 def _judged(e: Train, o: Train, fit: _Fit, rate_reach: float, widest: float, input_: GpioInput) -> Match:
-    """The fit with its sigmas: scatter, looks, disagreement of begins and ends, wander, and the lag of the pin."""
+    """Return the fit with its sigmas: scatter, looks, disagreement of begins and ends, wander, and lag of the pin."""
     middle, tolerance = fit.at, fit.tolerance
     for _ in range(2):
         due, _, off = _followed(e, o, fit, widest)
@@ -256,7 +256,7 @@ def _looks(at_s: Floats, step_s: float) -> float:
 
 
 def _wander(off: Floats, scatter: float) -> float:
-    """Variance between the clocks that a straight line leaves over eight stretches, beyond what scatter explains."""
+    """Return the variance that a straight line leaves between the clocks over eight stretches, beyond scatter."""
     if len(off) < 3 * STRETCHES:
         return 0.0
     parts = np.array_split(off, STRETCHES)

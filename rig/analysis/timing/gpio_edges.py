@@ -54,7 +54,7 @@ def expected(windows_s: Floats, pin: Pin) -> Train:
 def observed(at_s: Floats, level: Floats, pin: Pin, step_s: float, quiet_s: float) -> Train:
     """Return the edges that the meter saw, in the meter's seconds and without bounces.
 
-    Of edges closer than ``quiet_s``, the first one counts, or none if the pin ended at the level at which it began. An
+    Of edges closer than ``quiet_s``, only the first counts, or none if the pin ended at the level where it began. An
     edge is seen half a sampling interval late on average.
     """
     use = level == 0 if pin == "stamp" else np.ones(len(level), bool)

@@ -21,7 +21,7 @@ from rig.recording.traces import Trace
 from rig.types import Floats, Indices
 
 WIDE = 3.0
-"""By how many sigmas of the brackets an edge may lie outside the host's stamps of its issue."""
+"""An edge may lie outside the host's stamps of its issue by at most this many sigmas of the brackets."""
 
 
 def on_device_clock(run: Run) -> tuple[Run, Timebase]:
@@ -76,7 +76,7 @@ def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
 
 
 def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
-    """Ticks of the edges that mark spans, half a look before they were seen, and the level after each (-1: either)."""
+    """Return the ticks of edges of spans, half a look before they were seen, and the level after each (-1: either)."""
     use = pin.value == 0 if pin.rail.pin == "stamp" else np.ones(len(pin.value), bool)
     half = round(0.5 * timebase.clock.tick_hz / pin.rail.rate_hz) if pin.rail.rate_hz > 0 else 0
     level = pin.value[use] if pin.rail.pin == "level" else np.full(np.count_nonzero(use), -1)
@@ -84,7 +84,7 @@ def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
 
 
 def _near(windows_s: Floats, at_s: Floats, wide_s: float) -> tuple[Indices, Indices]:
-    """Indices of the edges within ``wide_s`` of an issue's window, shape (n,), and the nearest issue of each."""
+    """Return indices of the edges within ``wide_s`` of an issue's window, shape (n,), and the nearest issue of each."""
     k = np.searchsorted(windows_s[:, 0], at_s, side="right") - 1
     before, after = np.clip(k, 0, None), np.clip(k + 1, None, len(windows_s) - 1)
     late_s = np.where(k < 0, np.inf, np.maximum(at_s - windows_s[before, 1], 0.0))
@@ -94,7 +94,7 @@ def _near(windows_s: Floats, at_s: Floats, wide_s: float) -> tuple[Indices, Indi
 
 
 def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) -> Indices:
-    """Begin and end of each issue in ticks, shape (k, 2). Raises ``DataError`` for an issue that lacks either."""
+    """Return begin and end of each issue in ticks, shape (k, 2); raise ``DataError`` for an issue that lacks either."""
     tick, level = _edges(pin, timebase)
     if not len(issue):
         return np.zeros((0, 2), np.int64)

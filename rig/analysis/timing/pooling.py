@@ -1,9 +1,9 @@
-"""Every reading of a long trace, summed into means over pieces that the estimators never divide.
+"""Sum every reading of a long trace into means over pieces that the estimators never divide.
 
-The estimators ask on which side of a few moments a reading lies: the ends of spans and of idle windows, and these
-moved by the uncertainty of the clock and by the settling of the filter. A reading that holds such a moment is a piece
-by itself, so a sum over pieces is the same sum over single readings. Besides, the whole trace is divided evenly.
-Readings at the end of the range stay apart, with their neighbours, because their errors depend on these.
+The estimators need to know on which side of a few moments a reading lies: the ends of spans and of idle windows, and
+these ends moved by the uncertainty of the clock and by the settling of the filter. A reading that holds such a moment
+is a piece by itself, so a sum over pieces is the same sum over single readings. The whole trace is also divided evenly.
+Readings at the end of the range stay apart, with their neighbours, because their errors depend on the neighbours.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 
 BLOCK = 1 << 17
-"""Readings that are summed together; a block in double precision fits into the second-level cache."""
+"""Readings in a block that is summed at once; in double precision it fits into the second-level cache."""
 MOST_APART = 1 << 18
-"""Runs of readings at the end of the range that stay apart; after so many, a piece that holds one counts as one."""
+"""About this many runs of readings at the end of the range stay apart; later, a piece with such a run counts as one."""
 
 
 def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: float) -> Floats:
-    """Return the moments that the estimators ask for, shape (k,), in any order.
+    """Return the moments that the estimators need, shape (k,), in any order.
 
     ``r`` are single readings of the trace. ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock,
     ``host_sigma_s`` that of idle windows. The reading next to a span shows the level beside it.
@@ -48,10 +48,10 @@ def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: flo
 
 
 def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
-    """Return the uncertainty of the ends of spans among the readings; ``sigma_s`` is that between both clocks.
+    """Return the uncertainty of the ends of spans among the readings; ``sigma_s`` is that between the two clocks.
 
-    It includes the step of the stamps, and the time between apertures in which ends stay hidden, as far as spans keep
-    step with the readings.
+    It includes the step of the stamps and, as far as spans are in step with the readings, the time between apertures in
+    which ends stay hidden.
     """
     on_s = activity.active_s()[:, 0]
     unseen_s = 0.0 if r.counter else max(r.period_s - r.aperture_s, 0.0) * in_step(on_s, r.period_s)
@@ -61,7 +61,7 @@ def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
 def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Indices:
     """Return the numbers of readings at which pieces begin: 0 first, the number of all readings last.
 
-    Pieces end at ``moments``, and at as many places as divide the trace ``evenly``.
+    Pieces end at ``moments``, and at the places that divide the trace into ``evenly`` equal parts.
     """
     n = len(trace.value)
     moments = np.unique(moments)
@@ -130,8 +130,8 @@ def pooled(
 ) -> Readings:
     """Return the whole trace as means over the pieces between ``cuts``.
 
-    ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the values at
-    which its readings stop from above. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings
+    ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the upper ends of
+    ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings
     that are not in order of time.
     """
     start, total = _joined(list(_blocks(trace, like, ends, seconds, cuts, beside, block)))
@@ -160,7 +160,7 @@ def pooled(
 
 
 def _joined(found: list[_Sums]) -> tuple[Indices, dict[str, Floats]]:
-    """The first reading of each piece and its sums by name, where blocks cut no piece in two."""
+    """Return the first reading of each piece and its sums by name; pieces that blocks cut in two are joined."""
     start = np.concatenate([sums.start for sums in found])
     first = np.ones(len(start), bool)
     first[np.cumsum([0, *(len(sums.start) for sums in found[:-1])])] = [sums.begins for sums in found]
@@ -215,14 +215,14 @@ def _blocks(
 
 
 def _products(trace: Trace, supply: Supply, raw: Floats, ok: Bools) -> dict[str, Floats]:
-    """What amperes and the volts beside them add up to, by name, for each reading."""
+    """Return the terms of the sums over amperes and volts, by name, for each reading."""
     amperes, volts = np.where(ok, raw, 0.0), np.where(ok, supply.volts, 0.0)
     of = {"watts": to_watts(amperes, trace.rail.conversion, volts), "amperes": amperes, "volts": volts}
     return of if supply.sag is None else of | {"lever": supply.sag.lever}
 
 
 def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weight: Floats | None) -> dict[str, Floats]:
-    """Sums by name over pieces that begin at ``start``; ``weight`` are lengths of readings, if these differ."""
+    """Return sums by name over pieces that begin at ``start``; ``weight`` are lengths of readings, if they differ."""
     if ok is None and weight is None:
         many = np.diff(np.append(start, n)).astype(np.float64)
         return {name: np.add.reduceat(x, start) for name, x in of.items()} | {"many": many, "weight": many}
@@ -235,7 +235,7 @@ def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weigh
 def _clipped(
     trace: Trace, ends: tuple[float, ...], raw: Floats, at: tuple[int, int], extent: tuple[float, float]
 ) -> Bools | None:
-    """Which readings of a block are only a lower bound; None for none."""
+    """Return which readings of a block are only a lower bound, or None if none is."""
     (a, b), (least, most) = at, extent
     over, top = np.asarray(trace.overload[a:b]), trace.rail.range_max
     if top is not None and not most < top:
@@ -246,6 +246,6 @@ def _clipped(
 
 
 def _alone(clipped: Bools) -> Indices:
-    """Where pieces begin that hold a run of clipped readings, or the reading before or after one."""
+    """Return the begins of pieces that hold a run of clipped readings, or the reading before or after such a run."""
     change = np.flatnonzero(np.diff(np.concatenate([[False], clipped, [False]]).astype(np.int8))).reshape(-1, 2)
     return np.unique((change[:, [0, 0, 1, 1]] + np.array([-1, 0, 0, 1])).ravel())
