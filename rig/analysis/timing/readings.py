@@ -18,10 +18,10 @@ from rig.types import Bools, Floats, Rail
 
 @dataclass(frozen=True)
 class Pool:
-    """What stands behind readings of a long trace, each of which is the mean of successive single ones; shapes (n,).
+    """The single readings behind readings of a long trace, each the mean of successive single readings; shapes (n,).
 
-    ``of`` is the number of single readings, ``many`` of those that are numbers, and ``weight`` is the length of these
-    over that of one, which is ``aperture_s``.
+    ``of`` is the number of single readings, ``many`` the number of those that are numbers, and ``weight`` the length of
+    the latter over the length ``aperture_s`` of one reading.
     """
 
     of: Floats
@@ -35,8 +35,8 @@ class Readings:
     """One rail in watts on the run's axis, shapes (n,).
 
     ``ok`` is False where a reading is not a number. ``overload`` is True where a reading is only a lower bound. A
-    reading of a long trace is the mean of successive ones (``pool``); ``period_s`` and ``aperture_s`` are of single
-    ones in any case.
+    reading of a long trace is the mean of successive ones (``pool``); ``period_s`` and ``aperture_s`` are always those
+    of single readings.
     """
 
     rail: Rail
@@ -71,7 +71,7 @@ class Readings:
 
     @property
     def watts_per_raw(self) -> float:
-        """Return the watts that one unit of a reading makes, by mean volts, before what a shunt drops."""
+        """Return the watts per unit of a reading, by mean volts, without the drop of a shunt."""
         if self.supply is not None:
             return abs(float(np.mean(self.supply.volts[self.ok])))
         conversion = self.rail.conversion
@@ -84,7 +84,7 @@ class Readings:
 
     @property
     def uneven(self) -> bool:
-        """Return whether readings count by their length: the intervals of a counter, and means of single readings."""
+        """Return whether readings are weighted by length: intervals of a counter, and means of single readings."""
         return self.counter or self.pool is not None
 
     @property
@@ -93,11 +93,11 @@ class Readings:
         return np.ones(len(self.watts)) if self.pool is None else self.pool.many
 
     def count(self, which: Bools) -> int:
-        """Return the number of single readings behind those that are marked, shape (n,)."""
+        """Return the number of single readings behind the readings marked by ``which``, shape (n,)."""
         return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
 
     def pace(self) -> Floats:
-        """Return the time from each reading to the next in periods, less the single ones behind it but one."""
+        """Return the periods from each reading to the next, as of single readings: 1 if none is missing between."""
         of = 1.0 if self.pool is None else self.pool.of[:-1]
         return np.asarray(np.diff(self.start_s) / self.period_s - (of - 1.0))
 
@@ -107,7 +107,7 @@ class Readings:
 
 
 def volts_of(trace: Trace, timebase: Timebase) -> Volts:
-    """Return a trace on the run's axis, in its own unit; of volts, it is complete with that."""
+    """Return a trace on the run's axis, in its own unit; a trace of volts needs no further conversion."""
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     start = end if trace.rail.kind == "point" else start
     over = trace.overload | (trace.value >= trace.rail.range_max if trace.rail.range_max is not None else False)
@@ -131,7 +131,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         overload = overload | np.isin(raw, ends)
     in_order(rail.name, start)
     if not np.all(lasting := end > start) and np.any(lasting):
-        ok = ok & lasting  # a mean over no time, among others, is none
+        ok = ok & lasting  # a mean over no time is no mean
     supply, v = None, None
     if volts is not None:
         v, known, over = mean_volts(volts, start, end)
@@ -157,19 +157,19 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
 
 
 def _period_s(rail: Rail, start_s: Floats, timebase: Timebase) -> float:
-    """The time between readings; a counter that is polled has no fixed rate."""
+    """Return the time between readings; a counter that is polled has no fixed rate."""
     if rail.rate_hz > 0 and rail.kind != "cumulative":
         return timebase.rate / rail.rate_hz
     return float(np.median(np.diff(start_s))) if len(start_s) > 1 else 0.0
 
 
 def numbers(values: Floats) -> Bools:
-    """Return which readings are numbers that an instrument can mean; shape (n,)."""
+    """Return which readings are numbers that an instrument can deliver; shape (n,)."""
     return np.asarray(np.abs(values) <= PLAUSIBLE)
 
 
 def _rate_of(trace: Trace, ok: Bools, length_s: Floats) -> Floats:
-    """Mean rate of a counter between its readings, shape (n - 1,)."""
+    """Return the mean rate of a counter between its readings, shape (n - 1,)."""
     held = trace.value[ok]
     if len(held) > 1 and float(np.max(-np.diff(held))) > 0.5 * float(np.ptp(held)) > 0.0:
         raise DataError(

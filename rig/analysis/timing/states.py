@@ -1,4 +1,4 @@
-"""Which readings show idle, and which the gaps between spans."""
+"""Find which readings show idle, and which show the gaps between spans."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rig.analysis.timing.readings import Readings
 from rig.types import Floats, Indices
 
 CONTRAST = 4.0
-"""Standard errors by which gaps must differ from idle to count as another level."""
+"""Gaps are another level than idle only if they differ by more than this many standard errors."""
 ALLOWANCE = 1e-3
 """A difference between gaps and idle below this share of dynamic power does not matter."""
 
 
 def idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, host_sigma_s: float) -> Indices:
-    """Return the idle window that holds each reading, or -1; nothing of the activity reaches such a reading."""
+    """Return the idle window that wholly holds each reading, or -1 if none does or activity may reach the reading."""
     quiet = idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * r.tau_s, -2.0 * host_sigma_s])
     quiet = merged(quiet[quiet[:, 1] > quiet[:, 0]])
     where = inside(quiet, r.start_s, r.end_s)
@@ -27,7 +27,7 @@ def idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, 
 
 
 def gap_of(r: Readings, spans_s: Floats, sigma_s: float, where: Indices) -> Indices:
-    """Return the gap between disjoint sorted spans that holds each reading, or -1; ``where`` is its idle window."""
+    """Return the gap between disjoint sorted spans that holds each reading, or -1; ``where`` holds their idle windows."""
     guard = merged(spans_s + margin_s(sigma_s, r.tau_s))
     between = (r.start_s > spans_s[0, 0]) & (r.end_s < spans_s[-1, 1]) & r.ok & (where < 0)
     between &= ~touches(guard, r.start_s, r.end_s)

@@ -1,8 +1,8 @@
-"""Which single readings of a long trace are looked at one by one; of a short trace, all are.
+"""Choose the single readings of a long trace that are looked at one by one; of a short trace, all are.
 
-Alignment, the spectrum of noise, rounding and the ends of a range need single readings. A long trace has far more of
-them than these need, so whole stretches are taken, evenly spread: the middles of idle windows, marks, and what is about
-the ends of spans from the first to the last. What depends on every reading is summed over the whole trace instead
+Alignment, the spectrum of noise, rounding and the ends of a range need single readings, but far fewer than a long trace
+has. So whole stretches are taken, evenly spread: the middles of idle windows, marks, and stretches about the ends of
+spans from the first to the last. Results that depend on every reading are summed over the whole trace instead
 (``rig.analysis.timing.pooling``).
 """
 
@@ -23,20 +23,20 @@ from rig.types import Bools, Floats, Indices
 
 BLOCK = 1 << 16
 Seconds = Callable[[NDArray[np.int64]], Floats]
-"""From ticks of the meter to run seconds on the device's time, shape kept."""
+"""A function from ticks of the meter to run seconds on the device's time, in the same shape."""
 IDLE_WINDOWS, SPANS = 4, 16
-"""Idle windows and spans that are looked at, evenly from the first to the last."""
+"""At most this many idle windows and spans are looked at, evenly from the first to the last."""
 SPREAD = 16
-"""Stretches of a trace that are looked at where nothing is known of its times."""
+"""Number of stretches of a trace that are looked at if nothing is known of its times."""
 GOLDEN = 0.618034
-"""Of two places within successive spans, how far apart they are, as a part of a span: they never repeat."""
+"""Distance of the places in successive spans, as a part of a span: with it, places never repeat."""
 
 
 def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -> tuple[Floats, Activity]:
     """Return disjoint windows that hold at most ``at_once`` readings, and the activity that begins and ends in them.
 
-    They are of one length, about the middles of idle windows, the first mark and the last, and of some spans the
-    begin, the end and a place within. ``meter`` places readings by brackets.
+    The windows have one length. They are about the middles of idle windows, the first and the last mark, and the begin,
+    the end and an inner place of some spans. ``meter`` places readings by brackets.
     """
     n = len(trace.value)
     first_s, last_s = meter.seconds(np.asarray(trace.start_tick[np.array([0, n - 1])])).tolist()
@@ -59,7 +59,7 @@ def single(trace: Trace, meter: Timebase, windows_s: Floats) -> Trace:
 
 
 def spread_out(trace: Trace, most: int) -> Trace:
-    """Return ``most`` readings of a trace as arrays, in stretches evenly from its begin to its end, or all if fewer."""
+    """Return ``most`` readings of a trace, or all if fewer, as arrays; they are in stretches evenly over the trace."""
     n, each = len(trace.value), most // SPREAD
     if n <= most:
         return trace.part(0, n)
@@ -93,9 +93,9 @@ def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, als
 
 
 def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
-    """Return the first number below ``n`` of which a condition no longer holds, or n, shape (size,).
+    """Return the first number below ``n`` for which a condition no longer holds, or n, shape (size,).
 
-    ``holds`` maps numbers, shape (size,), to whether it does for each; it holds up to some number and never after.
+    ``holds`` maps numbers, shape (size,), to whether the condition holds for each: up to some number, and never after.
     """
     low, high = np.zeros(size, dtype=np.int64), np.full(size, n, dtype=np.int64)
     while np.any(low < high):
@@ -115,7 +115,7 @@ def _evenly(windows: Floats, most: int) -> Floats:
 
 
 def _only(activity: Activity, windows: Floats) -> Activity:
-    """The activity that begins and ends in windows, without phases of which none does."""
+    """Return the activity that begins and ends in windows, without phases that have none there."""
 
     def held(spans: Floats) -> Bools:
         return np.asarray(touches(windows, spans[:, 0], spans[:, 0]) & touches(windows, spans[:, 1], spans[:, 1]))

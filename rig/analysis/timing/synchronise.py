@@ -1,4 +1,4 @@
-"""Readings on the device's time: each meter's clock is aligned by its brackets, then by the trace or by a GPIO edge."""
+"""Put readings on the device's time: align each meter's clock by its brackets, then by the trace or by GPIO edges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
 
 NOT_LATE, NOWHERE = np.zeros(1), 0.8
-"""Share of the variance that the median span may leave where it stands before it is looked for elsewhere."""
+"""Spans are looked for elsewhere if levels leave more than ``NOWHERE`` of the variance of the median span."""
 
 
 def aligned_rails(
@@ -39,8 +39,8 @@ def aligned_rails(
     """Return every rail of power, sorted by name; the recording ended at ``end_s``.
 
     Rails on one clock are aligned together, by the rail that shows the spans best. Where readings contradict the spans,
-    they get the times that the spans prove, if they prove any. Of a trace with more than ``at_once`` readings, that
-    many are looked at one by one, and all enter the readings of its rail as means (``rig.analysis.timing.pooling``).
+    they get the times that the spans prove, if they prove any. Of a longer trace, ``at_once`` readings are looked at
+    one by one, and all of them enter the readings of its rail as means (``rig.analysis.timing.pooling``).
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
@@ -70,7 +70,7 @@ def _screened(run: Run, trace: Trace, activity: Activity, end_s: float) -> Scree
 
 
 def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, bend_s: float) -> AlignedRail:
-    """The rail with what the screen found in it and in its volts; the host's clock was corrected by ``bend_s``."""
+    """Return the rail with the screen's findings on it and its volts; the host's clock was corrected by ``bend_s``."""
     both = [seen] if volts is None else [seen, volts]
     late = tuple(check for s in both for check in s.late)
     checks = tuple(check for s in both for check in s.checks)
@@ -85,9 +85,9 @@ def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, be
 
 
 def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> list[AlignedRail]:
-    """Align the rails of one clock by all their readings, with the times that the spans prove where they must.
+    """Align the rails of one clock by all their readings, with the times that the spans prove where needed.
 
-    ``step_s`` is how long readings are that are means, which show to about a part of it where they stand.
+    ``step_s`` is the length of readings that are means; these are placed only to within a part of it.
     """
     first, recorded = meter.bracketed, placed(meter, own)
     told = {p.readings.rail.name: _bridged(meter, t, p) for t, p in zip(own, recorded, strict=True)}
@@ -112,14 +112,14 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
 
 
 def _refused(found: AlignedRail, check: object) -> AlignedRail:
-    """The rail, against which a failed check stands if nothing else does."""
+    """Return the rail, with the failed check added to its contradictions if it has none."""
     return replace(found, contradictions=(check,)) if isinstance(check, Finding) and not found.contradictions else found
 
 
 def _doubtful(found: AlignedRail, s: Shown | None) -> bool:
-    """Whether spans of a rail, of which its trace shows ``s``, may stand elsewhere than they are said to.
+    """Return whether spans of a rail may be at other places of its trace ``s`` than stated.
 
-    That is so where some do not rise and most do, where most do not, and where something speaks against its readings.
+    This is so if only some spans show no rise, if most show none, or if a check contradicts its readings.
     """
     if s is None or found.readings.counter:
         return False
@@ -128,7 +128,7 @@ def _doubtful(found: AlignedRail, s: Shown | None) -> bool:
 
 
 def _strays(s: Shown) -> bool:
-    """Whether some spans do not stand where they are said to, and most do, or the trace wanders steeply."""
+    """Return whether some spans are not at their stated place, though most are, or the trace wanders steeply."""
     return int(np.count_nonzero(strays(s))) >= LAST
 
 
@@ -137,7 +137,7 @@ def _shown(meter: MeterClock, found: AlignedRail) -> Shown | None:
 
 
 def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | Finding | None:
-    """The trace with the times that its spans prove, or a failed check, if they contradict those recorded."""
+    """Return the trace with the times that its spans prove, or a failed check, if spans contradict recorded times."""
     windows_s = meter.activity.active_s()
     if found.readings.counter or len(windows_s) < LEAST_SPANS or not np.any(found.readings.ok):
         return None
@@ -163,8 +163,8 @@ def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | F
 def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[AlignedRail]:
     """Align the rails of one clock by single readings in stretches of their traces, and sum all readings.
 
-    If either leaves a doubt that readings and spans fit, means of successive readings are looked at as a whole, where
-    power is proportional to a reading. What was lost, and where, shows in them too.
+    If the stretches or the sums leave a doubt that readings and spans fit, means of successive readings of the whole
+    trace are looked at, where power is proportional to a reading. They also show which readings were lost, and where.
     """
     first, activity = meter.bracketed, meter.activity
     looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)
@@ -186,7 +186,7 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
 
 
 def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int) -> AlignedRail:
-    """The rail with all readings as means, and those that it was placed by as single ones."""
+    """Return the rail with all readings as means, and with the single readings by which it was placed."""
     r, timebase, path = looked_at.readings, looked_at.timebase, looked_at.path
 
     def seconds(ticks: NDArray[np.int64]) -> Floats:

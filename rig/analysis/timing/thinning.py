@@ -1,4 +1,4 @@
-"""Long traces made short, for what does not look into each reading."""
+"""Shorten long traces for computations that do not need each reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rig.types import Bools, Floats, Rail
 
 
 def thinned(trace: Trace, at_once: int) -> Trace:
-    """Return a long trace of a counter with as many of its readings as may be looked at; others as they are."""
+    """Return a long trace of a counter with about ``at_once`` of its readings; return other traces unchanged."""
     n = len(trace.value)
     if n <= at_once or trace.rail.kind != "cumulative":
         return trace
@@ -34,10 +34,10 @@ def proportional(rail: Rail) -> bool:
 
 
 def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) -> Trace:
-    """Return a trace on a uniform grid as means of as many successive readings as make it ``at_once`` long or less.
+    """Return a trace on a uniform grid as at most ``at_once`` means of successive readings.
 
     A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
-    ``copies`` times, the means stand where one of each stands.
+    ``copies`` times, the means have the times that one of each reading would have.
     """
     n = len(trace.value)
     many = -(-n // (at_once * copies)) * copies

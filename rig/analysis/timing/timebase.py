@@ -14,12 +14,12 @@ from rig.types import Bracket, ClockInfo, Floats
 BEST_SHARE = 0.1
 ERAS = 24
 RATE_PER_BEND = 4.0
-"""How far the mean rate may be off, over the range of what a host's correction leaves beside a line, and its time.
+"""Largest error of the mean rate, over the range of deviations from a line by a host's correction, per time.
 
-A step leaves at most half of this between the ends, a rate that turns midway 0.9 of it.
+A step causes at most half of this error between the ends, and a change of rate midway 0.9 of it.
 """
 STRETCHES = 12
-"""Of a trace, whose earliest arrivals show when readings were taken."""
+"""A trace is cut into this many stretches; the earliest arrivals of each show when readings were taken."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Timebase:
         return self.ref_s + since * (self.rate / self.clock.tick_hz)
 
     def residuals(self, brackets: Sequence[Bracket], t0_ns: int) -> Floats:
-        """Return of each reading of the clock its second, its difference from this map, and half its round trip.
+        """Return for each reading of the clock its second, its difference from this map, and half its round trip.
 
         The shape is (k, 3), all in seconds.
         """
@@ -91,8 +91,8 @@ def fit_brackets(
     The clock may have been read at any moment of its round trip. So half of the shortest round trip, as a rectangular
     distribution, is part of sigma: an asymmetric link shifts every middle by the same time, and no repetition shows
     this. ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it.
-    They bound the rate of an instrument that cannot be asked for its time. ``bend_s`` is by how much the host's
-    clock was corrected meanwhile.
+    They bound the rate of an instrument that cannot be asked for its time. ``bend_s`` is the correction of the host's
+    clock during the run.
 
     Raises ``ValueError`` if there is no bracket.
     """
@@ -123,9 +123,9 @@ def fit_brackets(
 
 
 def quick_reads(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int) -> Floats:
-    """Return of the quickest readings of a clock its seconds since the first, and middle and half of the round trip.
+    """Return for the quickest readings of a clock its seconds since the first, and middle and half of round trips.
 
-    The shape is (k, 3), in order of the middles. Seconds of the clock are nominal, the others are of the run.
+    The shape is (k, 3), in order of the middles. Seconds of the clock are nominal; round trips are in run seconds.
     """
     middle, half = _round_trips(brackets, t0_ns)
     seconds = np.array([b.tick - brackets[0].tick for b in brackets], dtype=float) / clock.tick_hz
@@ -136,7 +136,7 @@ def quick_reads(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int) -> Fl
 def off_line(reads: Floats) -> Floats:
     """Return the middles of ``quick_reads`` less a straight line over the ticks, in seconds, shape (k,).
 
-    They are 0 if none is farther from it than a clock may be off within its round trip.
+    All are 0 if each is as close to the line as its round trip allows.
     """
     if len(reads) < 3 or np.ptp(reads[:, 0]) <= 0.0:
         return np.zeros(len(reads))
@@ -145,13 +145,13 @@ def off_line(reads: Floats) -> Floats:
 
 
 def _round_trips(brackets: Sequence[Bracket], t0_ns: int) -> tuple[Floats, Floats]:
-    """Middles and halves of the round trips, in seconds of the run, shapes (k,)."""
+    """Return middles and halves of the round trips, in seconds of the run, shapes (k,)."""
     rows = np.array([(b.before_ns - t0_ns, b.after_ns - t0_ns) for b in brackets], dtype=float).reshape(-1, 2) * 1e-9
     return rows.mean(axis=1), 0.5 * (rows[:, 1] - rows[:, 0])
 
 
 def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
-    """Indices of the best tenth of each stretch of the run, so that the slope keeps its lever."""
+    """Return indices of the quickest tenth of round trips in each stretch, so that the slope keeps its lever."""
     span = middle.max() - middle.min()
     era = np.zeros(len(middle), int) if span <= 0 else ((middle - middle.min()) / span * (ERAS - 1e-9)).astype(int)
     chosen: list[int] = []
@@ -164,7 +164,7 @@ def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
 
 
 def _slope(x: Floats, y: Floats, half: Floats, tolerance: float, bend_s: float) -> tuple[float, float, float]:
-    """Weighted slope, its sigma, and the scatter about the line; nominal when there is no lever."""
+    """Return the weighted slope, its sigma, and the scatter about the line; the nominal slope if there is no lever."""
     if len(x) < 2 or np.ptp(x) <= 0:
         return 1.0, tolerance / math.sqrt(3.0), 0.0
     weight = 1.0 / np.maximum(half, 1e-9) ** 2
@@ -187,7 +187,7 @@ def _slope(x: Floats, y: Floats, half: Floats, tolerance: float, bend_s: float) 
 
 
 def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tuple[float, float]:
-    """Rate from the lower envelope of (arrival - nominal time): no reading arrives before it ends."""
+    """Return the rate and its sigma by the earliest arrivals less nominal times; no reading arrives before it ends."""
     nominal = (arrivals[:, 0] - base_tick) / clock.tick_hz
     lag = arrivals[:, 1] - nominal
     fallback = clock.tolerance / math.sqrt(3.0)
@@ -200,10 +200,10 @@ def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tup
 
 
 def earliest(at: Floats, late: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the straight line under what came late, slope first, and the numbers of those that show it.
+    """Return the straight line, slope first, through the earliest of late arrivals, and the numbers of these.
 
-    No reading arrives before it was taken. So the earliest of each stretch shows when readings were taken, but for a
-    delay that all share. ``at`` and ``late`` have the shape (n,), ``at`` rising.
+    No reading arrives before it was taken. So the earliest arrival of each stretch shows when readings were taken,
+    except for a delay common to all. ``at`` and ``late`` have the shape (n,), and ``at`` rises.
     """
     stretches = np.array_split(np.arange(len(late)), min(STRETCHES, len(late)))
     first = np.array([part[np.argmin(late[part])] for part in stretches])
