@@ -60,13 +60,13 @@ from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE
 
 LIBRARY_BYTES = 128 << 20
-"""What OpenBLAS maps for its work, in numpy and in scipy each. If it gets none, it asks again without end."""
+"""Memory that OpenBLAS maps, in numpy and in scipy each. If the system refuses it, OpenBLAS retries without end."""
 
 
 def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     """Compute all figures of a run.
 
-    Of a trace with more than ``at_once`` readings, so many are looked at one by one; all enter the sums.
+    Of a trace with more than ``at_once`` readings, ``at_once`` are looked at one by one; all enter the sums.
     Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if the process gets no
     memory for its libraries.
 
@@ -146,11 +146,11 @@ def _recorded(run: Run) -> _Recorded:
 
 
 def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
-    """Readings on the device's time, then the model of each rail; the activity holds what work they show beside it."""
+    """Put readings on the device's time and model each rail; work that they show outside spans joins the activity."""
     run = told.run
     rails = aligned_rails(run, told.activity, told.device, _end_s(run), at_once)
     activity, rails = with_unspanned(told.activity, rails)
-    turn = max((r.turn for r in rails), default=0.0)  # which of the clocks is off by as much is not known
+    turn = max((r.turn for r in rails), default=0.0)  # it is not known which of the two clocks is off by this rate
     device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
     against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
     sound = [r for r in rails if not against[r.readings.rail.name]]
@@ -159,7 +159,7 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
 
 
 def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
-    """All figures, concern by concern, and what was found on the way."""
+    """Compute all figures, topic by topic, and the findings of these computations."""
     run, activity = told.run, told.activity
     busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values())))
     times = time_figures(activity, told.device, busy)
@@ -182,7 +182,7 @@ def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
 
 
 def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
-    """Figures of the service, with the average power of all rails if each has a model."""
+    """Return figures of the service, with the average power of all rails if each has a model."""
     activity, queries, models = told.activity, told.queries, list(rails.models.values())
     rules = told.run.start.rules
     service = service_figures(queries, None if rules is None else rules.percentile)
@@ -192,7 +192,7 @@ def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
 
 
 def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[Finding]) -> Iterator[Finding]:
-    """All that is found of a run, each list walked once; ``found`` is what its figures gave."""
+    """Yield all findings of a run; ``found`` are the findings from computing its figures."""
     run, start = told.run, told.run.start
     if start.rules is not None:
         yield from checks_of(start.rules, run, told.queries, figures)
@@ -220,7 +220,7 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
 
 
 def _told(checks: Iterable[Finding]) -> Iterator[Finding]:
-    """Checks that stand among the notes too if they fail, because they cast doubt on figures under any rules."""
+    """Mark checks that, if they fail, are also notes, because they cast doubt on figures under any rules."""
     return (replace(check, told=True) for check in checks)
 
 
@@ -252,7 +252,7 @@ def _series(told: _Recorded, rails: _Rails, timebases: Mapping[str, Timebase]) -
 
 
 def _end_s(run: Run) -> float:
-    """Clock readings, idle windows, arrivals and answers all count; a run without any has no known end."""
+    """Return the last stamp of clock readings, idle windows, arrivals and answers, in run seconds; inf without any."""
     stamps = [row[2] for e in run.of_type(Brackets) for row in e.rows]
     stamps += [e.off_ns for e in run.of_type(IdleWindow)] + [e.arrived_ns for e in run.of_type(ChunkArrived)]
     answered = pc.max(run.replies["completed_ns"]).as_py()

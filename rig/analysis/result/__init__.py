@@ -1,4 +1,4 @@
-"""Hold what the stages of the analysis give: quantities, the names of figures, and the result of a run.
+"""Hold what the stages of the analysis produce: quantities, the names of figures, and the result of a run.
 
 In: nothing of the analysis. Out: ``Quantity``, ``FigureKey``, ``Finding``, ``Result``. Imported by all.
 """

@@ -1,6 +1,6 @@
 """Student's t, beta, binomial and gamma distributions, to eight digits or more.
 
-``scipy.special`` has them too, but to import it takes longer than to compute the figures of a short run.
+``scipy.special`` has them too, but importing it takes longer than computing the figures of a short run.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 from rig.types import Floats, Indices
 
 MANY_DOF = 1000.0
-"""Degrees of freedom from which the expansion about the normal quantile is exact to double precision."""
+"""From this many degrees of freedom, the expansion about the normal quantile is exact to double precision."""
 STEPS = 200
-"""Newton steps at most; about ten are needed."""
+"""Largest number of Newton steps; about ten are needed."""
 
 
 def normal_quantile(p: float) -> float:
-    """Return the value below which a standard normal variable lies with the chance ``p``."""
+    """Return the quantile of the standard normal distribution at the probability ``p``."""
     return NormalDist().inv_cdf(p)
 
 
 def student_quantile(p: float, dof: float) -> float:
-    """Return the value below which Student's t with ``dof`` degrees of freedom lies with the chance ``p`` above 1/2."""
+    """Return the quantile of Student's t with ``dof`` degrees of freedom at the probability ``p``, above 1/2."""
     if dof < MANY_DOF:
         x = beta_quantile(2.0 * (1.0 - p), 0.5 * dof, 0.5)
         return math.sqrt(dof * (1.0 - x) / x)
@@ -39,10 +39,11 @@ def student_quantile(p: float, dof: float) -> float:
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """Return the share below which a beta variable lies with the chance ``p``, 0 < p < 1; ``a`` and ``b`` are above 0.
+    """Return the quantile of a beta variable at the probability ``p``, 0 < p < 1; ``a`` and ``b`` are above 0.
 
-    Newton's method on the logarithms of both, between which the lower tail is nearly a straight line. The upper tail is
-    not where ``b`` is below 1, so there it is the lower tail of the rest. A share that is too small for a float is 0.
+    Newton's method works on the logarithms of quantile and probability, which are nearly a straight line in the lower
+    tail. The upper tail is not a straight line where ``b`` is below 1, so there the lower tail of 1 - x is used. A
+    quantile that is too small for a float is 0.
     """
     if b < 1.0 and p > _beta(a / (a + b), a, b)[0]:
         return 1.0 - _in_lower_tail(1.0 - p, b, a)
@@ -63,7 +64,7 @@ def _in_lower_tail(p: float, a: float, b: float) -> float:
 
 
 def _beta(x: float, a: float, b: float) -> tuple[float, float]:
-    """The chance that a beta variable lies below ``x``, and how it grows with the logarithm of ``x``."""
+    """Return the probability that a beta variable is below ``x``, and its derivative by the logarithm of ``x``."""
     scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(scale + a * math.log(x) + b * math.log1p(-x))
     if x < (a + 1.0) / (a + b + 2.0):
@@ -74,7 +75,7 @@ def _beta(x: float, a: float, b: float) -> tuple[float, float]:
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8), by Lentz's method."""
+    """Return the continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8), by Lentz."""
     c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
     found, m, change = d, 0, 0.0
     while abs(change - 1.0) > 4.0 * math.ulp(1.0):
@@ -88,7 +89,7 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def binomial_chances(n: int, p: float) -> tuple[Indices, Floats]:
-    """Return the counts of ``n`` cases of chance ``p`` that ever occur, and the chance that each is not exceeded.
+    """Return the possible counts among ``n`` cases of probability ``p``, and the probability not to exceed each.
 
     Both have shape (k,). The counts reach twelve standard deviations from the mean.
     """

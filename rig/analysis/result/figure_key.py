@@ -1,4 +1,4 @@
-"""The key of a figure says which quantity it is, of which phase and rail, and by which method."""
+"""The key of a figure names its quantity, its phase and rail, and its method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FigureKey:
 
     An empty ``phase`` or ``rail`` means all phases or all rails. An empty ``method`` means the rig's own method. The
     name of a quantity can contain ``{target}``, ``{threshold}`` or ``{percentile}``, which stand for the fields of
-    these names. ``window`` counts from 1. ``layer`` is one of the network, and ``sample`` one of
+    these names. ``window`` counts from 1. ``layer`` is a layer of the network, and ``sample`` one of
     the workload. ``str(key)`` is the name of the figure in ``results.json``.
     """
 

@@ -15,9 +15,9 @@ class Finding:
     """What was found, what is allowed, what follows for the result, and what to change.
 
     A check has a ``rule`` and passes if it is ``ok``; ``source`` is the sentence from which the rule comes, or "" if
-    the rules of the run name none. With ``told``, it stands among the notes too if it fails, whatever the rules are. A
-    refusal stands for the figures of ``scope``, which is one figure or, in words, several; ``found`` says why there is
-    none. Of a note, ``found`` is the sentence.
+    the rules of the run name none. With ``told``, a failed check is also a note, whatever the rules are. A refusal
+    replaces the figures of ``scope``, which is one figure or, in words, several; ``found`` says why there is none. In a
+    note, ``found`` is the sentence.
     """
 
     rule: str
@@ -37,12 +37,12 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """Return the finding as a note says it."""
+        """Return the finding in the words of a note."""
         return ": ".join(filter(None, (self.rule, self.found))) + (f", allowed: {self.allowed}" if self.allowed else "")
 
 
 def note(text: str) -> Finding:
-    """Return a sentence that stands beside the figures."""
+    """Return a sentence that is shown beside the figures."""
     return Finding("", text, effect="note")
 
 

@@ -11,11 +11,11 @@ from rig.analysis.result.quantity import Component, Quantity
 from rig.types import Floats
 
 UNBOUND = "nearest rank; too few to bound it"
-"""The method of a percentile of too few values for an interval."""
+"""The method of a percentile if there are too few values for an interval."""
 
 
 def binomial_quantile(chance: float, n: int, p: float) -> int:
-    """Return the least number that a binomial count of ``n`` exceeds with a chance of no more than 1 - ``chance``."""
+    """Return the quantile of a binomial count of ``n`` cases at the probability ``chance``."""
     count, reached = binomial_chances(n, p)
     return int(count[np.searchsorted(reached, chance)])
 
@@ -38,7 +38,7 @@ def interval(ordered: Floats, percentile: float, confidence: float = 0.95) -> tu
     low = binomial_quantile(tail, n, percentile)
     high = binomial_quantile(1.0 - tail, n, percentile) + 1
     padded = np.concatenate([[-math.inf], ordered, [math.inf]])
-    # rank r of n stands at padded[r]; P(X_(low) <= q) >= 1 - tail needs low <= the binomial quantile
+    # padded[r] is the value of rank r of n; P(X_(low) <= q) >= 1 - tail needs low <= the binomial quantile
     return float(padded[max(low, 0)]), float(padded[min(high, n + 1)])
 
 

@@ -25,7 +25,7 @@ def clopper_pearson(count: float, n: int, confidence: float = CONFIDENCE) -> tup
 
 
 def proportion(count: float, n: int, method: str) -> Quantity:
-    """Return the share ``count / n`` with its Clopper-Pearson interval; without cases, nothing is stated of it."""
+    """Return the share ``count / n`` with its Clopper-Pearson interval; without cases, no uncertainty is stated."""
     if n < 1:
         return Quantity(0.0, "1", (), 0.0, n, method)
     return _stated(count / n, clopper_pearson(count, n), n, f"{method}; {NAMED}")
@@ -34,8 +34,8 @@ def proportion(count: float, n: int, method: str) -> Quantity:
 def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantity:
     """Return the mean of several shares ``count / n``, each with at least one case.
 
-    The distances of the Clopper-Pearson limits from each share are added in quadrature, each side by itself (Zou and
-    Donner, Statistics in Medicine 27 (2008) 1693).
+    The distances of the Clopper-Pearson limits from each share are added in quadrature, separately for each side (Zou
+    and Donner, Statistics in Medicine 27 (2008) 1693).
     """
     shares = [count / n for count, n in counts]
     limits = [clopper_pearson(count, n) for count, n in counts]
@@ -49,9 +49,9 @@ def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantit
 def paired_difference(lost: int, won: int, n: int) -> tuple[float, float]:
     """Return the interval of ``(won - lost) / n``, where two answered the same ``n`` cases.
 
-    ``won`` counts the cases that the second alone has right, ``lost`` those of the first alone. Their Clopper-Pearson
-    limits are combined with the correlation of two counts of one sample (Zou and Donner, Statistics in Medicine 27
-    (2008) 1693). No difference in any case is no proof of none: the interval then is that of no case in n.
+    ``won`` counts the cases that only the second has right, ``lost`` those that only the first has right. Their
+    Clopper-Pearson limits are combined with the correlation of two counts of one sample (Zou and Donner, Statistics in
+    Medicine 27 (2008) 1693). If no case differs, a difference is still possible, and the interval is that of 0 in n.
     """
     down, up = lost / n, won / n
     (down_low, down_high), (up_low, up_high) = clopper_pearson(lost, n), clopper_pearson(won, n)

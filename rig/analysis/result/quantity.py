@@ -42,19 +42,19 @@ class Quantity:
     unit: str
     """An SI unit, or "1"."""
     components: tuple[Component, ...] = ()
-    """The sources of its uncertainty; none: no uncertainty is stated."""
+    """The sources of its uncertainty; if empty, no uncertainty is stated."""
     bias: float = 0.0
     """In ``unit``."""
     n: int = 0
-    """How many values it comes from."""
+    """The number of values from which it is computed."""
     method: str = ""
     """How it was computed, in words."""
     limits: tuple[float, float] | None = None
-    """The 95 % interval of a share of counts, which is not symmetric; None: it follows from components and bias."""
+    """The 95 % interval of a share of counts, which is not symmetric; if None, it follows from components and bias."""
 
     @property
     def stated(self) -> bool:
-        """Return whether there is an uncertainty; a number without any is not exact."""
+        """Return whether an uncertainty is stated; a number without one is not thereby exact."""
         return bool(self.components or self.bias or self.limits)
 
     @property

@@ -33,7 +33,7 @@ class ClockSummary:
     rate_sigma: float
     brackets: int
     considered: Mapping[str, float]
-    """Every method that was tried, with the sigma that it states."""
+    """Every method that was tried, with its sigma."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Result:
     simulated: bool
     """Whether the device or a meter is a simulation."""
     start: Start
-    """What was measured with what: device, meters, scenario, workload, rules, host."""
+    """The set-up of the measurement: device, meters, scenario, workload, rules, host."""
     quantities: Figures
     """Each ``Quantity`` by its name in ``results.json``, in SI units; names end in their unit, shares have none."""
     findings: tuple[Finding, ...]
-    """The checks, notes and refusals of which ``validity``, ``notes`` and ``refusals`` are views."""
+    """Checks, notes and refusals; ``validity``, ``notes`` and ``refusals`` are views of these findings."""
     clocks: Mapping[str, ClockSummary]
     """How each clock was aligned with the host's, by its name, in seconds."""
     series: Series
@@ -65,7 +65,7 @@ class Result:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what stands beside the figures in words, each sentence once."""
+        """Return the sentences that are shown beside the figures, each once."""
         said = (f.text for f in self.findings if f.effect == "note" or (f.told and not f.ok))
         return tuple(dict.fromkeys(said))
 
@@ -83,12 +83,12 @@ class Result:
 
     @property
     def power_refused(self) -> bool:
-        """Whether a meter watched and its readings support no active power."""
+        """Return whether there was a meter, but its readings support no active power."""
         return bool(self.start.meters) and not any(key.quantity == "active_power_w" for key in self.quantities)
 
     @property
     def verdict(self) -> str:
-        """VALID or INVALID, or for which figures the result is valid; "" without rules."""
+        """Return VALID or INVALID, or for which figures the result is valid; "" without rules."""
         said = "" if self.validity is None else self.validity.verdict
         return "VALID for times; power refused" if said == "VALID" and self.power_refused else said
 
@@ -108,7 +108,7 @@ class Result:
         return pd.DataFrame(rows, index=pd.Index([str(key) for key in self.quantities], name="figure"), columns=columns)
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return what pictures are drawn from, in watts, and in seconds since the run's start on one timeline.
+        """Return the data of pictures as tables, in watts, and in seconds since the run's start on one timeline.
 
         ``trace.RAIL`` has ``start_s``, ``end_s`` and ``watts``, which is NaN where a reading cannot be used.
         ``spans`` has ``phase``, ``on_s`` and ``off_s``; ``idle`` is among the phases. ``requests`` has ``requested_s``

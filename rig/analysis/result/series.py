@@ -1,4 +1,4 @@
-"""The series of a result: what pictures draw, and what the figures of a session are made of."""
+"""The series of a result: the data of pictures, and of the figures of a session."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class RailSeries:
 
 @dataclass(frozen=True)
 class RateProbe:
-    """One rate that a search tried: samples per second, whether it was served by the rules, and the latency bounded."""
+    """One rate that a search tried: samples per second, whether it kept the rules, and the latency that they bound."""
 
     rate_hz: float
     held: bool
     latency: Quantity | None
-    """The percentile of latency that the rules name; None where too few samples give it."""
+    """The percentile of latency that the rules name; None if there are too few samples for it."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Solve:
 
     ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
     ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
-    what the scenario gave, NaN for a scenario that gives none. ``over_s`` is the time by which the stamped span
-    exceeded it. The span of a loop shows the mean of its solves, so the worst of them counts if the answer states it.
-    ``processor_s`` is what the solver had of the processor in ``seconds`` by its own answer, NaN if it states none.
+    the budget of the scenario, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the
+    budget. The span of a loop shows only the mean of its solves, so the worst solve is used if the answer states it.
+    ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
     """
 
     sample_id: str
@@ -83,16 +83,16 @@ class Series:
     idle_windows_s: Floats
     mark_windows_s: Floats
     execution_times_s: Floats
-    """Per inference, in the order of issue; shape (n,)."""
+    """Execution time of each inference, in the order of issue; shape (n,)."""
     requested_s: Floats
     """When each completed sample was requested; shape (n,)."""
     latency_s: Floats
-    """From request to completion, in the same order; shape (n,)."""
+    """Time from request to completion of the same samples; shape (n,)."""
     stream: Stream | None
     solves: tuple[Solve, ...]
     clock_reads: Mapping[str, Floats] = field(default_factory=dict)
-    """Of each clock that was read, shape (k, 3): second, difference from its fit, half of the round trip."""
+    """For each clock that was read, shape (k, 3): second, difference from its fit, half of the round trip."""
     trials: Mapping[FigureKey, tuple[Quantity, ...]] = field(default_factory=dict)
-    """Of several trials, the figures that the rules compare, one for each trial."""
+    """The figures that the rules compare between trials, one for each trial."""
     probes: tuple[RateProbe, ...] = ()
     """The rates that a search for the highest tried, in order."""
