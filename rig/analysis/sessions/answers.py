@@ -17,9 +17,9 @@ from rig.analysis.sessions.part import Part
 from rig.recording.reader import Run
 
 NOISY = 0.1
-"""Largest share of the samples whose answers may differ because of the noise of a chip, but for chance."""
+"""Answers of at most this share of the samples may differ because of the noise of a chip; chance may add to it."""
 CHANCE = 0.99
-"""With this probability, a device of that share differs in no more samples than are allowed."""
+"""With this probability, a device that differs by this share passes the check."""
 ALIKE = 0.01
 """Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 CACHED = 0.9
@@ -27,9 +27,9 @@ CACHED = 0.9
 
 
 def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
-    """Answers in the performance and power runs are those of the accuracy run (as LoadGen's TEST01).
+    """Yield checks that performance and power runs have the answers of the accuracy run (as LoadGen's TEST01).
 
-    A device that skips the work where its time or its power is measured would answer otherwise.
+    A device that skips the work while its time or its power is measured would have other answers.
     """
     expected = _answers(by["accuracy"][0].run) if by["accuracy"] else {}
     for purpose, what in (("performance", "speed"), ("power", "power")):
@@ -51,7 +51,7 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
 
 
 def _as_accurate(parts: Sequence[Part], chance: float) -> bool:
-    """Whether as many answers are right in every run, although the noise of a chip changes some of them.
+    """Return whether accuracy is the same in every run, although the noise of a chip changes some answers.
 
     ``chance`` is three standard deviations of the accuracy of a run in which each changed answer may be right or wrong.
     """
@@ -73,10 +73,10 @@ def _answers(run: Run) -> dict[str, set[str]]:
 
 
 def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
-    """A sample that comes again must not be answered sooner than at first (as LoadGen's TEST04).
+    """Yield checks that a repeated sample is not answered sooner than at first (as LoadGen's TEST04).
 
-    One sample repeated is compared with the same sample among others, and every sample of the performance runs with
-    its time in the accuracy run.
+    A sample that is repeated alone is compared with the same sample among others, and every sample of the performance
+    runs is compared with its time in the accuracy run.
     """
     repeated = by["compliance"]
     if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase is quicker than all of them
@@ -97,7 +97,7 @@ def _not_sooner(rule: str, ratio: float) -> Finding:
 
 
 def _median_times(parts: Sequence[Part]) -> dict[str, float]:
-    """Median seconds from issue to completion by sample id, so that no queue counts."""
+    """Return median seconds from issue to completion by sample id; time in the host's queue is not included."""
     by_sample: dict[str, list[float]] = {}
     for part in parts:
         q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()

@@ -1,4 +1,4 @@
-"""The highest rate that a search found: which of its probes held, and what the rates above it did."""
+"""The highest rate that a search found: which of its probes held, and which higher rates failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_OF_RATE = "device and meters"
 
 
 def failed_rules(result: Result) -> list[str]:
-    """Return the rules that a probe fails; that its parts are simulated or have no meter says nothing of its rate."""
+    """Return the rules that a probe fails, except rules on simulation and meters, which do not concern its rate."""
     return [c.rule for c in (result.validity.checks if result.validity else ()) if not c.ok and c.rule != _NOT_OF_RATE]
 
 
@@ -34,7 +34,7 @@ def _probe(result: Result) -> RateProbe:
 
 
 def peak_rate(probes: Sequence[RateProbe]) -> Figures:
-    """Return the highest rate that held. The bound of its error reaches to the lowest rate above it that failed."""
+    """Return the highest rate that held; its bias bound reaches to the lowest rate above it that failed."""
     held = max((p.rate_hz for p in probes if p.held), default=None)
     if held is None:
         return Figures()

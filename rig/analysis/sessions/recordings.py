@@ -1,4 +1,4 @@
-"""Rules over the recordings of a session: each run is a recording of its own, and all were made with one bench."""
+"""Check the recordings of a session: each run has its own recording, and all were made with one bench."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rig.recording.reader import Run
 from rig.types import Floats, Indices
 
 READINGS = 1 << 18
-"""So many readings of a trace are compared with those of others."""
+"""This many readings of a trace are compared with those of others."""
 STAMPS_LEAST, VALUES_LEAST = 8, 64
 """Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
 
 
 def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
-    """Yield a failed check if two runs hold one recording, and if other meters watched some of the power runs."""
+    """Yield a failed check if two runs hold one recording, and one if power runs have different meters."""
     if shared := shared_recording((part.name, part.run) for part in parts):
         one, other, file = shared
         allowed = "none; every trial is a measurement of its own: measure again"
@@ -47,10 +47,10 @@ def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | 
 
 
 def _own(run: Run) -> Iterator[tuple[str, str | bytes]]:
-    """What no other measurement repeats, whatever files it is written to: stamps of the host, and noise.
+    """Yield data that no other measurement repeats, whatever its files are: stamps of the host, and noise.
 
-    A simulation gives the same answers and readings whenever it is repeated; its log has a date. The windows of an
-    import may be those of a plan, which others share.
+    A simulation gives the same answers and readings each time, but its log has a date. The windows of an import may be
+    those of a plan, which other imports share.
     """
     yield EVENTS, run.digest
     if run.start.simulated:
@@ -69,6 +69,6 @@ def _digest(numbers: Floats | Indices) -> bytes:
 
 
 def _stamps_ns(run: Run) -> Indices:
-    """Every stamp of the host at a sample, in order, shape (n,)."""
+    """Return every stamp of the host at a sample, in order, shape (n,)."""
     told = (run.replies[name].drop_null().to_numpy() for name in ("issued_ns", "completed_ns"))
     return np.sort(np.concatenate(list(told)))

@@ -1,4 +1,4 @@
-"""Rules over the several runs of a session: enough of them, alike, of one system, with the figures that are asked."""
+"""Check the runs of a session together: enough runs, alike, of one system, with the figures that the rules ask for."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def session_checks(
 ) -> tuple[Finding, ...]:
     """Return the checks of every run, and those of the session.
 
-    ``figures`` are those of the session. ``by`` holds the runs from which they are, by purpose.
+    ``figures`` are those of the session. ``by`` holds the runs that gave these figures, by purpose.
     """
     checks = [
         *_whole_session(parts),
@@ -58,7 +58,7 @@ def by_purpose(parts: Sequence[Part]) -> dict[str, list[Part]]:
 
 
 def _whole_session(parts: Sequence[Part]) -> Iterator[Finding]:
-    """Whether every run is there that the runs themselves announce."""
+    """Check that every run that the runs themselves announce is there."""
     announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
     if announced or any(part.run.start.session for part in parts):
         wanted = max(announced, default=len(parts) + 1)
@@ -80,7 +80,7 @@ def trial_checks(by: Mapping[str, list[Part]], rules: Rules) -> tuple[Finding, .
 
 
 def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
-    """As many runs of each purpose as the rules ask for, and each near the mean of all."""
+    """Check that there are as many runs of each purpose as the rules ask for, and that each is near the mean of all."""
     wanted = {"performance": rules.trials or 1, "power": rules.trials or 1, "accuracy": int(ACCURACY in rules.reports)}
     if not (by["power"] or rules.submittable):
         del wanted["power"]  # a session that cannot be submitted needs no meter
@@ -94,7 +94,7 @@ def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
 
 
 def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Finding]:
-    """A result is of one system in one configuration: its time and its power are of the same thing."""
+    """Check that all runs are of one system in one configuration, so that time and power belong together."""
     if not rules.session:
         return
     names, source = sorted({configuration_of(part) for part in parts}), rules.source_of("session")
@@ -105,7 +105,7 @@ def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Finding]:
 
 
 def _outlined(run: Run, rules: Rules) -> Iterator[Finding]:
-    """The device declares what the outlines of the report are made of."""
+    """Check that the device declares what the outlines of the report need."""
     if not rules.outline:
         return
     device, source = run.start.device, rules.source_of("outline")
@@ -119,7 +119,7 @@ def _outlined(run: Run, rules: Rules) -> Iterator[Finding]:
 
 
 def _reported(figures: Figures, refusals: Sequence[Finding], rules: Rules) -> Iterator[Finding]:
-    """Every figure that the rules name is stated."""
+    """Check that every figure that the rules name is stated."""
     stated = {key.quantity for key in figures if key.of_whole}
     refused = {r.scope.quantity for r in refusals if isinstance(r.scope, FigureKey)}
     for name in rules.reports:
@@ -129,7 +129,7 @@ def _reported(figures: Figures, refusals: Sequence[Finding], rules: Rules) -> It
 
 
 def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]:
-    """Every trial is near the mean of all, for the figures that are reported."""
+    """Check that every trial is near the mean of all, for the figures that are reported."""
     for key, trials in trial_figures(by).items():
         values = [q.value for q in trials]
         mean = sum(values) / len(values)
@@ -139,9 +139,9 @@ def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]
 
 
 def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> Iterator[Finding]:
-    """Power runs are as quick as performance runs, so that power and time are of one operating point.
+    """Check that power runs are as quick as performance runs, so that power and time are of one operating point.
 
-    Each power run is compared with the mean time of the session. What the intervals of both explain is not counted.
+    Each power run is compared with the mean time of the session. Only the difference beyond both intervals counts.
     """
     powered = {p.name: p.result.quantities for p in by["power"] if not (_amortised(p.run) or _load_sets_batches(p.run))}
     powered = {name: own for name, own in powered.items() if TIME in own}
@@ -161,31 +161,31 @@ def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> 
 
 
 def _amortised(run: Run) -> bool:
-    """Whether the run plays longer sequences than performance runs, and its own time is the one that is reported."""
+    """Return whether the run plays longer sequences than performance runs, so that its own time is reported."""
     return bool(run.start.scenario.amortise_s)
 
 
 def _load_sets_batches(run: Run) -> bool:
-    """Whether arrivals decide how many samples the device takes together, and so the time of each."""
+    """Return whether arrivals decide how many samples the device takes together, and so the time of each."""
     return run.start.device.max_batch > 1 and queries_of(run).scheduled
 
 
 def _beyond_s(own: Quantity, mean: Quantity) -> float:
-    """How far two mean times are apart beyond both intervals, in seconds."""
+    """Return the difference of two mean times beyond the interval of this difference, in seconds."""
     apart = linear([(1.0, own), (-1.0, mean)], "s", "")
     return max(0.0, abs(apart.value) - apart.half_width())
 
 
 def _scattered(figures: Figures) -> Quantity:
-    """The mean time with the scatter of executions beside what clocks and stamps leave open."""
+    """Return the mean time with the scatter of executions added to the uncertainty from clocks and stamps."""
     time, se = figures[TIME], figures.get(TIME_SE)
-    parts = (replace(c, shared=None) for c in time.components)  # stamps of one run do not err as those of another
+    parts = (replace(c, shared=None) for c in time.components)  # errors of stamps are independent between runs
     more = () if se is None else (Component("scatter of executions", se.value),)
     return replace(time, components=(*parts, *more))
 
 
 def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:
-    """Return the figures that are compared between trials, of each trial, where there are several."""
+    """Return the figures that are compared between trials, one for each trial, where there are several."""
     figures = {name: [part.result.quantities for part in parts] for name, parts in by.items()}
     found = {key: tuple(f[key] for f in figures[purpose] if key in f) for purpose, key in COMPARED}
     return {key: trials for key, trials in found.items() if len(trials) > 1}

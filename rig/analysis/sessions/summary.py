@@ -36,7 +36,7 @@ from rig.types import Floats
 
 SCORES = (ACCURACY, "balanced_accuracy", "map", "r2", "smape_mean", "smape_p{percentile}")
 ROUNDING = 1e-12
-"""Trials that differ by less than this part are equal but for the rounding of their arithmetic."""
+"""Trials that differ by less than this part differ only by the rounding of their arithmetic."""
 INTEGRATED = "energy_per_inference_integrated_j"
 _EXECUTION_TIMES = (
     "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
@@ -124,7 +124,7 @@ def _execution_times_s(parts: Sequence[Part]) -> Floats:
 
 
 def _share(values: Sequence[Quantity], mean: Quantity) -> Quantity:
-    """The mean of shares of counts; sessions answer the same samples, so that their intervals do not shrink."""
+    """Return the mean of shares of counts; sessions answer the same samples, so the interval does not shrink."""
     limits = [q.limits for q in values if q.limits is not None]
     if len(limits) < len(values):
         return mean
@@ -134,14 +134,14 @@ def _share(values: Sequence[Quantity], mean: Quantity) -> Quantity:
 
 
 def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[Finding]:
-    """The checks of one of several sessions, with its name before them; a run is named ``session.run``."""
+    """Yield the checks of one of several sessions, with its name before them; a run is named ``session.run``."""
     runs = tuple(f"{part.name}: " for part in parts)
     for check in () if result.validity is None else result.validity.checks:
         yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}", told=False)
 
 
 def _apart_notes(figures: Figures) -> Iterator[str]:
-    """What it means that the two energies of an inference are further apart than both intervals."""
+    """Yield a note if the two energies of an inference are further apart than their intervals."""
     by_time, measured = figures.get(FigureKey("energy_per_inference_j")), figures.get(FigureKey(INTEGRATED))
     if (
         by_time is None
@@ -166,7 +166,7 @@ def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
 
 
 def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
-    """The largest size for which a solution better than cost 0 was found, with figures of its own run."""
+    """Return the largest size for which a solution better than cost 0 was found, with figures of its own run."""
     solved = [(part, part.run.start.workload.nodes or 0) for part in parts if _solved(part)]
     if not probes or not solved:
         return None
@@ -194,7 +194,7 @@ def _solved(part: Part) -> bool:
 
 
 def _figures(by: Mapping[str, list[Part]]) -> Figures:
-    """Times from performance runs, accuracy from the accuracy run, watts and joules from power runs."""
+    """Take times from performance runs, accuracy from the accuracy run, watts and joules from power runs."""
     times = over_trials([p.result.quantities for p in by["performance"]])
     power = over_trials([p.result.quantities for p in by["power"]])
     scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k.quantity in SCORES}
@@ -209,7 +209,7 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
 
 
 def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
-    """What the network did over single samples: in the accuracy run, which asks all of them, else as times are."""
+    """Return complexity over single samples: from the accuracy run, which asks all, or else from the runs of times."""
     for purpose in ("accuracy", "performance", "power"):
         for part in by[purpose]:
             found = {k: q for k, q in part.result.quantities.items() if entry_of(k).family == "complexity"}
@@ -219,13 +219,13 @@ def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
 
 
 def _sequence_s(by: Mapping[str, list[Part]]) -> float:
-    """The length of the sequences over which power was measured, in seconds; 0 if it was measured on samples."""
+    """Return the length of the sequences over which power was measured, in seconds; 0 if measured on samples."""
     seconds = by["power"][0].run.start.scenario.amortise_s if by["power"] else 0.0
     return 0.0 if seconds is UNSET else seconds
 
 
 def _amortised(times: Mapping[FigureKey, Quantity], power: Mapping[FigureKey, Quantity]) -> dict[FigureKey, Quantity]:
-    """Execution times of the sequences, per inference; the time of a sample by itself stands beside under its own name.
+    """Return execution times of the sequences, per inference; the time of a single sample has a name of its own.
 
     The published baseline of Xylo does so: "the execution time result is divided by 10" (NeuroBench, system track
     baselines).
@@ -236,7 +236,7 @@ def _amortised(times: Mapping[FigureKey, Quantity], power: Mapping[FigureKey, Qu
 
 
 def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figures:
-    """Energy by phase and in all: power times the time that is reported beside it (NeuroBench, ASC).
+    """Return energy by phase and in total: power times the reported time (NeuroBench, ASC).
 
     ``same_runs`` says that power and time are from the same runs, so that errors of the stamps cancel in the product.
     The integrated energy stays that of the power runs.
@@ -253,7 +253,7 @@ def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figur
 
 
 def _by_itself(q: Quantity) -> Quantity:
-    """The quantity of other runs: stamps of one run do not err as those of another."""
+    """Return the quantity without shared origins of stamp errors, which are independent between runs."""
     of_stamps = ("stamps:", "ticks:")
     parts = (replace(c, shared=None) if (c.shared or "").startswith(of_stamps) else c for c in q.components)
     return replace(q, components=tuple(parts))
@@ -268,9 +268,9 @@ def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Mean of trials; their scatter becomes a component if it is more than rounding and their stated uncertainty.
+    """Return the mean of trials; scatter is a component if it is more than rounding and their stated uncertainty.
 
-    A percentile that a trial has too few times to bound has no uncertainty: trials repeat the same samples.
+    If a trial has too few times to bound a percentile, the mean has no uncertainty: trials repeat the same samples.
     """
     n, each = len(values), [q.value for q in values]
     unbound = next((q.method for q in values if q.method.startswith(UNBOUND)), None)

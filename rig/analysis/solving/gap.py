@@ -13,9 +13,9 @@ THRESHOLDS = (0.1, 0.05, 0.01)
 def gap(cost: float, target: float) -> float:
     """Return BKS-Gap = (c - c_target) / |c_target|, which is 0 at the target and positive for a worse cost.
 
-    The published formula (NeuroBench, eq. 24) divides by c_target itself. This is negative, so by the formula a worse
-    solution has a negative gap. The sentences beside the formula say the opposite: a solution that beats the target has
-    a negative gap. The magnitude is the same; the sign here follows the sentences.
+    The published formula (NeuroBench, eq. 24) divides by c_target itself. c_target is negative, so by the formula a
+    worse solution has a negative gap. The text beside the formula says the opposite: a solution that beats the target
+    has a negative gap. The magnitude is the same; the sign here follows the text.
 
     Compare it with a threshold as ``gap(cost, target) <= 0.05``. For whole costs with a gap of exactly 0.05, the
     division gives the same floating-point number as 0.05. Raises ``UsageError`` for a target of 0, or for numbers that

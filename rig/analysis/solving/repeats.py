@@ -1,4 +1,4 @@
-"""Whether the solves of a run are repetitions: new seeds for each problem, and one tuning for all of them."""
+"""Check that the solves of a run are repetitions: new seeds for each problem, and one tuning for all problems."""
 
 from __future__ import annotations
 

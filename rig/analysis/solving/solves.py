@@ -24,7 +24,7 @@ from rig.recording.reader import Run
 from rig.types import Problem
 
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
-"""A solve is late that ends past its budget by more than this time and by more than this part of the budget."""
+"""A solve is late if it ends past its budget by more than this time and by more than this part of the budget."""
 RUNTIME = FigureKey("runtime_power_w")
 _ENERGIES = {
     "time_to_gap_{target}_{threshold}_s": "energy_to_gap_{target}_{threshold}_j",
@@ -54,7 +54,7 @@ def solves_of(run: Run, device: Timebase) -> list[Solve]:
 
 
 def _is_solution(out: Any) -> bool:
-    """Whether an output is a solver's answer: a cost and a solution, and perhaps an overrun."""
+    """Return whether an output is a solver's answer: a cost and a solution, and perhaps an overrun."""
     return (
         isinstance(out, dict)
         and isinstance(out.get("solution"), str)
@@ -123,7 +123,7 @@ def _targets(run: Run) -> dict[str, dict[str, float]]:
 
 
 def _same(cost: float, claimed: float) -> bool:
-    """Whether a claimed cost is that of a solution, up to the rounding of sums in another order."""
+    """Return whether a claimed cost is that of a solution, up to the rounding of sums in another order."""
     return math.isclose(cost, claimed, rel_tol=1e-9, abs_tol=1e-12)
 
 
@@ -171,7 +171,7 @@ def solving_figures(
 
 
 def _gaps(solves: Sequence[Solve], target: str) -> dict[FigureKey, Quantity]:
-    """Mean gap, the spread between problems, and that between solves of one problem."""
+    """Return the mean gap, its spread between problems, and its spread between solves of one problem."""
     by_problem: dict[str, list[float]] = {}
     for s in solves:
         if s.targets[target]:
@@ -198,7 +198,7 @@ def _gaps(solves: Sequence[Solve], target: str) -> dict[FigureKey, Quantity]:
 
 
 def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[FigureKey, Quantity]:
-    """Time to each threshold, with the share that reached it; by the official rule only where every solve did."""
+    """Return time to each threshold, and the share of solves that reached it; officially, all solves must reach it."""
     out: dict[FigureKey, Quantity] = {}
     for threshold in (t for t in THRESHOLDS if t >= to_gap):
         times = [_time_to(s, s.targets[target], threshold) for s in solves]
@@ -218,7 +218,7 @@ def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[Figur
 
 
 def runtime_power(powers: Figures) -> Figures:
-    """Return the average power over the runtime, which is over the solves after loading (NeuroBench, QUBO)."""
+    """Return the average power over the runtime, which is the time of the solves after loading (NeuroBench, QUBO)."""
     power = powers.get(FigureKey("active_power_w", method=LITERAL)) or powers.get(FigureKey("active_power_w"))
     return Figures() if power is None else Figures({RUNTIME: replace(power, method=f"{power.method} of the solves")})
 
@@ -260,13 +260,13 @@ def gap_times_known(run: Run) -> bool:
 
 
 def asks_solutions(run: Run) -> bool:
-    """Return whether what is played are problems, so that a device must answer solutions."""
+    """Return whether the samples of a run are problems, so that a device must answer with solutions."""
     workload = run.start.workload
     return run.start.scenario.name == "optimization" or problem_factory(workload.name, workload.task) is not None
 
 
 def answer_count(run: Run) -> int:
-    """Return how many answers a run has without those of warm-up, whether they are solutions or not."""
+    """Return how many answers a run has outside warm-up, whether they are solutions or not."""
     answered = array_of(run.replies["completed_ns"].is_valid()) & ~array_of(run.replies["warmup"])
     return int(np.count_nonzero(answered))
 
@@ -279,10 +279,10 @@ def solving_findings(
     told: Sequence[str] = (),
     asked: bool = False,
 ) -> Iterator[Finding]:
-    """Yield checks that each of the answers is a solution, that costs are true and budgets kept, and what is not known.
+    """Yield checks that each answer is a solution, that costs are true and budgets kept, and notes on missing figures.
 
-    That is why there is no gap, or no time to a gap; ``told`` is what the notes of the workload already say about it.
-    Without any solve, there is a check only where solutions were ``asked`` for.
+    These notes say why there is no gap, or no time to a gap; ``told`` are the notes of the workload, which may already
+    say this. Without any solve, there is a check only where solutions were ``asked`` for.
     """
     if not solves:
         if asked and answers:
