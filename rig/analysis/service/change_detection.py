@@ -20,7 +20,7 @@ from rig.recording.reader import Run
 from rig.types import Floats
 
 SUSTAIN = 3
-"""How many answers in a row must be right; fewer suffice at the end of a scene."""
+"""This many answers in a row must be right; fewer are enough at the end of a scene."""
 
 
 def stream_of(run: Run, q: Queries) -> Stream | None:
@@ -86,7 +86,7 @@ def change_latencies_s(stream: Stream) -> Floats:
 
 
 def time_right(stream: Stream) -> float:
-    """Return the share of the time since the first answer in which the latest answer is the present scene."""
+    """Return the share of the time since the first answer in which the latest answer is the current scene."""
     if not len(stream.at_s):
         return 0.0
     edges = np.unique(np.concatenate([stream.at_s, stream.onset_s, [stream.end_s]]))
@@ -101,7 +101,7 @@ def time_right(stream: Stream) -> float:
 
 
 def _probabilities(answer: Any) -> dict[str, float]:
-    """The probability that an answer gives to each class; an answer without ``probability`` gives 1 to its label."""
+    """Return the probability of each class by an answer; an answer without ``probability`` gives 1 to its label."""
     if isinstance(answer, Mapping) and isinstance(answer.get("probability"), Mapping):
         return {str(k): float(v) for k, v in answer["probability"].items() if isinstance(v, (int, float))}
     label = answer_in(answer)

@@ -33,7 +33,7 @@ class Queries:
     output: Indices
     outputs: tuple[Any, ...]
     max_pending: int | None = None
-    """How many samples the device can hold at a time; None if it takes one batch at a time."""
+    """The number of samples that the device can hold at a time; None if it takes one batch at a time."""
 
     def __len__(self) -> int:
         return len(self.issue)
@@ -64,7 +64,7 @@ class Queries:
         return np.isnan(self.issued_s)
 
     def latency_s(self) -> Floats:
-        """Return the latencies of completed samples: from request to completion at the host, the link included."""
+        """Return the latencies of completed samples: from request to completion at the host, with the link."""
         # host stamps are whole nanoseconds, and rounding must not make a sample late
         return np.asarray(np.round((self.completed_s - self.requested_s)[self.completed], 9))
 
@@ -108,7 +108,7 @@ def queries_of(run: Run) -> Queries:
 
 
 def _first_output(output: Indices, first: Indices, n: int) -> Indices:
-    """The output of each issue, which is the first one among its rows."""
+    """Return the output of each issue, which is the first output among its rows."""
     ends = np.append(first[1:], n)
     found = output[first]
     for k in np.flatnonzero(found < 0):
@@ -118,7 +118,7 @@ def _first_output(output: Indices, first: Indices, n: int) -> Indices:
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
-    """The index of each text, -1 for null, and the distinct texts."""
+    """Return the index of each text, -1 for null, and the distinct texts."""
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return array_of(coded.indices, -1).astype(np.int64), coded.dictionary.to_pylist()

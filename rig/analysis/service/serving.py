@@ -95,7 +95,7 @@ def arrivals(q: Queries) -> Figures:
 
 
 def scheduling_delays_s(q: Queries) -> Floats:
-    """Return how much later than possible each sample was issued, for the samples that were issued.
+    """Return by how much each issued sample was issued later than possible, in seconds.
 
     A sample can be issued when it is due and the device has room for it. The device has room when it holds fewer
     samples than it declares (``max_pending``). If it declares nothing, it has room when all earlier samples are
@@ -109,14 +109,14 @@ def scheduling_delays_s(q: Queries) -> Floats:
 
 
 def _all_completed_s(issued_s: Floats, completed_s: Floats) -> Floats:
-    """When everything issued earlier was completed, shape (n,)."""
+    """Return when all samples issued earlier were completed, shape (n,)."""
     ends = np.maximum.accumulate(np.where(np.isnan(completed_s), -np.inf, completed_s))
     first = np.searchsorted(issued_s, issued_s, side="left")
     return np.where(first > 0, ends[np.clip(first - 1, 0, None)], -np.inf)
 
 
 def _room_s(completed_s: Floats, most: int) -> Floats:
-    """When fewer than ``most`` of the earlier samples were pending, shape (n,)."""
+    """Return from when on fewer than ``most`` of the earlier samples were pending, shape (n,)."""
     out = np.full(len(completed_s), -np.inf)
     last: list[float] = []  # the latest completions, at most ``most`` of them
     for k, done in enumerate(np.where(np.isnan(completed_s), np.inf, completed_s).tolist()):

@@ -1,4 +1,4 @@
-"""Whether a run keeps the parameters of the benchmark that its workload declares."""
+"""Check that a run keeps the parameters of the benchmark that its workload declares."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rig.types import Benchmark, Parameter
 
 Value = float | str | None
 _SHOWN = 6
-"""The most values that a check names."""
+"""A check names at most this many values."""
 
 
 def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord, source: str) -> Iterator[Finding]:
     """Yield one check for each parameter of the benchmark, and for each option of the scenario.
 
-    What is allowed is what the rig holds of the benchmark, and of one that it does not know, what the workload
-    declares. An option that the scenario does not have is not checked. ``source`` is that of the rule itself.
+    The allowed values are those that the rig holds of the benchmark, or, for an unknown benchmark, those that the
+    workload declares. An option that the scenario does not have is not checked. ``source`` is that of the rule itself.
     """
     if benchmark is None:
         yield Finding("benchmark of the workload", "none declared", "declared by the workload", False, source)
@@ -37,7 +37,7 @@ def benchmark_checks(benchmark: Benchmark | None, scenario: ScenarioRecord, sour
 
 
 def as_held(benchmark: Benchmark) -> Benchmark:
-    """Return the benchmark with the limits that the rig holds in the place of those that a recording declares."""
+    """Return the benchmark with the limits that the rig holds instead of those that a recording declares."""
     limits = limits_of(benchmark)
     if limits is None:
         return benchmark
@@ -57,9 +57,9 @@ def _limited(declared: Parameter | None, allowed: Values) -> Parameter:
 def set_findings(run: Run) -> Iterator[Finding]:
     """Yield a failed check where the samples of a run are not those that a known benchmark counts.
 
-    A note tells of a benchmark that the rig does not know, under rules by which results are submitted. One check is for
-    the length of data that is an inference. The other is for the number of samples that is declared, where a run plays
-    the set itself and no stream of it.
+    Under rules for submission, a benchmark that the rig does not know gives a note. One check is for the length of data
+    of one inference. The other is for the declared number of samples, where a run plays the set itself and not a stream
+    of it.
     """
     benchmark, rules = run.start.workload.benchmark, run.start.rules
     limits = None if benchmark is None else limits_of(benchmark)

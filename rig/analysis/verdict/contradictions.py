@@ -1,4 +1,4 @@
-"""Whether a recording contradicts itself: host stamps, spans, counts of readings, and the host's own heartbeat.
+"""Find where a recording contradicts itself: host stamps, spans, counts of readings, and the host's own heartbeat.
 
 Each contradiction is a failed check with a name. A recording without contradictions yields none.
 """
@@ -19,10 +19,10 @@ from rig.recording.reader import Run
 from rig.types import Bools, Floats
 
 FAR = 6.0
-"""By how many standard uncertainties of the synchronisation a span must lie outside its host stamps."""
+"""A span contradicts its host stamps if it is outside by more than this many sigmas of the synchronisation."""
 ROUNDING_S = 1e-6
 ONE_TICK = 0.5
-"""The share of spans of one tick or less above which the clock does not resolve the spans."""
+"""The clock does not resolve the spans if more than this share of them is one tick or less."""
 
 
 def contradictions_of(run: Run, device: Timebase) -> tuple[Finding, ...]:
@@ -44,7 +44,7 @@ def _stopped(run: Run) -> Iterator[Finding]:
 
 
 def _miscounted(run: Run) -> Iterator[Finding]:
-    """Files or chunks that are cut, doubled or missing: a run that ended as planned has written them to their end."""
+    """Find files or chunks that are cut, doubled or missing; a run that ended as planned has written all of them."""
     if run.stop is None or run.error is not None:
         return
     if run.truncated:
@@ -80,7 +80,7 @@ def _misplaced(run: Run, device: Timebase) -> Iterator[Finding]:
 
 
 def _overlapping(issue: NDArray[np.int64], on_s: Floats, off_s: Floats, step_s: float) -> Iterator[Finding]:
-    """Spans of different samples on a device that holds one sample at a time."""
+    """Find overlapping spans of different samples on a device that holds one sample at a time."""
     order = np.argsort(issue, kind="stable")
     first = np.flatnonzero(np.diff(issue[order], prepend=-1))
     begin_s = np.minimum.reduceat(on_s[order], first)

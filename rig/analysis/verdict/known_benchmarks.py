@@ -1,4 +1,4 @@
-"""The limits of published benchmarks, which hold whatever a recording declares of them."""
+"""The limits of published benchmarks, which hold whatever limits a recording declares."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ QUBO = "NeuroBench 1.0, QUBO (maximum independent set)"
 LARGEST_NAMED = 5000
 """The largest number of nodes that the text of QUBO names; the progression may go on."""
 PROVEN_BELOW = 50
-"""Nodes below which the target of QUBO is the optimum."""
+"""Below this many nodes, the target of QUBO is the optimum."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a benchmark allows: its scenarios, and values of its parameters and of options of the scenario by name.
+    """What a benchmark allows: scenarios, and by name the values of its parameters and of options of the scenario.
 
-    ``inference_s`` is the length of data that is one inference; None: the benchmark does not say.
+    ``inference_s`` is the length of data of one inference, or None if the benchmark does not state it.
     """
 
     scenarios: Values
@@ -35,16 +35,16 @@ class Limits:
 
 
 def limits_of(benchmark: Benchmark) -> Limits | None:
-    """Return the limits of a benchmark by its name, or None if the rig holds none of a name that reads like it.
+    """Return the limits of a benchmark by its name, or None if no known name reads like it.
 
-    A letter beyond ASCII may look like any other.
+    A letter beyond ASCII is taken to look like any other.
     """
     like = re.compile("".join(re.escape(c) if c.isascii() else "." for c in _seen(benchmark.name)))
     return next((held(benchmark) for name, held in _KNOWN.items() if like.fullmatch(_seen(name))), None)
 
 
 def qubo_sizes(nodes: int) -> tuple[int, ...]:
-    """Return the sizes of QUBO, which go on as 10, 25, 50 times powers of ten, up to 5000 or to ``nodes``."""
+    """Return the sizes of QUBO, which are 10, 25 and 50 times powers of ten, up to 5000 or to ``nodes``."""
     every = (step * 10**exponent for exponent in count() for step in (10, 25, 50))
     return tuple(takewhile(lambda size: size <= max(nodes, LARGEST_NAMED), every))
 
@@ -80,7 +80,7 @@ def _qubo(benchmark: Benchmark) -> Limits:
 
 
 def _seen(name: str) -> str:
-    """A name without what a reader does not see: other spaces, capitals, width of letters, and marks of no width."""
+    """Return a name without what a reader does not see: spaces, capitals, width of letters, and marks of no width."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join("".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn")).split())
 

@@ -1,4 +1,4 @@
-"""Refusals of what a whole recording cannot support: without a trace, without a span, or without a finite number."""
+"""Refusals of figures that a whole recording cannot support: no trace, no span, or no finite number."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def without_number(figures: Figures) -> Iterator[Finding]:
 
 
 def as_imported(finding: Finding, run: Run) -> Finding:
-    """Return a finding whose remedy, where it names options of ``rig measure``, is one for the importer of the run."""
+    """Return a finding with a remedy for the importer of the run where the remedy names options of ``rig measure``."""
     if run.start.imported is None or "--" not in finding.remedy or finding.effect != "refusal":
         return finding
     remedy = "Record longer windows, or with a faster meter"

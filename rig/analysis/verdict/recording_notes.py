@@ -63,7 +63,7 @@ def _phases(run: Run) -> Iterator[str]:
 
 
 def _inferences(run: Run) -> dict[str, int]:
-    """Inferences in the windows of each phase, without warm-up."""
+    """Return the inferences in the windows of each phase, without warm-up."""
     size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
     counts: dict[str, int] = {}
     columns = (run.replies[c].to_pylist() for c in ("phase", "sample_id", "executions", "warmup"))
@@ -74,7 +74,7 @@ def _inferences(run: Run) -> dict[str, int]:
 
 
 def _constant(trace: Trace) -> bool:
-    """Whether all readings are the same; a long trace is read until one differs."""
+    """Return whether all readings are the same; a long trace is read until one differs."""
     n, first = len(trace.value), trace.value[0]
     return not any(np.any(trace.value[a : a + BLOCK] != first) for a in range(0, n, BLOCK))
 

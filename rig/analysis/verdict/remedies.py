@@ -59,12 +59,12 @@ REMEDIES: tuple[tuple[str, str], ...] = (
      "Answer with a solution and its cost, as a device of rig.solver does (`rig check`)"),
     ("solves past their budget", "Let the solver stop at its budget, `budget_s`"),
 )  # fmt: skip
-"""The beginning of a rule as a regular expression, and what to do; the first that fits counts."""
+"""The begin of a rule as a regular expression, and what to do; the first expression that matches is used."""
 _OF_RUN = re.compile(r"[\w.-]+: ")
 
 
 def remedy_of(rule: str) -> str:
-    """Return what to do where a rule failed, in a run or in a run of a session; "" for a rule that is not known."""
+    """Return what to do if a rule failed, in a run or in a run of a session; "" for an unknown rule."""
     for said in (rule, _OF_RUN.sub("", rule, count=1)):
         for pattern, remedy in REMEDIES:
             if re.match(pattern, said):

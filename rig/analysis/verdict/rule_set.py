@@ -1,4 +1,4 @@
-"""The rules that a recording holds, compared with the rig's own set of the same name."""
+"""Compare the rules in a recording with the rig's own set of the same name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEXTS = ("name", "scenario", "source", "sources")
 
 
 def is_known(rules: Rules) -> bool:
-    """Return whether the rig has a set of this name; only results by such a set can be submitted."""
+    """Return whether the rig has a set of rules of this name; only results by such a set can be submitted."""
     return rules.name in names("rules")
 
 

@@ -1,4 +1,4 @@
-"""Whether the samples of a run are the set that they are counted as: all with a label, and each by itself."""
+"""Check that the samples of a run are a whole set: all have a label, and no two have equal data."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rig.recording.reader import Run
 
 
 def sample_findings(run: Run) -> Iterator[Finding]:
-    """Yield a failed check if only some samples of an accuracy run have a label, so that accuracy is of these alone.
+    """Yield a failed check if only some samples of an accuracy run have a label, since accuracy is then of these only.
 
-    A note tells of samples with equal data, where the rules ask for the whole set and so count them apart.
+    Samples with equal data give a note, where the rules ask for the whole set and so count such samples separately.
     """
     rules, purpose = run.start.rules, run.start.purpose
     if rules is None or not rules.submittable:

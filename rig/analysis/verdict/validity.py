@@ -1,4 +1,4 @@
-"""Whether a run follows its rules: for each rule, what was found and what is allowed."""
+"""Check whether a run follows its rules: for each rule, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HUNDRED = 0.99
 
 
 def ruling_of(rules: Rules | None) -> Ruling | None:
-    """Return by which rules a run is judged, or None if it names none."""
+    """Return the rules by which a run is judged, or None if it names none."""
     if rules is None:
         return None
     return Ruling(rules.name, rules.source, rules.submittable and is_known(rules) and not rules.session)
@@ -42,7 +42,7 @@ def checks_of(rules: Rules, run: Run, q: Queries, figures: Figures) -> list[Find
 
 
 def named(findings: Iterable[Finding], rules: Rules | None) -> tuple[Finding, ...]:
-    """Return findings, of which checks have the source and the remedy of their rule, where they have none."""
+    """Return findings; checks without a source or remedy get that of their rule."""
     source = "" if rules is None else rules.source_of()
     return tuple(_named(f, source) if f.effect == "check" else f for f in findings)
 
@@ -68,7 +68,7 @@ def _whole(run: Run, q: Queries, rules: Rules) -> Iterator[Finding]:
 
 
 def _mend(run: Run) -> str:
-    """What broke a run off and what to do, as its last line has it; "" where it has not."""
+    """Return what broke a run off and what to do, from its last line; "" if nothing did."""
     if run.error is None:
         return ""
     return f"{run.error.error} broke it off: {run.error.message.rstrip('.')}. {run.error.remedy or ''}".rstrip()
@@ -77,7 +77,7 @@ def _mend(run: Run) -> str:
 def _of_benchmark(start: Start, q: Queries, rules: Rules) -> Iterator[Finding]:
     if rules.session and start.purpose == "all":
         yield Finding("mode", "together", "a session of runs", False, rules.source_of("session"))
-    if rules.benchmark and start.purpose != "probe":  # a search must be able to hold with any workload
+    if rules.benchmark and start.purpose != "probe":  # a search must be able to pass with any workload
         yield from benchmark_checks(start.workload.benchmark, start.scenario, rules.source_of("benchmark"))
     if (most := rules.at_a_time) is not None:
         found, source = most_at_a_time(q), rules.source_of("at_a_time")
@@ -85,7 +85,7 @@ def _of_benchmark(start: Start, q: Queries, rules: Rules) -> Iterator[Finding]:
 
 
 def most_at_a_time(q: Queries) -> int:
-    """Return the most samples that were issued and not yet answered at one moment; answers come first."""
+    """Return the largest number of pending samples at any moment; at equal times, answers come before issues."""
     held = q.completed & ~q.dropped
     at_s = np.concatenate([q.issued_s[held], q.completed_s[held]])
     steps = np.repeat([1, -1], np.count_nonzero(held))
@@ -144,7 +144,7 @@ def _on_time(scenario: ScenarioRecord, q: Queries, rules: Rules, figures: Figure
 
 
 def _schedule_kept(q: Queries, rules: Rules, limit_s: float | None, figures: Figures) -> Iterator[Finding]:
-    """Checks of the host's schedule: a host too slow to make the load must not pass for a quick device."""
+    """Check the host's schedule: a host too slow to make the load must not look like a quick device."""
     if not q.scheduled or np.all(q.dropped):
         return
     if rules.late_share is not None and limit_s is not None:
