@@ -1,8 +1,8 @@
 """Energy per synaptic operation and per execution, from several networks on one device.
 
-The dynamic energy of an execution is taken to be the energy per execution plus that of each effective operation. The
-line is fitted by least squares, weighted by what is uncertain in each network by itself, and its two numbers are linear
-in the energies: errors of calibration, which all networks share, go through it with their signs (GUM 5.2.2, H.3).
+The dynamic energy of an execution is taken to be the energy per execution plus the energy of its effective operations.
+The line is fitted by least squares, weighted by the separate uncertainty of each network. Its two numbers are linear in
+the energies, so errors of calibration, which all networks share, propagate with their signs (GUM 5.2.2, H.3).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.types import Floats
 
 FEWEST = 5
-"""Networks that differ in their operations."""
+"""At least this many networks must differ in their operations."""
 SURE = 0.99
-"""The chance with which energies on a line are taken for such."""
+"""The probability with which energies on a line are accepted as such."""
 LEAST_SPREAD = 0.05
-"""How much the operations of an execution differ at least, relative to the most."""
+"""The operations of an execution must differ by at least this part of the largest number."""
 CALIBRATION = ("gain:", "offset:")
-"""Origins of errors that belong to an instrument, which all runs share; all others belong to one run."""
+"""Origins of errors of an instrument, which all runs share; all other origins belong to one run."""
 _MANY = 1e6
 _METHOD = "line through the dynamic energy of an execution of {} networks against its effective operations"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Of one network: effective operations in an execution, its dynamic energy, and the energy of idle under it (J)."""
+    """One network: effective operations in an execution, its dynamic energy, and the energy of idle under it (J)."""
 
     operations: float
     dynamic: Quantity
@@ -50,7 +50,7 @@ class EnergyLine:
 
 
 def point_of(quantities: Figures) -> Point | None:
-    """Return the point of one run or session; None where its operations or its energy are not stated."""
+    """Return the point of one run or session, or None if its operations or its energy are not stated."""
     macs, acs = (quantities.get(FigureKey(f"effective_{what}_per_execution")) for what in ("macs", "acs"))
     dynamic, whole = (quantities.get(FigureKey(f"{what}energy_per_effective_operation_j")) for what in ("dynamic_", ""))
     if macs is None or acs is None or dynamic is None or whole is None:
@@ -60,7 +60,7 @@ def point_of(quantities: Figures) -> Point | None:
 
 
 def line_of(points: Sequence[Point]) -> EnergyLine:
-    """Return both energies, or a refusal for too few networks, for energies off a line, and where none grows."""
+    """Return both energies, or why there are none: too few networks, energies off a line, or no growth."""
     x = np.array([point.operations for point in points])
     different = len(np.unique(x))
     if different < FEWEST:
@@ -93,7 +93,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 
 
 def _owned(q: Quantity, run: int) -> Quantity:
-    """The quantity with every origin but a calibration named as one of its run."""
+    """Return the quantity with every origin, except calibrations, named as one of its run."""
 
     def part(c: Component) -> Component:
         common = c.shared is None or c.shared.startswith(CALIBRATION)
@@ -103,7 +103,7 @@ def _owned(q: Quantity, run: int) -> Quantity:
 
 
 def _common(q: Quantity) -> dict[str, float]:
-    """The standard uncertainties of a quantity by the calibration that they come from."""
+    """Return the standard uncertainties of a quantity by the calibration from which they come."""
     found: dict[str, float] = {}
     for c in q.components:
         if c.shared is not None and c.shared.startswith(CALIBRATION):
@@ -112,13 +112,13 @@ def _common(q: Quantity) -> dict[str, float]:
 
 
 def _own_variance(q: Quantity) -> float:
-    """The variance of a quantity by itself; a bias counts as one that lies anywhere within its bound."""
+    """Return the variance of a quantity that other runs do not share; a bias lies anywhere within its bound."""
     shared = sum(u * u for u in _common(q).values())
     return max(q.u**2 - shared, 1e-12 * q.u**2) + q.bias**2 / 3.0
 
 
 def _misfit(hat: Floats, energies: Sequence[Quantity]) -> float:
-    """Chi-squared of the residuals, whose covariance has the rank of their degrees of freedom."""
+    """Return chi-squared of the residuals, whose covariance has the rank of their degrees of freedom."""
     common = [_common(q) for q in energies]
     rows = [[one.get(origin, 0.0) for one in common] for origin in dict.fromkeys(k for one in common for k in one)]
     covariance = np.diag([_own_variance(q) for q in energies]) + sum(np.outer(row, row) for row in rows)
@@ -129,7 +129,7 @@ def _misfit(hat: Floats, energies: Sequence[Quantity]) -> float:
 
 
 def _allowed(energies: Sequence[Quantity]) -> float:
-    """The quantile of Fisher's F times its degrees of freedom: uncertainties are estimates, too."""
+    """Return the quantile of Fisher's F times its degrees of freedom, since uncertainties are estimates, too."""
     free, known = len(energies) - 2, min(*(q.dof for q in energies), _MANY)
     share = beta_quantile(SURE, 0.5 * free, 0.5 * known)
     return known * share / (1.0 - share)

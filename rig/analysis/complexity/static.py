@@ -1,7 +1,8 @@
 """What a network costs before it runs: footprint, parameters, connection sparsity, dense operations, execution rate.
 
 The definitions are NeuroBench's ("Specifications of the Algorithm Track Metrics"). The reference implementation counts
-states once they exist, so its footprint depends on when it is read. Here both are figures of their own.
+states once they exist, so its footprint depends on when it is read. Here, the footprint at the start and the full
+footprint are separate figures.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def static_figures(network: NetworkInfo) -> Figures:
 
 
 def mean_static_figures(networks: Sequence[NetworkInfo]) -> Figures:
-    """Return the static figures of the networks of a run: where samples have networks of their own, their means."""
+    """Return the static figures of the networks of a run, as means if samples have networks of their own."""
     each = [static_figures(network) for network in networks]
     if len(set(networks)) == 1:
         return each[0]
@@ -50,5 +51,5 @@ def mean_static_figures(networks: Sequence[NetworkInfo]) -> Figures:
 
 
 def exact(value: float, unit: str, method: str, n: int = 0) -> Quantity:
-    """Return a counted number, whose interval has no width."""
+    """Return a counted number with an interval of zero width."""
     return Quantity(float(value), unit, n=n, method=method, limits=(float(value), float(value)))

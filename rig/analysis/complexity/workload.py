@@ -1,8 +1,8 @@
 """What a network did while it ran: activation sparsity, synaptic operations and membrane updates.
 
-The figures are means over the samples that were asked, of which each counts once. An execution is one forward pass of
-the network, and a sample takes one or more of them. The paper states operations per execution, and its reference
-implementation counts them per sample: here both are figures of their own.
+The figures are means over the samples that were asked, and each sample counts once. An execution is one forward pass of
+the network, and a sample takes one or more executions. The paper states operations per execution, and its reference
+implementation counts them per sample; here, the two are separate figures.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ RATE = "executions of a sample fit the model execution rate"
 
 @dataclass(frozen=True, slots=True)
 class Complexity:
-    """The figures of a recording, and the checks that it fails."""
+    """The figures of complexity of a recording, and the checks that it fails."""
 
     figures: Figures
     findings: tuple[Finding, ...]
     per_inference: Mapping[str, float] = field(default_factory=dict)
-    """What the network did in a mean inference of the spans, by what was counted; empty where a span is uncounted."""
+    """Counts per mean inference of the spans, by the name of the counter; empty if a span has no counts."""
 
 
 def complexity_of(run: Run) -> Complexity:
@@ -72,7 +72,7 @@ def complexity_of(run: Run) -> Complexity:
 def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
     """Return energy per effective operation and per spike, of the last phase, which executes the network.
 
-    ``known`` holds the energies per inference of the same run, so that both are of the same inferences.
+    ``known`` holds the energies per inference of the same run, so that energies and counts are of the same inferences.
     """
     found, phase = {}, "".join(run.start.device.phases[-1:])
     for kind in ("energy", "dynamic_energy"):
@@ -96,13 +96,13 @@ class _Counted:
 
     @property
     def executions(self) -> int:
-        """Return how often the network was executed; every counter has the same length once it was checked."""
+        """Return how often the network was executed; checked counters all have the same length."""
         return next((len(counts) for part in self.activity.values() for counts in part.values()), 0)
 
     def each(self, counter: str) -> dict[str, int]:
-        """Return the sum over the executions of each layer or connection that has a counter.
+        """Return a counter's sum over the executions for each layer or connection that has it.
 
-        ``neurons`` and ``dense_operations`` are those of the description, once for each execution.
+        ``neurons`` and ``dense_operations`` are taken from the description, once for each execution.
         """
         if counter == "neurons":
             return {layer.name: layer.neurons * self.executions for layer in self.network.layers}
@@ -114,7 +114,7 @@ class _Counted:
 
 
 def _activity(run: Run) -> dict[tuple[int, str], Activity]:
-    """The activity of every answer, without warm-up, in the order of issue."""
+    """Return the activity of every answer, without warm-up, in the order of issue."""
     warm = {row["issue"] for row in run.replies.select(["issue", "warmup"]).to_pylist() if row["warmup"]}
     found: dict[tuple[int, str], dict[str, dict[str, Counts]]] = {}
     table = run.activity.combine_chunks()
@@ -129,9 +129,9 @@ def _activity(run: Run) -> dict[tuple[int, str], Activity]:
 
 
 def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
-    """Effective operations, and spikes where every layer counts them, in a mean inference of the last phase's spans.
+    """Return effective operations, and spikes if every layer counts them, per mean inference of the last phase's spans.
 
-    A span may hold a sample many times, and a sample many inferences. Counts are of one processing of the sample.
+    A span may hold a sample many times, and a sample many inferences. Counts are for one pass over the sample.
     """
     rows = run.replies.select(["issue", "sample_id", "phase", "executions", "warmup"]).to_pylist()
     last = run.start.device.phases[-1:]
@@ -166,11 +166,11 @@ def _figures(counted: list[_Counted]) -> Figures:
     sums = {counter: [one.each(counter) for one in counted] for counter in counters}
 
     def total(counter: str, part: str | None = None) -> float:
-        """The sum over samples, of one layer or connection or of all."""
+        """Return the sum over samples, for one layer or connection or for all."""
         return float(np.sum(share * [sum(each.values()) if part is None else each[part] for each in sums[counter]]))
 
     def shared(counter: str) -> list[str]:
-        """The layers or connections that the networks of all samples have."""
+        """Return the layers or connections that the networks of all samples have."""
         return [part for part in sums[counter][0] if all(part in each for each in sums[counter])]
 
     found = {FigureKey("executions_per_sample"): exact(executions / len(asked), "1", method, len(asked))}
@@ -192,7 +192,7 @@ def _figures(counted: list[_Counted]) -> Figures:
 
 
 def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
-    """A failed check if samples that state their length took another number of executions than the rate gives."""
+    """Yield a failed check if samples that state their length took a number of executions other than the rate gives."""
     rows = zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True)
     lasting_s: Mapping[str, float] = {name: s for name, s in rows if s}
     known = [(one, one.network.execution_s) for one in counted if one.sample_id in lasting_s]

@@ -1,4 +1,4 @@
-"""Compute what the answers of a run score: accuracy, predictions, spikes, and the scores of the recorder's own method.
+"""Compute scores from the answers of a run: accuracy, predictions, spikes, and scores by the recorder's own method.
 
 In: a ``Run``. Out: figures, and checks of answers. Imported by the analysis.
 """

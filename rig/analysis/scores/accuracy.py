@@ -16,7 +16,7 @@ def accuracy_figures(run: Run) -> Figures:
     """Return accuracy and the mean recall by class.
 
     An issue that ran only an earlier phase does not count. A sample that was asked several times counts once in the
-    interval, with the share of its answers that are right: to ask again tells nothing of other samples.
+    interval, with the share of its answers that are right, since repetition shows nothing of other samples.
     """
     hits = _hits(run)
     if not hits:
@@ -36,7 +36,7 @@ def accuracy_figures(run: Run) -> Figures:
 
 
 def session_figures(run: Run) -> Figures:
-    """Return the accuracy after each session of learning, of all words, and of old and new ones apart.
+    """Return the accuracy after each session of learning, for all words, and for old and new words separately.
 
     The ids of such samples begin with ``SESSION/old/`` or ``SESSION/new/`` (``rig.types.Sample``, ``mswc-fscil``).
     """
@@ -57,15 +57,15 @@ def session_figures(run: Run) -> Figures:
 
 
 def right_of(run: Run) -> dict[str, bool]:
-    """Return by sample whether its answers are right; a sample that was answered both ways is left out."""
+    """Return for each sample whether its answers are right; a sample with right and wrong answers is left out."""
     return {sample: each[0] for (_, sample), each in _hits(run).items() if len(set(each)) == 1}
 
 
 def answer_checks(run: Run) -> Iterator[Finding]:
     """Yield a failed check if answers are outside the labels of the workload, or if no sample was answered.
 
-    Its labels are those of its samples and those in its ``classes``. No answer (null) is only wrong, unless there is
-    no other.
+    The labels are those of its samples and those in its ``classes``. A missing answer (null) is wrong, but fails the
+    check only if all answers are null.
     """
     told = [answer for _, _, answer in _answers(run)]
     declared = run.start.workload.details.get("classes")
@@ -100,7 +100,7 @@ def seen_checks(run: Run) -> Iterator[Finding]:
     """Yield a check if the network declares that it was trained on the data set of this run.
 
     A training names the set by its ``source`` and, for a folder, by the digest of its list. A set is unseen if it is
-    the test split, and of a folder the same fold as was left out of the training. Of other data nothing is known.
+    the test split and, for a folder, the same fold that the training left out. For other data, there is no check.
     """
     training, own = run.start.device.algorithm.training, run.start.workload.details
     told = training.get("data") if isinstance(training, dict) else None
@@ -114,7 +114,7 @@ def seen_checks(run: Run) -> Iterator[Finding]:
 
 
 def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:
-    """By label and sample, which of its answers are right."""
+    """Return by label and sample which answers are right."""
     hits: dict[tuple[str, str], list[bool]] = {}
     for sample, label, answer in _answers(run):
         hits.setdefault((label, sample), []).append(answer == label)
@@ -122,7 +122,7 @@ def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:
 
 
 def _answers(run: Run) -> Iterator[tuple[str, str, object]]:
-    """The sample, its label and what was answered, for every answer to a sample with a label."""
+    """Yield sample, label and answer, for every answer to a sample with a label."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
     for answer in answers_of(run):
         label = labels.get(answer.sample_id)

@@ -1,4 +1,4 @@
-"""What the device answered: every output of a run, decoded, with the sample that it is of."""
+"""The answers of the device: every output of a run, decoded, with its sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rig.recording.reader import Run
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One output that counts. It is ``decided`` unless it is of an earlier phase by itself."""
+    """One output that counts. It is ``decided`` unless it comes from an earlier phase alone."""
 
     issue: int
     sample_id: str
@@ -34,9 +34,9 @@ def answers_of(run: Run) -> list[Answer]:
 
 
 def decided_issues(run: Run) -> set[int]:
-    """Return the issues whose output is an answer: all but those of an earlier phase by itself.
+    """Return the issues whose output is an answer: all but those of an earlier phase alone.
 
-    Phases were issued by themselves if the scenario says so, or if the last one ran in an issue without the others.
+    Phases were issued alone if the scenario says so, or if the last phase ran in an issue without the others.
     """
     phases = run.start.device.phases
     ran: dict[int, set[str | None]] = {}

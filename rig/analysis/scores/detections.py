@@ -16,7 +16,7 @@ MAP = FigureKey("map")
 
 
 def detections_of(run: Run, wanted: dict[str, Any]) -> tuple[Figures, list[Finding]]:
-    """Return the mean average precision over frames, and a failed check or why there is none.
+    """Return the mean average precision over frames, and a failed check, or a refusal with its reason.
 
     ``wanted`` holds the names of the ``classes``, ``least_diagonal``, and by sample the ``boxes``: rows of class, x, y,
     w, h. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames without an entry are not
@@ -70,7 +70,7 @@ def coco_map(truth: list[list[list[float]]], found: list[list[list[float]]], cla
 
 
 def _answers(run: Run, classes: int) -> tuple[dict[str, list[list[float]]], list[str]]:
-    """The boxes of the first answer to each sample, and the samples whose answer holds none that can be judged."""
+    """Return the boxes of the first answer to each sample, and the samples whose answer cannot be judged."""
     said: dict[str, list[list[float]]] = {}
     odd = []
     for answer in answers_of(run):

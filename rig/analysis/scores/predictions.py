@@ -27,9 +27,10 @@ NOTHING = np.zeros(0)
 def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
     """Return the scores of every prediction, if the workload declares what is to be predicted, and failed checks.
 
-    With ``forecast_from`` in its details, the rest of each series from that point on is, and the answer is an output
-    with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample is, from the step on that is named
-    for the sample, and the answer is an output with ``prediction``. With ``detect``, see ``detections_of``.
+    With ``forecast_from`` in its details, each series is to be predicted from that point on, and the answer is an
+    output with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample is to be predicted from the
+    step that is named for the sample, and the answer is an output with ``prediction``. For ``detect``, see
+    ``detections_of``.
     """
     details = run.start.workload.details
     first, field, each_first = (details.get(key) for key in ("forecast_from", "regress", "regress_from"))
@@ -45,7 +46,7 @@ def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
 def smape(wanted: Floats, forecast: Floats) -> float:
     """Return the error in percent, 0 to 200 (NeuroBench, equation 5), of arrays of shape (n,).
 
-    A point of the forecast that is no finite number counts as the worst one, and a 0 that was forecast as 0 as right.
+    A point of the forecast that is not a finite number has the largest error, and a 0 that was forecast as 0 has none.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         both = np.abs(wanted) + np.abs(forecast)
@@ -54,9 +55,9 @@ def smape(wanted: Floats, forecast: Floats) -> float:
 
 
 def r2(wanted: Floats, found: Floats) -> float | None:
-    """Return the coefficient of determination (NeuroBench, equation 3), the mean over columns, of shape (n, columns).
+    """Return the coefficient of determination (NeuroBench, equation 3), as mean over columns, of shape (n, columns).
 
-    None where it has no value: for a column that does not vary, and for predictions that are not finite.
+    It is None for a column that does not vary, and for predictions that are not finite.
     """
     around = np.sum((wanted - wanted.mean(axis=0)) ** 2, axis=0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -100,7 +101,7 @@ def _regressions(run: Run, field: str, first: dict[str, Any]) -> tuple[Figures, 
 def _scored(
     run: Run, key: str, truth: Callable[[str], Floats], score: Callable[[Floats, Floats], float | None], rule: str
 ) -> tuple[dict[str, float], list[Finding]]:
-    """The score of each sample, and a failed check on answers that cannot be judged."""
+    """Return the score of each sample, and a failed check on answers that cannot be judged."""
     scores: dict[str, list[float]] = {}
     odd = []
     for sample_id, found in _answers(run, key):
@@ -122,7 +123,7 @@ def _answers(run: Run, key: str) -> Iterator[tuple[str, Floats]]:
 
 
 def _floats(values: Any) -> Floats:
-    """Numbers as float64, null as NaN; nothing where they are no array of numbers."""
+    """Return numbers as float64, with null as NaN; return ``NOTHING`` if they are not an array of numbers."""
     try:
         found = np.asarray(values)  # lists of different lengths are refused here
         return NOTHING if found.dtype.kind in "US" else np.asarray(found, np.float64)

@@ -49,7 +49,7 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Foun
     k = 2, 4, ... lies between stamps k - 1 and k (counted from 0), and holds the samples with
     ``stamp[k-1] <= t < stamp[k]``. The time of a sample is accumulated in double precision, ``t += 1/rate``, which
     decides on which side of a stamp a sample falls. Power is energy over the number of samples, throughput counts over
-    the stamped length. ``inferences`` counts each window's. Found from the published results of
+    the stamped length. ``inferences`` are the counts of the windows. The method was found from the published results of
     mlcommons/tiny_results_v1.0, which it reproduces to the digits printed.
     """
     stamps, counts, rate_hz = _windows(given, trace, tick_hz)
@@ -78,7 +78,7 @@ def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Found
 
 
 def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> tuple[list[float], list[int], float]:
-    """Stamps in seconds, the inferences of each window, and the rate of the trace.
+    """Return stamps in seconds, the inferences of each window, and the rate of the trace.
 
     Raises ``DataError`` for stamps out of order, a wrong count of windows, or no watts at a fixed rate.
     """
@@ -95,7 +95,7 @@ def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> tuple[lis
 
 
 def _window(k: int, trace: Trace, bounds: tuple[int, int], length_s: float, count: int, method: str) -> Found:
-    """Energy, power, energy per inference and throughput of one window; none if a sample in it was dropped."""
+    """Return energy, power, energy per inference and throughput of one window; none if a sample in it was dropped."""
     first, last = bounds
     held = np.asarray(trace.value[first:last], dtype=np.float64)
     if not len(held) or not length_s > 0.0:
@@ -113,7 +113,7 @@ def _window(k: int, trace: Trace, bounds: tuple[int, int], length_s: float, coun
 
 
 def _medians(figures: Found, windows: int, who: str) -> Found:
-    """Medians over the windows, if every window has its figures."""
+    """Return medians over the windows, if every window has its figures."""
     out: Found = {}
     for of_window, of_all in (
         ("energy_per_inference_j", "energy_per_inference_median_j"),
@@ -129,9 +129,9 @@ def _medians(figures: Found, windows: int, who: str) -> Found:
 def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Found:
     """MLPerf Inference power: mean of the meter's log strictly between LoadGen's ``power_begin`` and ``power_end``.
 
-    Readings that are not above 0 are left out; both clocks are taken for one. Energy per query is given for the
-    scenarios SingleStream and MultiStream where the log counts its queries (1.0 did not), the comparison with the
-    ranging run where there was one (submission checker and power checker of mlcommons/inference and
+    Readings that are not above 0 are left out; the two clocks are taken as one. Energy per query is given for the
+    scenarios SingleStream and MultiStream if the log counts its queries (1.0 did not). The comparison with the ranging
+    run is given if there was one (submission checker and power checker of mlcommons/inference and
     mlcommons/power-dev).
     """
     figures: Found = {}

@@ -27,7 +27,7 @@ _COUNTS = {
 
 
 def spiking_figures(run: Run, known: Figures) -> Figures:
-    """Return the figures of a device that answers with spikes; none for another one.
+    """Return the figures of a device that answers with spikes; none for other devices.
 
     ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates.
     """
@@ -57,7 +57,7 @@ def spiking_figures(run: Run, known: Figures) -> Figures:
 
 
 def _answers(run: Run) -> Iterator[tuple[float, Mapping[str, Any]]]:
-    """Biological seconds and output of each answer that states its synaptic operations, without warm-up."""
+    """Yield biological seconds and output of each answer that states its synaptic operations, without warm-up."""
     durations = dict(zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True))
     for answer in answers_of(run):
         output, seconds = answer.output, durations.get(answer.sample_id) or 0.0
@@ -66,7 +66,7 @@ def _answers(run: Run) -> Iterator[tuple[float, Mapping[str, Any]]]:
 
 
 def _latency(answers: list[Mapping[str, Any]]) -> Figures:
-    """The mean time from the first input spike to the first output spike, and the share of silent answers."""
+    """Return the mean time from the first input spike to the first output spike, and the share of silent answers."""
     pairs: list[tuple[Any, Any]] = [(a.get("first_input_ms"), a.get("first_output_ms")) for a in answers]
     each_s = np.array([1e-3 * (last - first) for first, last in pairs if _is_number(first) and _is_number(last)], float)
     silent = proportion(len(answers) - len(each_s), len(answers), "answers without an output spike, counted")
@@ -78,14 +78,14 @@ def _latency(answers: list[Mapping[str, Any]]) -> Figures:
 
 
 def _mean(each: Floats, unit: str, method: str) -> Quantity:
-    """The mean of samples, with its standard error (GUM 4.2)."""
+    """Return the mean of samples, with its standard error (GUM 4.2)."""
     n = len(each)
     parts = (Component("finite sample", float(each.std(ddof=1)) / math.sqrt(n), n - 1),) if n > 1 else ()
     return Quantity(float(each.mean()), unit, parts, 0.0, n, method)
 
 
 def _inverse(quantity: Quantity, factor: float, unit: str, method: str) -> Quantity:
-    """``factor / quantity`` to first order (GUM 5.1.3)."""
+    """Return ``factor / quantity`` to first order (GUM 5.1.3)."""
     scaled = quantity.scaled(-factor / quantity.value**2, unit, method)
     return Quantity(factor / quantity.value, unit, scaled.components, scaled.bias, quantity.n, method)
 
