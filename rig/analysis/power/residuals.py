@@ -137,9 +137,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     if rise is None or fall is None:
         return Margin()
     noise_w = max(model.noise.reading_w(True), ROUNDED * abs(float(rise.level_w[-1])))
-    if (
-        fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]
-    ):  # a power limit pays energy back, or work ends late
+    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a limit pays back, or work ends late
         half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
         return Margin(half_w, abs(half_w))
     if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all energy of gaps above idle may belong to spans

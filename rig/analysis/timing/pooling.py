@@ -61,7 +61,7 @@ def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
 def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Indices:
     """Return the numbers of readings at which pieces begin: 0 first, the number of all readings last.
 
-    Pieces end at ``moments``, and at the places that divide the trace into ``evenly`` equal parts.
+    Pieces end at ``moments``, and at places that divide the trace into at most ``evenly`` equal parts.
     """
     n = len(trace.value)
     moments = np.unique(moments)
