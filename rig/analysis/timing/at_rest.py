@@ -23,8 +23,8 @@ NOISIER = 5.0
 def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     """Return a failed check if readings at idle are more than noise about a level that their windows share.
 
-    A changed unit, a lost sign, a switched probe or a mean since the start makes them so. A pulse now and then, a device
-    that settles or one that wakes does not.
+    A changed unit, a lost sign, a switched probe or a mean since the start makes them so. A pulse now and then, a
+    device that settles or one that wakes does not.
     """
     r, spans_s = rail.single or rail.readings, activity.active_s()
     if r.counter or not len(spans_s):
