@@ -21,16 +21,16 @@ from rig.errors import MeterError, MeterSilentError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail
 
 EMPTY_EVERY_S = 1e-3
-"""A serial port's own memory may hold no more than 10 ms."""
+"""How often the port is emptied: the memory of a serial port may hold no more than 10 ms."""
 SLOT_NS = 10_000_000
 BYTE_NS = 1e9 / RATE_HZ / WORD
 FIRST_S = 0.1
-"""The beginning of the first reading is taken from the arrivals of this time."""
+"""The begin of the first reading is found from the arrivals of this many seconds."""
 
 
 @dataclass
 class Slot:
-    """Bytes of 10 ms. They are cut at the arrival with the least lag, since the others say less about time."""
+    """Bytes of 10 ms. They are cut at the arrival with the least lag, because it is the most exact in time."""
 
     data: bytearray
     total: int = 0
@@ -40,7 +40,7 @@ class Slot:
     until_ns: int = 0
 
     def add(self, data: bytes, at_ns: int) -> tuple[bytes, int] | None:
-        """Add what had arrived by ``at_ns``; at the end of the slot the bytes up to the cut, and when they had come."""
+        """Add what had arrived by ``at_ns``. At the end of the slot, return the bytes up to the cut and their time."""
         if data:
             self.data += data
             self.total += len(data)
@@ -59,7 +59,8 @@ class Slot:
 class Ppk2Source:
     """The ``Source``. With ``clock_only`` it follows the instrument's clock and gives no readings.
 
-    ``losses`` counts readings lost since ``begin``: by the counter, and in multiples of 64 by the times of arrival.
+    ``losses`` counts readings lost since ``begin``: those that the counter shows, and multiples of 64 that only the
+    times of arrival show.
     """
 
     def __init__(self, line: SerialLine, info: MeterInfo, modifiers: Modifiers, range_: int, timeout_s: float) -> None:
@@ -89,7 +90,7 @@ class Ppk2Source:
             yield self._chunks(stretch)
 
     def finish(self) -> Iterator[Batch]:
-        """Let it run until all readings up to now are proved, and stop it."""
+        """Let the stream run until all readings up to now are proved, then stop it."""
         by_s = (self._clock.now_ns() + self._width_ns - self._begun_ns) * 1e-9  # when one taken now has arrived
         while self._detector.proved_s < by_s:
             time.sleep(EMPTY_EVERY_S)
@@ -105,16 +106,16 @@ class Ppk2Source:
         self._line.close()
 
     def tick_now(self) -> int:
-        """The tick that the instrument shows at some moment of this call.
+        """Return the tick that the instrument shows at some moment of this call.
 
-        It waits as long as the beginning of the first reading is uncertain: an arrival follows its reading by no more.
+        It first waits for the width of the first reading's bracket: no arrival follows its reading by more than that.
         """
         self._clock.sleep_until(self._clock.now_ns() + self._width_ns)
         with self._lock:
             return int(self._detector.tick_at((self._clock.now_ns() - self._begun_ns) * 1e-9))
 
     def _first(self) -> Bracket:
-        """The bracket of tick 0, the narrowest by what arrives in the first ``FIRST_S``."""
+        """Return the narrowest bracket of tick 0 from the arrivals of the first ``FIRST_S`` seconds."""
         found: Bracket | None = None
         until_ns = 0
         while found is None or self._clock.now_ns() < until_ns:
@@ -127,7 +128,7 @@ class Ppk2Source:
         return found
 
     def _arrived_ns(self) -> int | None:
-        """Empty the port; at the end of a slot account for its words, and return when they had arrived."""
+        """Empty the port. At the end of a slot, add its words and return the time at which they had arrived."""
         data, at_ns = self._line.waiting(), self._clock.now_ns()
         now_s = time.monotonic()
         if data:
@@ -160,7 +161,7 @@ class Ppk2Source:
         self.losses = self._aligner.lost, self._detector.missing
 
     def _chunks(self, got: Stretch) -> list[Chunk]:
-        """Amperes, NaN where a reading is lost; flagged at the ADC's end and on a range coarser than declared."""
+        """Return amperes, NaN where a reading is lost. Flag readings at the ADC's limit or above the declared range."""
         range_, adc = ((got.word >> 14) & 7).astype(np.intp), (got.word & ADC_FULL).astype(np.float64)
         amperes = self._modifiers.amperes(range_, adc, float(self._info.details["supply_v"]))
         over = got.known & ((adc == ADC_FULL) | (range_ > self._range))
@@ -169,7 +170,7 @@ class Ppk2Source:
         return chunks + [self._edges(got, rail) for rail in inputs]
 
     def _edges(self, got: Stretch, rail: Rail) -> Chunk:
-        """The readings whose level differs from the known reading before."""
+        """Return the readings whose level differs from that of the last known reading."""
         at = np.flatnonzero(got.known)
         high = (got.word[at] >> (24 + int(rail.name[1:]))) & 1 == 1
         if len(high):
@@ -181,18 +182,18 @@ class Ppk2Source:
 
 
 class Ppk2Meter:
-    """A meter whose clock can be read between two recordings too: then it streams for its clock alone."""
+    """A meter whose clock can also be read between two recordings: it then streams only for its clock."""
 
     def __init__(self, meter: ThreadedMeter, source: Ppk2Source) -> None:
         self._meter, self._source = meter, source
         self._recording = self._streaming = False
 
     def info(self) -> MeterInfo:
-        """What it was set to, and what it said of itself."""
+        """Return the settings of the meter, and what the instrument states about itself."""
         return self._meter.info()
 
     def lost(self) -> tuple[int, int]:
-        """Readings lost since ``start``: by the counter, and in multiples of 64 by the times of arrival."""
+        """Return the readings lost since ``start``: those that the counter shows, and multiples of 64 beside them."""
         return self._source.losses
 
     def start(self) -> Bracket:
@@ -205,7 +206,7 @@ class Ppk2Meter:
         return bracket
 
     def read(self) -> Sequence[Chunk]:
-        """What is proved so far, perhaps nothing; after it, the error that ended the stream."""
+        """Return what is proved so far, perhaps nothing. After that, raise the error that ended the stream."""
         return self._meter.read() if self._recording else ()
 
     def stop(self) -> Sequence[Chunk]:
@@ -216,7 +217,7 @@ class Ppk2Meter:
         return self._meter.stop()
 
     def timer(self) -> int:
-        """The tick that it shows at some moment of this call. Stopped, its clock starts anew from tick 0."""
+        """Return the tick at some moment of this call. After ``stop``, the clock starts again from tick 0."""
         if not self._streaming:
             self._source.clock_only = True
             self._meter.start()

@@ -1,4 +1,4 @@
-"""The commands of a Nordic PPK2, and the calibration that it states of itself.
+"""The commands of a Nordic PPK2, and the calibration that it reports.
 
 A command is one byte and its values (Nordic, pc-nrfconnect-ppk, src/constants.ts and src/device/serialDevice.ts).
 """
@@ -24,7 +24,7 @@ def begin(line: SerialLine) -> None:
 
 
 def end(line: SerialLine) -> None:
-    """Stop the stream. What is under way still arrives."""
+    """Stop the stream. Data already on the way still arrives."""
     line.write(bytes([STOP]))
 
 
@@ -42,7 +42,7 @@ def configure(line: SerialLine, mode: str, supply_v: float) -> None:
 
 
 def metadata(line: SerialLine, timeout_s: float, default: bool = False) -> Modifiers:
-    """Silence the instrument, ask for its calibration and read it up to END. Raises ``SetupError`` for no PPK2."""
+    """Stop the stream, ask for the calibration and read it up to END. Raises ``SetupError`` if this is no PPK2."""
     silence(line, timeout_s)
     line.write(bytes([METADATA]))
     said, until_s = b"", time.monotonic() + timeout_s
@@ -57,7 +57,7 @@ def metadata(line: SerialLine, timeout_s: float, default: bool = False) -> Modif
 
 
 def silence(line: SerialLine, timeout_s: float) -> None:
-    """Stop a stream that is still running, and drop what is under way. Raises ``MeterError`` if it goes on."""
+    """Stop a running stream and drop the data on the way. Raises ``MeterError`` if data keeps coming."""
     end(line)
     until_s = time.monotonic() + timeout_s
     quiet_s = time.monotonic() + QUIET_S
@@ -81,7 +81,7 @@ def ports() -> dict[str, str]:
 
 
 def serial_number(line: SerialLine) -> str:
-    """The serial number of the USB device at this port; empty where the system does not tell."""
+    """Return the serial number of the USB device at this port; empty if the system does not know it."""
     from serial.tools.list_ports import comports
 
     return next((str(p.serial_number or "") for p in comports() if p.device == line.port), "")

@@ -1,9 +1,9 @@
 """Losses that the counter of a PPK2 cannot show, found by the times of arrival. It uses no port and no clock.
 
-No reading arrives before it was taken. So the *lag*, time of arrival minus count times period, has a floor that only
-the drift between two clocks moves. A delayed arrival comes back to the floor; after a loss of 64 readings (0.64 ms)
-none does. An arrival near the floor therefore proves that nothing is missing up to it. Only proved readings are
-released.
+No reading arrives before it was taken. So the *lag*, time of arrival minus count times period, has a lowest value, the
+*floor*, which only the drift between the two clocks moves. After a delay the lag comes back to the floor; after a loss
+of 64 readings (0.64 ms) it does not. An arrival near the floor therefore proves that nothing is missing up to it. Only
+proved readings are released.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from rig.types import Bools
 UNSEEN = 64
 """The counter has six bits: it does not show the loss of a multiple of this many readings."""
 NEAR_S = 3e-4
-"""How late an arrival may be and still prove that nothing is missing; 64 readings are 6.4e-4 s."""
+"""An arrival at most this late still proves that nothing is missing; 64 readings are 6.4e-4 s."""
 BLIND_S = 2e-4
-"""When drift may have moved the floor this far since the last arrival near it, nothing can be proved any more."""
+"""If drift may have moved the floor by more than this since the last arrival near it, nothing more can be proved."""
 BLIND_MOST_S = 8.0
 WINDOW_S = 0.2
 WINDOWS = 4
 AGREE_S = 2e-4
 """The floor has risen when the lowest lags of ``WINDOWS`` windows in a row agree this well."""
 LEARNT_FROM_S, LEARNT_MOST = 5.0, 30
-"""The drift is fitted to the lowest lag of each second, over at least 5 s and at most 30 seconds."""
+"""The drift is fitted to the lowest lag of each second, over at least 5 and at most 30 seconds."""
 CERTAIN = 8
-"""A loss is certainly past after this many arrivals at the raised floor with none lower between them."""
+"""A loss is certainly over after this many arrivals at the raised floor without a lower one between them."""
 UNCERTAINTY_S, UNCERTAINTY_RATE = 4e-4, 1e-5
-"""Uncertainty of the fitted drift: the first over the time of the fit, and never less than the second, which an
-oscillator and the discipline of the host's clock do within half a minute."""
+"""Uncertainty of the fitted drift: the first divided by the time of the fit, plus the second, which is how much an
+oscillator and the adjustment of the host's clock drift within half a minute."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """``missing`` readings were lost at a place, or places, among those counted ``first`` to ``end``."""
+    """``missing`` readings were lost, at one place or several, among the readings numbered ``first`` to ``end``."""
 
     first: int
     end: int
@@ -61,7 +61,8 @@ class Stretch:
 class LossDetector:
     """Finds losses by the times of arrival. ``tolerance`` limits the drift of the sample timer (relative).
 
-    Up to ``proved`` readings it is certain how many were lost before each; ``missing`` were lost unseen so far.
+    For the first ``proved`` readings it is certain how many were lost before each. ``missing`` counts the losses so
+    far that the counter did not show.
     """
 
     def __init__(self, name: str, rate_hz: float, tolerance: float) -> None:
@@ -75,10 +76,10 @@ class LossDetector:
         self.missing = 0
 
     def add(self, count: int, at_s: float) -> Loss | None:
-        """``count`` readings in all had arrived by ``at_s``. Returns a loss as soon as it is certain.
+        """Note that ``count`` readings in all had arrived by ``at_s``. Return a loss as soon as it is certain.
 
-        Neither argument falls. Raises ``MeterError`` when arrivals were late for so long that a loss can neither be
-        found nor excluded.
+        Neither argument may fall from call to call. Raises ``MeterError`` when arrivals were late for too long to find
+        or exclude a loss.
         """
         lag_s = at_s - (count + self.missing) * self._period_s
         if math.isinf(self._floor_s):
@@ -102,11 +103,11 @@ class LossDetector:
         return self._at_s
 
     def tick_at(self, at_s: float) -> float:
-        """The tick of the sample timer at ``at_s`` less the lag of the floor, with lost readings counted."""
+        """Return the tick of the sample timer at ``at_s`` minus the floor. Lost readings count as ticks."""
         return (at_s - self._floor_s - self._drift * (at_s - self._at_s)) / self._period_s
 
     def _near(self, count: int, at_s: float, lag_s: float, floor_s: float) -> None:
-        """Nothing is missing up to here. The floor is the lowest lag, raised by what drift may have added since."""
+        """Note that nothing is missing up to here. The floor is the lowest lag plus what drift may have added since."""
         self._at_s, self._floor_s, self.proved = at_s, floor_s, count
         self._late.clear()
         self._windows.clear()
@@ -139,7 +140,7 @@ class LossDetector:
         return self._lost(times, min(whole))
 
     def _lost(self, times: int, low_s: float) -> Loss | None:
-        """A loss of ``times`` 64 readings, once enough arrivals are at the raised floor: a delay can look like it."""
+        """Return a loss of ``times`` 64 readings once enough arrivals are at the raised floor: a delay looks alike."""
         raised_s, late = times * UNSEEN * self._period_s, list(self._late)
         lower = max((k for k, (_, _, late_s) in enumerate(late) if late_s < raised_s - NEAR_S), default=-1)
         at_floor = [k for k in range(lower + 1, len(late)) if late[k][2] <= low_s + 0.5 * NEAR_S]
@@ -171,9 +172,9 @@ class LossDetector:
 
 
 class PendingReadings:
-    """Words that have come and wait until it is proved how many are missing among them.
+    """Words that have arrived and wait until it is proved how many are missing among them.
 
-    ``count`` counts readings as they came; ``first`` of what is released also counts those found lost later.
+    ``count`` is the number of readings as they arrived. ``first`` of a released stretch also counts losses found later.
     """
 
     def __init__(self) -> None:
@@ -182,7 +183,7 @@ class PendingReadings:
         self.count = 0
 
     def add(self, words: Words) -> None:
-        """Add words, after an unknown reading for each that the counter shows as lost."""
+        """Add words. Put an unknown reading in the place of each one that the counter shows as lost."""
         at = np.arange(len(words.word)) + np.cumsum(words.lost)
         n = int(at[-1]) + 1 if len(at) else 0
         word, known = np.zeros(n, np.uint32), np.zeros(n, np.bool_)
@@ -191,7 +192,7 @@ class PendingReadings:
         self.count += n
 
     def lose(self, loss: Loss) -> None:
-        """Mark all readings of the loss's stretch as unknown, since the place in it is, and lengthen it."""
+        """Mark all readings of the loss's stretch as unknown, because the exact place is, and lengthen the stretch."""
         first, end = loss.first - self._begin, loss.end - self._begin
         self._known[first:end] = False
         self._word = np.insert(self._word, [end] * loss.missing, 0)
@@ -199,7 +200,7 @@ class PendingReadings:
         self._begin -= loss.missing
 
     def release(self, until: int) -> Stretch:
-        """Take out what has come up to a count."""
+        """Take out the readings up to number ``until``."""
         n = max(0, until - self._begin)
         stretch = Stretch(self._released, self._word[:n], self._known[:n])
         self._word, self._known = self._word[n:], self._known[n:]

@@ -1,7 +1,7 @@
-"""The words that a Nordic PPK2 streams, and how they become amperes. It uses no port and no clock.
+"""The words that a Nordic PPK2 streams, and their conversion to amperes. It uses no port and no clock.
 
 A word is four bytes, least significant first: ADC in bits 0 to 13, range in 14 to 16, a counter of six bits in 18 to
-23, eight logic inputs in 24 to 31; 100,000 words a second. Current from a word, with the modifiers of its range:
+23, eight logic inputs in 24 to 31. There are 100,000 words a second. With the modifiers of its range, a word is
 ``x = (4 adc - O) 1.8 / 163840 / R`` and ``i = UG (x (GS x + GI) + S v + I)``, amperes, ``v`` the supply in volts
 (Nordic, pc-nrfconnect-ppk, src/device/serialDevice.ts). The smoothing that Nordic's program applies after a change of
 range is not applied: these are the readings as the ADC took them.
@@ -24,21 +24,21 @@ ADC_VOLTS = 1.8 / 163_840.0
 ADC_FULL = 0x3FFF
 WORD = 4
 RANGE_MOST_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
-"""The largest current of each range, about. Every reading tells its range."""
+"""The approximate largest current of each range. Every reading contains its range."""
 SURE = 8
-"""The stream counts as aligned when the counters of this many words follow one another."""
+"""The stream is aligned when the counters of this many words are consecutive."""
 HELD = 3
-"""A word is used only when this many have followed it: bytes out of step look like a word with a chance of 1 %."""
+"""A word is used only after this many valid words: misaligned bytes look like a word with a probability of 1 %."""
 FARTHEST = 1 << 14
-"""After this many bytes without alignment the port is not a PPK2's."""
+"""If this many bytes cannot be aligned, the port is not a PPK2's."""
 NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
 """Values of the modifiers that old firmware does not send."""
 TYPICAL = {"R": (1031.64, 101.65, 10.15, 0.94, 0.043), "GS": 1.0, "GI": 1.0, "O": 0.0, "S": 0.0, "I": 0.0, "UG": 1.0}
-"""What Nordic's program takes for a modifier that is absent, 0 or no number (``serialDevice.ts``)."""
+"""The values that Nordic's program uses for a modifier that is absent, 0 or no number (``serialDevice.ts``)."""
 FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
-"""Real kits state less; R, GI and UG lie within a factor of two (Nordic's thread 92921, which has damaged ones too)."""
+"""Limits that real kits stay below; R, GI and UG are within a factor of two (Nordic's thread 92921; some damaged)."""
 TYPICAL_OFF = 0.5, 250.0
-"""Limits of error with typical modifiers: of a reading, where R4 alone is a third off, and of the offset O."""
+"""Limits of error with typical modifiers: of a reading (relative; R4 alone may be off by a third), and of offset O."""
 THREAD = (
     "https://devzone.nordicsemi.com/f/nordic-q-a/92921/ppk2-reports-implausible-values-modifiers---how-to-recalibrate"
 )
@@ -46,7 +46,7 @@ THREAD = (
 
 @dataclass(frozen=True)
 class Modifiers:
-    """The calibration that the instrument states: shape (5,), a value for each range; and its other lines as text."""
+    """The calibration that the instrument reports: arrays of shape (5,), one value per range; other lines as text."""
 
     r: Floats
     gs: Floats
@@ -57,7 +57,7 @@ class Modifiers:
     ug: Floats
     other: dict[str, str]
     defaults: tuple[str, ...] = ()
-    """Those that are Nordic's typical values, since the instrument states none that can be."""
+    """Modifiers that have Nordic's typical values, because the instrument reports no plausible ones."""
 
     def amperes(self, range_: NDArray[np.intp], adc: Floats, supply_v: float) -> Floats:
         """Readings in A, float64 of the same shape."""
@@ -71,9 +71,9 @@ class Modifiers:
 
 
 def modifiers_of(text: str, default: bool = False) -> Modifiers:
-    """The modifiers in a metadata reply, lines ``R0: 1031.64`` up to ``END``.
+    """Return the modifiers in a metadata reply, lines ``R0: 1031.64`` up to ``END``.
 
-    Raises ``SetupError`` for one that is absent, no number or cannot be, unless typical values may take their place.
+    Raises ``SetupError`` for a modifier that is absent, no number or implausible, unless ``default`` replaces it.
     """
     lines = dict(line.split(": ", 1) for line in text.replace("\r", "").split("\n") if ": " in line)
     found, defaults = {}, []
@@ -123,9 +123,9 @@ class Words:
 class Aligner:
     """Cuts a stream of bytes into words by their counter. The bytes may come in pieces of any length.
 
-    Where the counter jumps, the stream goes on at the next place at which ``SURE`` words follow one another. Its first
-    word is dropped, since it may be joined of two torn ones, and so are the last ``HELD`` words before the jump. The
-    words that were skipped are counted in ``lost``, modulo 64: ``loss_detection`` finds the multiples of 64.
+    Where the counter jumps, the stream continues at the next place with ``SURE`` consecutive words. The first word
+    there is dropped, because it may be joined from two torn words; so are the last ``HELD`` words before the jump.
+    ``lost`` counts the skipped words, modulo 64: ``loss_detection`` finds the multiples of 64.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Aligner:
         self.lost = 0
 
     def feed(self, data: bytes) -> Words:
-        """Add bytes; the words that are complete and certain by now."""
+        """Add bytes. Return the words that are now complete and certain."""
         self._bytes += data
         words: list[NDArray[np.uint32]] = []
         lost: list[NDArray[np.int64]] = []
@@ -163,7 +163,7 @@ class Aligner:
         return Words(np.concatenate(words), np.concatenate(lost))
 
     def _run(self) -> NDArray[np.uint32]:
-        """Take the words that follow one another from the expected counter on, except the last ``HELD``."""
+        """Take the consecutive words from the expected counter on, except the last ``HELD``."""
         whole = len(self._bytes) // WORD
         word = np.frombuffer(bytes(self._bytes[: whole * WORD]), dtype="<u4").astype(np.uint32)
         first = self._expected or 0
@@ -178,12 +178,12 @@ class Aligner:
         return word[:sure]
 
     def _next_run(self) -> int | None:
-        """The byte at which ``SURE`` words in a row follow one another; None until enough bytes have come."""
+        """Return the byte at which ``SURE`` consecutive words begin; None until enough bytes have arrived."""
         seen = np.frombuffer(bytes(self._bytes[: FARTHEST + SURE * WORD]), dtype=np.uint8)
         places = len(seen) - SURE * WORD + 1
         if places <= 0:
             return None
-        counter, range_ = seen[2:] >> 2, seen[1:-1] >> 6 | (seen[2:] & 1) << 2  # of a word that begins at each byte
+        counter, range_ = seen[2:] >> 2, seen[1:-1] >> 6 | (seen[2:] & 1) << 2  # if a word begins at this byte
         good = np.ones(places, dtype=bool)
         for k in range(SURE):
             good &= range_[k * WORD : k * WORD + places] < RANGES
