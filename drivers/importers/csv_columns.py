@@ -1,4 +1,4 @@
-"""Columns of CSV files become arrays; an error names the row and the column that hold no number."""
+"""Read columns of CSV files as arrays. An error names the row and the column of a cell that is no number."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from rig.errors import DataError
 from rig.types import Floats, Indices
 
 FARTHEST_S = 4e9
-"""The largest time that is taken; nanoseconds in 64 bits hold twice as much."""
+"""The largest time that is accepted; nanoseconds in 64 bits hold twice as much."""
 ROWS, CELLS = 1 << 20, 1 << 22
-"""The most rows, and cells, that are read at once."""
+"""The largest number of rows, and of cells, that is read at once."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows of the columns of a table that are read; ``before`` rows of data stand before them."""
+    """Rows of the columns that are read. ``before`` is the number of rows of data before them."""
 
     path: Path
     layout: Layout
@@ -38,17 +38,17 @@ class Columns:
         return len(self.frame)
 
     def cells(self, name: str) -> list[Any]:
-        """The cells of a column as pandas read them."""
+        """Return the cells of a column as pandas read them."""
         return list(self.frame[name].tolist())
 
     def numbers(self, name: str, *, whole: bool = False) -> Floats:
-        """A column as float64, shape (n,); an empty cell is NaN, and refused in a column that must be ``whole``."""
+        """Return a column as float64, shape (n,). An empty cell is NaN; a column that must be ``whole`` refuses it."""
         column = self.frame[name]
         if pd.api.types.is_bool_dtype(column.dtype):
             raise self._no_number(name, 0, column.iloc[0] if len(column) else "")
         if not pd.api.types.is_numeric_dtype(column.dtype):
             text = column.astype("string").str.strip()
-            if self.layout.decimal == ",":  # a point in it would be of thousands, or a mistake
+            if self.layout.decimal == ",":  # a point would be a thousands mark, or a mistake
                 text = text.mask(text.str.contains(".", regex=False), "x").str.replace(",", ".", regex=False)
             found = pd.to_numeric(text, errors="coerce")
             bad = np.flatnonzero(np.asarray(found.isna() & column.notna(), dtype=bool))
@@ -100,9 +100,9 @@ def nanoseconds(values: Floats, unit: str, where: str, field: str, before: int =
 
 
 class Table:
-    """The named columns of a table, in blocks of rows: whoever iterates it reads the file in bounded memory.
+    """The named columns of a table, in blocks of rows: to iterate over it reads the file in bounded memory.
 
-    Raises ``DataError`` for a file without the columns, and, while it is read, for one that is not a table.
+    Raises ``DataError`` for a file without the columns and, during reading, for a file that is not a table.
     """
 
     def __init__(self, path: Path, names: Sequence[str], layout: Layout) -> None:
@@ -125,7 +125,7 @@ class Table:
         return next(self._read(None))
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences on what the file lacks, once it was read."""
+        """Return sentences on what the file lacks. Call it after the file was read."""
         notes = self._layout.notes(self._path)
         short, of, first = _short(self._path, self._layout) if self._holed else (0, 0, 0)
         if not short:
@@ -159,7 +159,7 @@ class Table:
 
 
 def _strictly(frames: Iterator[pd.DataFrame], path: Path) -> pd.DataFrame | None:
-    """The next rows, or None after the last. Raises ``DataError`` also for rows that are longer than the header."""
+    """Return the next rows, or None after the last. Raises ``DataError`` also for rows longer than the header."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -180,18 +180,18 @@ class Blocks:
         return ((self.stamps(part), self.values(part)) for part in self.table)
 
     def axis(self, place: str | None) -> TimeAxis:
-        """The axis of the stamps, as ``axis_of`` makes it; values that are no numbers are refused on the way."""
+        """Return the axis of the stamps from ``axis_of``. Values that are no numbers are refused here as well."""
         return axis_of((stamps for stamps, _ in self), place)
 
 
 def read(path: Path, names: Sequence[str], layout: Layout) -> tuple[Columns, tuple[str, ...]]:
-    """All rows of the named columns, and sentences on what the file lacks. Raises what ``Table`` raises."""
+    """Return all rows of the named columns, and sentences on what the file lacks. Raises what ``Table`` raises."""
     table = Table(path, names, layout)
     return table.whole(), table.notes()
 
 
 def _short(path: Path, layout: Layout) -> tuple[int, int, int]:
-    """How many lines have fewer cells than the header, of how many, and the first. Blank ones and comments are none."""
+    """Count rows with fewer cells than the header, and all rows but blank ones and comments; the first short line."""
     first = layout.above + layout.below + 2
     short, of, at = 0, 0, 0
     try:

@@ -1,4 +1,4 @@
-"""The layout of a table in a text file: where its header stands, what separates columns, which mark decimals have."""
+"""The layout of a table in a text file: the place of its header, the separator of columns, the decimal mark."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rig.errors import DataError, UsageError, reason, refused
 from rig.recording.bounded import check_lines
 
 SEARCHED = 2000
-"""Lines in which a header is looked for; data in them show the decimal mark."""
+"""The header is searched in this many lines; the data in them show the decimal mark."""
 SEPARATORS = ",;\t"
 Fits = Callable[[Sequence[str]], Sequence[str] | None]
-"""From the names in a line to those of the columns that will be read, or None where the line is not the header."""
+"""Takes the names in a line; returns the names of the columns to read, or None if the line is not the header."""
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[.,]?(?:[eE][-+]?\d+)?")
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}(?:\1\d{3})*")
-"""A number that can be read in two ways: 1.955 is 1955 in one country and less than 2 in another."""
+"""A number with two meanings: 1.955 is 1955 in one country and less than 2 in another."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a table lies: ``above`` lines stand before its header, ``below`` between the header and the first row.
+    """The place of a table: ``above`` lines before its header, ``below`` lines between the header and the first row.
 
     ``units`` are the cells of a row of units below the header, one for each of ``names``; empty without such a row.
     ``has_decimal`` says whether the importer has the option ``decimal``, so that a remedy may name it.
@@ -66,11 +66,11 @@ def find(
     *,
     has_decimal: bool = False,
 ) -> Layout:
-    """Find the table whose header ``fits``; preambles and comments before it are passed over.
+    """Find the table whose header ``fits``; preambles and comments before it are skipped.
 
-    Without such a line, the line above the first row of numbers is taken for the header, else the first that is not
-    empty, and the caller refuses it. Raises ``DataError`` for a file that is not text, ``UsageError`` for a separator
-    or a decimal mark that must be stated.
+    Without such a header, the result has the line above the first row of numbers as header, else the first line that
+    is not empty; the caller then refuses it. Raises ``DataError`` for a file that is not text, ``UsageError`` for a
+    separator or a decimal mark that must be stated.
     """
     if comment is not None and (len(comment) != 1 or comment in SEPARATORS + "\"'\r\n"):
         raise refused("comment", comment, "Give one character, as #")
@@ -93,7 +93,7 @@ def find(
 
 
 def all_of(wanted: Sequence[str]) -> Fits:
-    """Fits a header that holds all of these names."""
+    """Return a ``Fits`` for a header that contains all of these names."""
     return lambda names: wanted if set(wanted) <= set(names) else None
 
 
@@ -123,7 +123,7 @@ def _separator(given: str | None) -> str | None:
 
 
 def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None) -> str:
-    """The one separator of those found that stands in the header; a table of one column has none."""
+    """Return the one found separator that is in the header; a table of one column has none in it."""
     there = [s for s in found if s in line]
     if len(there) > 1:
         what = f"{path.name} may be separated by {' or '.join(map(repr, there))}"
@@ -132,7 +132,7 @@ def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None
 
 
 def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal: str | None) -> Layout:
-    """The layout with what the lines below the header show: a row of units and the decimal mark."""
+    """Return the layout, completed from the lines below the header: a row of units and the decimal mark."""
     wanted = fits(layout.names) or ()
     at = [layout.names.index(name) for name in wanted]
     rows = []
@@ -150,13 +150,13 @@ def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal
 
 
 def _is_row(line: str, separator: str | None) -> bool:
-    """Whether a line holds two numbers or more and nothing else."""
+    """Return whether a line contains at least two numbers and nothing else."""
     rows = ([c for c in _cells(line, s) if c] for s in separator or SEPARATORS)
     return any(len(row) > 1 and all(_NUMBER.fullmatch(c) for c in row) for row in rows)
 
 
 def _is_units(cells: Sequence[str]) -> bool:
-    """Whether a row holds words alone in the columns that are read; data have a digit in one of them, or a NaN."""
+    """Return whether a row has only words in the columns that are read; a row of data has a digit or a NaN there."""
     words = [c for c in cells if c]
     return bool(words) and not any(re.search(r"\d", c) or _is_nan(c) for c in words)
 
@@ -169,10 +169,11 @@ def _is_nan(cell: str) -> bool:
 
 
 def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None) -> str:
-    """The decimal mark: as stated, else as the numbers show it.
+    """Return the decimal mark: as stated, else as the numbers show it.
 
-    Between commas it is the point. Elsewhere a number such as 1.955 leaves it open; one with other than three digits
-    behind its mark, or with a zero before it, decides. Raises ``UsageError`` where every number leaves it open.
+    If commas separate the columns, it is the point. Otherwise a number such as 1.955 is ambiguous; a number whose mark
+    is not followed by exactly three digits, or that begins with zero, decides. Raises ``UsageError`` if all numbers
+    are ambiguous.
     """
     if given is not None:
         if given not in (".", ","):
@@ -193,7 +194,7 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
 
 
 def unreadable(path: Path, error: BaseException) -> DataError:
-    """The error for a file that is not a table at all."""
+    """Return the error for a file that is not a table at all."""
     if isinstance(error, FileNotFoundError):
         return bad_file(path, "does not exist", "Check its name and its folder")
     what = reason(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

@@ -23,7 +23,7 @@ from rig.types import Floats, Rail
 
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
 HEADER = struct.Struct("<16sQ")
-"""Identification and the length of the file, which is 0 until the recording is closed (jls/format.h)."""
+"""The identification and the length of the file; the length is 0 until the recording is closed (jls/format.h)."""
 UNITS = {"power": "W", "current": "A", "voltage": "V"}
 FLOATS = {(0x04, 32), (0x04, 64)}
 """Base type and size in bits of the data types that hold real numbers (jls/format.h)."""
@@ -74,7 +74,7 @@ class _File:
         self.signals = self._with(_signals)
 
     def blocks(self, taken: list[_Signal]) -> Iterator[tuple[None, Floats]]:
-        """The signals in blocks; two of them are multiplied."""
+        """Yield the signal in blocks; two signals are multiplied."""
         length = min(s.length for s in taken)
         for start in range(0, length, BLOCK):
             count = min(BLOCK, length - start)
@@ -100,7 +100,7 @@ class _File:
 
 
 def _hush() -> None:
-    """Keep the log of pyjls from standard error, where our own error names the damage; loggers still get it."""
+    """Keep the log of pyjls from standard error, because our own error names the damage; loggers still get it."""
     log = logging.getLogger("pyjls")
     if not log.handlers:
         log.addHandler(logging.NullHandler())
@@ -126,7 +126,7 @@ def _check_closed(source: Path) -> None:
 
 
 def _signals(reader: Any) -> list[_Signal]:
-    """Every signal of real numbers at a fixed rate that holds two samples or more."""
+    """Return every signal of real numbers at a fixed rate with at least two samples."""
     found = []
     for number, s in reader.signals.items():
         real = (s.data_type & 0x0F, (s.data_type >> 8) & 0xFF) in FLOATS
@@ -150,7 +150,7 @@ def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> lis
 
 
 def _taken(signals: list[_Signal], source: Path) -> tuple[Literal["W", "A"], list[_Signal]]:
-    """The unit of the rail, W or A, and the one or two signals that make it."""
+    """Return the unit of the rail, W or A, and the one or two signals it is made from."""
     by_name: dict[str, _Signal] = {}
     for s in signals:
         name = s.name.strip().lower()

@@ -74,7 +74,7 @@ class _Series:
 
 
 def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
-    """The known channels by name, in lower case and without the instrument's name; and the notes of their files."""
+    """Return the known channels by name (lower case, without the instrument's name), and the notes of their files."""
     files = sorted(source.glob("*.csv")) if source.is_dir() else [source]
     if not files:
         raise DataError(f"{source} holds no CSV file", field="source", value=str(source), remedy="Name the export")
@@ -113,7 +113,7 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
 
 
 def _timed(names: Sequence[str]) -> Sequence[str] | None:
-    """All columns, or None where the first of them is not time."""
+    """Return all columns, or None if the first one is not time."""
     return names if len(names) > 1 and names[0].lower().startswith("time") else None
 
 
@@ -129,7 +129,7 @@ def _channel(text: str) -> str:
 
 
 def _scale(path: Path, channel: str, header_: str, unit: str, single: bool) -> float:
-    """Factor to SI. A file of one channel holds SI units; a table must state them."""
+    """Return the factor to SI. A file of one channel is in SI units; a table must state its units."""
     kind = channel.rpartition(" ")[2]
     if kind not in CHANNELS or (single and not unit):
         return 1.0

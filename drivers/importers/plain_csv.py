@@ -1,4 +1,4 @@
-"""Any CSV with declared columns and units, such as an oscilloscope, a logger or a script of one's own writes."""
+"""Any CSV with declared columns and units, as written by an oscilloscope, a logger or a user's own script."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _declared(option: str, text: str) -> Declared:
 
 
 def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | None:
-    """The column and its unit; None when the rate is stated instead."""
+    """Return the column of time and its unit; None if the rate is stated instead."""
     if (time is None) == (rate_hz is None):
         what = "one of time=COLUMN:UNIT and rate_hz=NUMBER must be stated"
         raise unstated("time", what, "units of time are s, ms, us, ns, iso", time)
@@ -128,7 +128,7 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
 
 
 def _uniform(count: int, rate_hz: float | None, means: bool) -> TimeAxis:
-    """The axis of a table without a column of time; a point is read at the end of its period."""
+    """Return the axis of a table without a column of time. A point is at the end of its period."""
     hz = rate_hz or 0.0
     if not 1e-6 <= hz <= 1e9:
         raise refused("rate_hz", hz, "Give Hz, from 1e-6 to 1e9")
@@ -138,7 +138,7 @@ def _uniform(count: int, rate_hz: float | None, means: bool) -> TimeAxis:
 
 
 def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None) -> Indices:
-    """The stamps of rows in ns; their numbers where there is no column of time."""
+    """Return the stamps of rows in ns, or the numbers of the rows if there is no column of time."""
     if at is None:
         return np.arange(part.before, part.before + len(part))
     if at[1] != "iso":
@@ -155,7 +155,7 @@ def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None) -> 
 def _rails(
     declared: dict[str, Declared], supply_v: float | None, kind: TraceKind
 ) -> list[tuple[Rail, Callable[[Columns], Floats]]]:
-    """Each rail with how its readings, in the unit of its conversion, are taken from rows of the table."""
+    """Return each rail with a function from rows of the table to readings in the unit of the rail's conversion."""
     if "energy" in declared:
         pair = declared["energy"][0]
         return [(Rail(pair[0], "cumulative", Conversion("J")), _si(pair, "energy"))]
@@ -173,7 +173,7 @@ def _rails(
 
 
 def _si(pair: tuple[str, str], option: str) -> Callable[[Columns], Floats]:
-    """How the values of a declared column, in the SI unit of its quantity, are taken from rows of the table."""
+    """Return a function from rows of the table to the values of a declared column, in the SI unit of its quantity."""
     name, unit = pair
     factor = expect(unit, UNITS[option], option, name)[1]
     return lambda part: factor * part.numbers(name)

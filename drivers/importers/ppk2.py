@@ -64,13 +64,13 @@ def open_import(
 
 
 def _columns(names: Sequence[str]) -> list[str] | None:
-    """The columns of time stamp and current, whatever their units, or None where one is missing."""
+    """Return the columns of time stamp and current, in any unit, or None if one is missing."""
     bare = {named_unit(name)[0].lower(): name for name in names}
     return [bare[k] for k in ("timestamp", "current")] if "timestamp" in bare and "current" in bare else None
 
 
 def _channel_columns(names: Sequence[str], channel: str | None) -> list[str]:
-    """The column that holds a channel: its own, or the eight digits of ``D0-D7``."""
+    """Return the column of a channel: its own, or ``D0-D7`` with eight digits."""
     if channel is None:
         return []
     for name in (channel.upper(), "D0-D7"):
@@ -83,7 +83,7 @@ def _channel_columns(names: Sequence[str], channel: str | None) -> list[str]:
 
 
 def _level(table: Columns, column: str, channel: str) -> Bools:
-    """Whether the channel is high, shape (n,). The digits of ``D0-D7`` run from D0 to D7."""
+    """Return whether the channel is high, shape (n,). The first digit of ``D0-D7`` is D0, the last D7."""
     values = table.numbers(column, whole=True)
     digits = 8 if column == "D0-D7" else 1
     held = [np.floor(values / 10.0 ** (digits - 1 - k)) % 10.0 for k in range(digits)]

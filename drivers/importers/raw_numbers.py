@@ -1,4 +1,4 @@
-"""A file of raw numbers, such as a program of one's own writes when text is too long."""
+"""A file of raw numbers, as a user's own program writes it when text would be too long."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def open_import(
 
 @dataclass(frozen=True)
 class _Numbers:
-    """The numbers of a file from a byte on, in blocks whenever it is iterated."""
+    """The numbers of a file from a given byte on; each iteration yields them in blocks."""
 
     source: Path
     kind: np.dtype[Any]
@@ -70,7 +70,7 @@ class _Numbers:
 
 
 def _layout(source: Path) -> tuple[np.dtype[Any], int]:
-    """The type of the numbers, and the byte at which they begin."""
+    """Return the type of the numbers, and the byte at which they begin."""
     try:
         if source.suffix.lower() == ".npy":
             held: Any = np.load(source, mmap_mode="r", allow_pickle=False)

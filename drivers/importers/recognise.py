@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 MOST = 5_000
-"""The most files that are looked at, so that a wrong folder, such as a home directory, is refused soon."""
+"""At most this many files are looked at, so that a wrong folder, such as a home directory, is refused soon."""
 _NAMES = (
     ("-energy.bin", "energyrunner"), ("spl.txt", "mlperf-power"), (".jls", "joulescope-jls"),
 )  # fmt: skip
@@ -17,7 +17,7 @@ _HEADS = (
 
 
 def looks_like(source: Path) -> str:
-    """A remedy that names the format of the files at ``source``, recognised by their names and first lines."""
+    """Return a remedy that names the format of the files at ``source``, from their names and first lines."""
     files = [source]
     if source.is_dir():
         files = sorted(p for p in itertools.islice(source.rglob("*"), MOST) if p.is_file())

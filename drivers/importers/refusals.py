@@ -8,7 +8,7 @@ from rig.errors import DataError, UsageError, refused
 
 
 def bad_file(path: Path, what: str, remedy: str, *, field: str = "source", value: object = None) -> DataError:
-    """The error for a file that is unusable because of ``what``; the value is its path where none is given."""
+    """Return the error for a file that is unusable because of ``what``. Without ``value``, the value is its path."""
     return DataError(f"{path.name} {what}", field=field, value=str(path) if value is None else value, remedy=remedy)
 
 
@@ -19,5 +19,5 @@ def check_inferences(inferences: int | None) -> None:
 
 
 def unstated(option: str, what: str, how: str, value: object = None) -> UsageError:
-    """The error for what the files leave open and an option must state, with ``how`` it is written."""
+    """Return the error for a fact that the files do not state and an option must state; ``how`` shows the option."""
     return UsageError(what, field=option, value=value, remedy=f"State it: {how}")

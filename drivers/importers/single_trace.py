@@ -1,4 +1,4 @@
-"""An importer of one instrument's trace: it reads its format, and all that such importers share is done here."""
+"""What all importers of one instrument's trace share; each of them reads only its own format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rig.types import Bracket, ClockInfo, Conversion, DeviceInfo, Floats, MeterI
 
 RECORDING, WINDOWS = "recording", "windows"
 MOST_SUPPLY_V = 400.0
-"""No board and no server is supplied with more: such a number is in millivolts."""
+"""The largest supply voltage: no board and no server has more, so a larger number is in millivolts."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TraceOptions:
     meter_description: str = ""
 
     def calibrated(self, rail: Rail, axis: TimeAxis, day: date | None) -> Rail:
-        """The rail at the rate of its axis, with the limits of error for readings of that length."""
+        """Return the rail with the rate of its axis, and with the limits of error for readings of that length."""
         aperture_s = axis.shortest_ns * 1e-9 if axis.typical_ns else None
         return limits.stated(
             replace(rail, rate_hz=axis.rate_hz), self.calibration, range_max=self.calibration_range,
@@ -61,7 +61,7 @@ class TraceOptions:
 
 @dataclass(frozen=True)
 class Readings:
-    """The readings of one rail in the unit of its conversion, in blocks that are made while they are read."""
+    """The readings of one rail in the unit of its conversion; each block is made when it is read."""
 
     rail: Rail
     axis: TimeAxis
@@ -75,9 +75,9 @@ class Readings:
 
 @dataclass(frozen=True)
 class SingleTrace:
-    """What the files of a format hold. ``windows`` are those of the files themselves, beside those that are stated.
+    """The content of the files of a format. ``windows`` are those in the files; options may state more windows.
 
-    ``files`` are kept with the run (none: the source); ``notes`` are sentences on what the files lack.
+    ``files`` are kept with the run (if empty, the source is); ``notes`` are sentences on what the files lack.
     """
 
     meter: str
@@ -92,10 +92,10 @@ class SingleTrace:
 
 
 def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]:
-    """Make an importer of ``read(source, *, options...)``: it has the options of ``TraceOptions`` as well.
+    """Make an importer from ``read(source, *, options...)``: it also has the options of ``TraceOptions``.
 
-    The windows are read first, so that an import without any is refused before a long file is read. Stamps in them
-    are in the zone of the option ``timezone``, if ``read`` has one.
+    The windows are read first, so that an import without windows is refused before a long file is read. Stamps in the
+    table of windows are in the zone of the option ``timezone``, if ``read`` has this option.
     """
     own = inspect.signature(read).parameters
     common = [inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
@@ -120,11 +120,11 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
 
 
 def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: Windows) -> ImportedRun:
-    """One run. Windows and readings share an axis, unless ``sync_s`` limits the offset of two clocks.
+    """Make one run. Windows and readings share an axis, unless ``sync_s`` limits the offset of two clocks.
 
-    Ticks are ns of the recording's clock since the first reading; or, where a channel bounds the windows to one of its
-    samples, such samples. Limits of error are looked up here, where the length of a reading is known. Raises
-    ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
+    A tick is 1 ns of the recording's clock, counted from the first reading; or one sample of the channel, where a
+    channel bounds the windows. Limits of error are looked up here, because the length of a reading is known here.
+    Raises ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
     """
     within(0.0, 1e5, sync_s=options.sync_s, clock_tolerance=options.clock_tolerance)
     zero = found.readings[0].axis.t0_ns
@@ -163,7 +163,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
 
 
 def watts(current: Floats, voltage: Floats) -> Floats:
-    """Volts times amperes, reading by reading; what overflows is made implausible, and so refused."""
+    """Return volts times amperes, reading by reading. A product that overflows becomes implausible, and so refused."""
     with np.errstate(all="ignore"):
         found = np.asarray(current * voltage)
     overflown = np.isinf(found) & np.isfinite(current) & np.isfinite(voltage)
@@ -171,9 +171,9 @@ def watts(current: Floats, voltage: Floats) -> Floats:
 
 
 def conversion(unit: str, supply_v: float | None) -> Conversion:
-    """The conversion of readings in W, or in A at the option ``supply_v``, which must then be stated.
+    """Return the conversion of readings in W, or in A at ``supply_v``, which must then be stated.
 
-    Raises ``UsageError`` where it is missing, or no voltage that a device is supplied with.
+    Raises ``UsageError`` if ``supply_v`` is missing, or is not a plausible supply voltage.
     """
     if unit == "W":
         return Conversion("W")

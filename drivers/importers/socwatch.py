@@ -71,7 +71,7 @@ class Table:
 
 
 def tables_of(source: Path) -> list[Table]:
-    """The tables between blank lines: the first line with a unit is the header, the lines above it are the title."""
+    """Return the tables between blank lines. The first line with a unit is the header, lines above it are the title."""
     out = []
     for block in _blocks(source):
         title: list[str] = []
@@ -91,7 +91,7 @@ def tables_of(source: Path) -> list[Table]:
 
 
 def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
-    """The rows between blank ones, each with its line number and without the empty cells at its end."""
+    """Yield the rows between blank lines, each with its line number and without the empty cells at its end."""
     try:
         check_lines(source)
         with source.open(encoding="utf-8-sig", newline="") as file:
@@ -139,7 +139,7 @@ def stamps_of(table: Table, time_unit: str | None) -> Indices:
 
 
 def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp: str | None) -> Readings:
-    """A rail with its readings: power as it stands, energy as means over its intervals or as a counter."""
+    """Return a rail with its readings: power unchanged, energy as means over its intervals or as a counter."""
     column = next(k for k in table.where("WJ") if table.columns[k][0] == name)
     unit, factor = unit_of(table.columns[column][1]) or ("W", 1.0)
     values = factor * _numbers(table, column)
@@ -159,7 +159,7 @@ def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp:
 
 
 def _numbers(table: Table, column: int, whole: bool = False) -> Floats:
-    """A column as float64, shape (n,); an empty cell is NaN unless the column must be ``whole``."""
+    """Return a column as float64, shape (n,). An empty cell is NaN unless the column must be ``whole``."""
     out = np.empty(len(table.rows))
     for k, (line, cells) in enumerate(table.rows):
         text = cells[column] if column < len(cells) else ""

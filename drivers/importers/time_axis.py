@@ -1,4 +1,4 @@
-"""Time stamps become the times of readings: a uniform grid, or a begin and an end for each reading."""
+"""Convert time stamps to the times of readings: a uniform grid, or a begin and an end for each reading."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rig.errors import DataError, refused
 from rig.types import Chunk, Floats, Indices
 
 EVEN = 0.01
-"""How far stamps may lie off a uniform grid, as a part of its period, and still be taken for one."""
+"""Stamps at most this far (in periods) from a uniform grid are treated as a uniform grid."""
 BLOCK = 1 << 20
 """Readings in one chunk."""
 BUCKET = 1 << 12
-"""Readings of which the farthest from a grid is kept, until the last stamp tells the period of the grid."""
+"""Of this many readings, only the farthest from a grid is kept until the last stamp gives the period of the grid."""
 LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
-"""Periods from the stamp of a reading to its begin, by the part of the reading that is stamped."""
+"""Periods from the stamp of a reading to its begin, for each part of a reading that may be stamped."""
 PLACES = tuple(LAGS)
 Block = tuple[Indices | None, Floats]
-"""Stamps in ns and values of successive readings, shapes (n,); no stamps where the readings lie on a grid."""
+"""Stamps in ns and values of successive readings, shapes (n,); the stamps are None if the readings are on a grid."""
 
 
 @dataclass(frozen=True)
 class TimeAxis:
     """Times in ns of the recording's own clock: a grid from ``t0_ns`` at ``rate_hz``, or a stamp for each reading.
 
-    All of them may be off together by ``uncertainty_s``, where it is not known which part of a reading is stamped.
-    Stamped readings are ``typical_ns`` apart, and at least ``shortest_ns``; both are 0 on a grid. They begin ``lag``
-    periods from their stamps.
+    All times may have a common error of up to ``uncertainty_s`` if it is unknown which part of a reading is stamped.
+    Stamped readings are typically ``typical_ns`` and at least ``shortest_ns`` apart; both values are 0 on a grid.
+    Readings begin ``lag`` periods from their stamps.
     """
 
     t0_ns: int
@@ -42,10 +42,10 @@ class TimeAxis:
 
 
 def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
-    """The axis of readings that are stamped at their ``start``, ``middle`` or ``end``, from blocks of their stamps.
+    """Return the axis of readings from blocks of their stamps; ``place`` is the stamped part: start, middle or end.
 
-    With ``place`` None it is not known: the readings lie around their stamps, uncertain by half a period. A reading of
-    a point is stamped at its end. Raises ``DataError`` for stamps that do not move forward.
+    With ``place`` None the part is unknown: readings are centred on their stamps, uncertain by half a period. A point
+    is stamped at its end. Raises ``DataError`` for stamps that do not move forward.
     """
     if place is not None and place not in LAGS:
         raise refused("stamp", place, "Give start, end or middle")
@@ -91,14 +91,17 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
 
 
 def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> float:
-    """The farthest that a stamp lies off a grid whose period is longer by ``lean``; at most a bucket of it too far."""
+    """Return the largest distance of a stamp from a grid whose period is longer by ``lean``.
+
+    The result may be too large by ``lean`` times ``BUCKET``.
+    """
     at, low, high = (np.concatenate(column) for column in zip(*buckets, strict=True))
     moved = np.sort([lean * at, lean * (at + BUCKET)], axis=0)
     return float(max(np.max(high - moved[0]), np.max(moved[1] - low)))
 
 
 def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator[tuple[Indices, Indices, Floats]]:
-    """Begin, end and value of each reading: up to its neighbour, but no longer than one and a half typical periods."""
+    """Yield begin, end and value of each reading; it reaches to its neighbour, at most 1.5 typical periods."""
     typical, longest = round(axis.typical_ns), round(1.5 * axis.typical_ns)
     step = typical  # from the stamp before
     for here, after in pairwise(chain(blocks, [None])):
@@ -118,7 +121,7 @@ def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator
 
 
 def chunks(rail: str, blocks: Iterable[Block], axis: TimeAxis, zero_ns: int) -> Iterator[Chunk]:
-    """The readings in chunks, with their ticks in ns since ``zero_ns`` where the axis is not a grid."""
+    """Yield the readings in chunks. If the axis is not a grid, chunks have ticks in ns since ``zero_ns``."""
     if not axis.typical_ns:
         for _, values in blocks:
             for first in range(0, len(values), BLOCK):

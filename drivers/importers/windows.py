@@ -1,4 +1,4 @@
-"""Windows of activity and of idle: from a table of their own, from an option, or from a digital channel."""
+"""Windows of activity and of idle, from a separate table, an option or a digital channel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rig.types import MARK_PHASE, Bools, Floats, Indices
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"
 _RESERVED = (IDLE, WARMUP)
 ALIKE = 0.7
-"""How alike the name of a phase may not be to one that has a meaning of its own, by ``difflib``."""
+"""A phase whose name is at least this similar (``difflib``) to a reserved name is refused as a misspelling."""
 COLUMNS = ("start", "end", "phase", "inferences")
 
 
@@ -116,11 +116,11 @@ def idle_of(text: str | None) -> tuple[tuple[int, int], ...]:
 
 
 def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inferences: int) -> Windows:
-    """The stretches in which a digital channel is ``high`` or ``low``, each of so many inferences.
+    """Return the stretches in which a digital channel is ``active``, each of ``inferences`` inferences.
 
-    ``blocks`` hold stamps (ns) and whether it is high, shapes (n,). A stretch that begins before the recording or ends
-    after it has no known length and is left out. Raises ``UsageError``, and ``DataError`` for a channel without a
-    whole stretch.
+    ``blocks`` contain stamps (ns) and whether the channel is high, shapes (n,). A stretch that begins before the
+    recording or ends after it has no known length and is left out. Raises ``UsageError``, and ``DataError`` for a
+    channel without a whole stretch.
     """
     check_inferences(inferences)
     if active not in ("high", "low"):
@@ -134,7 +134,7 @@ def from_channel(blocks: Iterable[tuple[Indices, Bools]], active: str, inference
         edges += zip(stamps[at].tolist(), level[at].tolist(), strict=True)
         first, last, before = int(stamps[0]) if before is None else first, int(stamps[-1]), level[-1:]
         count += len(stamps)
-    edges = edges[0 if edges and edges[0][1] else 1 :]  # rising and falling by turns
+    edges = edges[0 if edges and edges[0][1] else 1 :]  # rising and falling edges alternate
     spans = [
         ImportedSpan(DEFAULT_PHASE, on, off, executions=inferences)
         for (on, _), (off, _) in zip(edges[::2], edges[1::2], strict=False)
