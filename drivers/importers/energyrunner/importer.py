@@ -18,7 +18,7 @@ from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterIn
 
 CLOCK, RAIL = "emon", "dut"
 GUARD_S = 0.1
-"""Cut off either end of an idle window: the host stamps the log a few hundredths of a second late."""
+"""Time cut off both ends of an idle window: the host stamps the log a few hundredths of a second late."""
 
 
 def open_import(
@@ -106,7 +106,7 @@ def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> Imp
 
 
 def _tick_hz(stamps_s: Sequence[float]) -> float:
-    """The coarsest clock, in milli-, micro- or nanoseconds, on which all stamps are whole numbers."""
+    """Return the rate of the coarsest clock (ms, us or ns) on which all stamps are whole numbers."""
     for hz in (1e3, 1e6):
         if all(round(s * hz) / hz == s for s in stamps_s):
             return hz

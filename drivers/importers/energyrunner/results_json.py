@@ -18,7 +18,7 @@ from rig.types import Floats
 
 RESULTS = "results.json"
 RUNNER_HZ = 1000.0
-"""The rate that the runner sets its meters to and computes with; its files do not state it."""
+"""The sampling rate that the runner sets in its meters and uses to compute; its files do not state it."""
 LAID = "one behind the other; the pauses between them were not recorded"
 
 
@@ -32,14 +32,14 @@ def _holds_samples(path: Path) -> bool:
     try:
         return b'"samples"' in path.read_bytes()
     except OSError:
-        return True  # the error comes when it is read
+        return True  # reading it raises the error
 
 
 def read_results(path: Path, name: str, inferences: int | None, rate_hz: float | None) -> Session:
-    """The trials of one session as one trace, one behind the other. Raises ``DataError``, ``UsageError``.
+    """Return the trials of one session as one trace, in sequence. Raises ``DataError``, ``UsageError``.
 
-    A trial holds joules per sample, and the numbers of the samples at which the device's pin fell: the last two bound
-    its window.
+    A trial contains joules per sample, and the numbers of the samples at which the device's pin fell. The last two of
+    these bound its window.
     """
     rate = RUNNER_HZ if rate_hz is None else rate_hz
     if not (math.isfinite(rate) and 1e-3 <= rate <= 1e9):
@@ -69,7 +69,7 @@ def _entries(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None) -> tuple[Floats, int, int, int]:
-    """Joules per sample, shape (n,); the first sample of the window, the one after its last; inferences."""
+    """Return joules per sample, shape (n,); the first sample of the window and the one after its last; inferences."""
     samples, stamps = entry["power"].get("samples"), entry["power"].get("timestamps")
     if not (isinstance(samples, list) and samples and all(_number(x) for x in samples)):
         raise bad(path, f"trial {k} holds no list of joules per sample", str(samples)[:60])

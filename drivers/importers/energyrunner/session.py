@@ -21,10 +21,10 @@ MAGIC = 0xF1
 ENERGY, STAMPS = "-energy.bin", "-timestamps.json"
 UNITS = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9}
 TELLS_UNIT = 0.05
-"""A printed energy this near a thousandfold of the trace's (relative) shows that the trace has another unit."""
+"""If a printed energy is this close (relative) to a power of 1000 times the trace's, the trace has another unit."""
 REMEDY = "Copy the whole folder of the session again"
 MOST_LOST = 2
-"""Lost edges that are named."""
+"""At most this many lost edges are named."""
 _BESIDE = {"log.txt": "log.txt", "results.txt": "results.txt", "script.async": ".async"}
 _LINE = re.compile(r"^(?P<t>\d+(?:\.\d+)?) (?P<who>[^:]+): (?P<what>.*)$")
 _SCRIPT = re.compile(r"""cmd["']?\s*:\s*(["'])((?:\\.|(?!\1)[^\\])*)\1""")
@@ -86,7 +86,7 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
 
 
 def texts_beside(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """``log.txt``, ``results.txt``, ``script.async`` (or the one file with such an ending), and their texts by kind."""
+    """Return ``log.txt``, ``results.txt``, ``script.async`` (or the one file with that ending), and texts by kind."""
     names = sorted(p for p in folder.iterdir() if p.is_file())
     found: dict[str, Path] = {}
     for kind, end in _BESIDE.items():
@@ -132,9 +132,9 @@ def _stamps_path(path: Path, prefix: str, alone: bool) -> Path:
 
 
 def read_stamps(path: Path, log: Sequence[LogLine] = ()) -> tuple[float, ...]:
-    """Seconds in order: one, then two for each window.
+    """Return stamps in seconds, in order: one, then two for each window.
 
-    Raises ``DataError``, which names the edges of the pin that the ``log`` says are lost.
+    Raises ``DataError``, which names the edges of the pin that are in the ``log`` but lost from the stamps.
     """
     found = read_json(path, REMEDY)
     numbers = isinstance(found, list) and all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in found)
@@ -155,14 +155,14 @@ def read_stamps(path: Path, log: Sequence[LogLine] = ()) -> tuple[float, ...]:
 
 
 def marks_of(log: Sequence[LogLine]) -> list[float]:
-    """When the host heard that each window began and ended, in seconds of the log."""
+    """Return when the host was told that each window began and ended, in seconds of the log."""
     return [line.t_s for line in log if re.fullmatch(r"\[dut\]: m-infer-(start-\d+|done)", line.what)]
 
 
 def lost_edges(edges_s: Sequence[float], marks_s: Sequence[float]) -> list[str]:
-    """The begins and ends of windows that the log holds and the stamps lack, by name; none if their numbers agree.
+    """Return the names of the window begins and ends that are in the log but not in the stamps; none if counts agree.
 
-    They are those without which the log is late by the same time at every stamp.
+    They are chosen so that without them the log is late by nearly the same time at every stamp.
     """
     missing = len(marks_s) - len(edges_s)
     if not 0 < missing <= MOST_LOST or len(marks_s) % 2:
@@ -175,7 +175,7 @@ def lost_edges(edges_s: Sequence[float], marks_s: Sequence[float]) -> list[str]:
 
 
 def _log(text: str, prefix: str) -> tuple[tuple[LogLine, ...], tuple[LogLine, ...]]:
-    """The lines before the trace of this name was switched on, and those from there to where it was off again."""
+    """Return the lines before the trace of this name was switched on, and those from then until it was switched off."""
     lines = tuple(LogLine(float(m["t"]), m["who"], m["what"]) for m in map(_LINE.match, text.splitlines()) if m)
     begun = [(k, m[1]) for k, x in enumerate(lines) if (m := re.fullmatch(r'Command "emon trace on (.+)"', x.what))]
     on = [k for k, name in begun if name == prefix] or [k for k, name in begun if prefix.endswith(name)]
@@ -188,7 +188,7 @@ def _log(text: str, prefix: str) -> tuple[tuple[LogLine, ...], tuple[LogLine, ..
 def _counts(
     texts: Mapping[str, str], log: Sequence[LogLine], prefix: str, windows: int, inferences: int | None
 ) -> tuple[int, ...]:
-    """Inferences in each window, from the first text that counts them; an error where two counts disagree."""
+    """Return the inferences in each window, from the first text that counts them. Raise an error if counts differ."""
     check_inferences(inferences)
     script = [m[1] for m in _SCRIPT.findall(texts.get("script.async", ""))]
     starts = [k for k, command in enumerate(script) if command == f"emon trace on {prefix}"]
@@ -222,7 +222,7 @@ def other_count(name: str, counted: object, inferences: int) -> UsageError:
 
 
 def _compare(results: str, energy: Floats, rate_hz: float, stamps: Sequence[float], unit: str) -> str:
-    """A sentence on printed energies that the trace contradicts; an error where they show another unit."""
+    """Return a sentence on printed energies that the trace contradicts. Raise an error if they show another unit."""
     printed = [float(x) for x in _PRINTED.findall(results)]
     if len(printed) != len(stamps[2::2]):
         return ""
@@ -253,7 +253,7 @@ def _facts(log: Sequence[LogLine]) -> dict[str, str]:
 
 
 def day_of(session: str) -> date | None:
-    """The day of a session from its number, which begins YYYYMMDD; None for another number."""
+    """Return the day of a session from its number, if that begins with YYYYMMDD; else None."""
     try:
         return datetime.strptime(session[:8], "%Y%m%d").date()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Stamps without a zone, and with an unknown order of day and month, become moments in UTC."""
+"""Convert stamps without a zone, and with an unknown order of day and month, to moments in UTC."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rig.errors import DataError
 from rig.types import Indices
 
 ORDERS = {"mdy": (0, 1), "dmy": (1, 0)}
-"""Where the month and where the day stands among the first two numbers of a date."""
+"""The positions of the month and of the day among the first two numbers of a date."""
 MS = 1_000_000
 _STAMP = re.compile(r"(\d{1,2})-(\d{1,2})-(\d{4}) (\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?")
 
 Stamp = tuple[int, ...]
-"""Two numbers of which one is the month, year, hour, minute, second, microsecond."""
+"""Month and day in either order, then year, hour, minute, second, microsecond."""
 Found = tuple[Indices, tuple[int, int]]
 
 
@@ -36,7 +36,7 @@ class DateOptions:
 
 
 def stamp_of(text: str, where: str) -> Stamp:
-    """The fields of one stamp. Raises ``DataError``."""
+    """Return the fields of one stamp. Raises ``DataError``."""
     found = _STAMP.fullmatch(text.strip())
     if not found:
         what = f"{where}: {text[:40]!r} is not a time stamp"
@@ -45,11 +45,11 @@ def stamp_of(text: str, where: str) -> Stamp:
 
 
 def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: DateOptions, files: SessionFiles) -> Found:
-    """Meter stamps and LoadGen's window in UTC ms.
+    """Return the meter's stamps and LoadGen's window in UTC ms.
 
-    Where the session's files state its phases, the order of dates and the offset are those that put both logs into
-    their phase; else the order is the one under which the two logs overlap. Raises ``UsageError`` where that leaves
-    several, or none.
+    If the session's files state its phases, the order of dates and the offset are chosen so that both logs are in
+    their phase; else the order is chosen so that the two logs overlap. Raises ``UsageError`` if several choices fit,
+    or none.
     """
     found = _by_phase(stamps, window, given, files) or _by_meeting(stamps, window, given)
     if len(found) == 1:
@@ -67,7 +67,7 @@ def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: Date
 
 
 def _by_phase(stamps: list[Stamp], window: list[Stamp], given: DateOptions, files: SessionFiles) -> list[Found]:
-    """Every reading of the stamps under which both logs lie in the phase that the session's files state."""
+    """Return each interpretation of the stamps that puts both logs into the phase that the session's files state."""
     server, client = files.server or files.client, files.client or files.server
     if server is None or client is None:
         return []
@@ -86,7 +86,7 @@ def _shifted(stamps: list[Stamp], where: tzinfo, fixed: bool, order: str | None,
 
 
 def _by_meeting(stamps: list[Stamp], window: list[Stamp], given: DateOptions) -> list[Found]:
-    """Every reading under which the meter's log and LoadGen's window overlap, none twice; LoadGen's order first."""
+    """Return each distinct interpretation in which both logs overlap in time; LoadGen's order of dates comes first."""
     found: dict[tuple[int, int], Found] = {}
     loadgen_zone = given.loadgen or UTC
     for loadgen, meter in product(ORDERS, [given.order] if given.order else ORDERS):
@@ -98,7 +98,7 @@ def _by_meeting(stamps: list[Stamp], window: list[Stamp], given: DateOptions) ->
 
 
 def _in_utc(stamps: Sequence[Stamp], order: str, where: tzinfo) -> Indices | None:
-    """UTC ms, shape (n,); None where the order makes dates that do not exist, or time go backwards."""
+    """Return UTC ms, shape (n,); None if the order gives dates that do not exist, or time that goes backwards."""
     month, day = ORDERS[order]
     days: dict[tuple[int, int, int], date] = {}
     out = []
@@ -114,7 +114,7 @@ def _in_utc(stamps: Sequence[Stamp], order: str, where: tzinfo) -> Indices | Non
 
 
 def _refuse_backward(name: str, stamps: list[Stamp], given: DateOptions) -> None:
-    """Refuse a meter's clock that was set back within a day, which no zone explains. Raises ``DataError``."""
+    """Refuse a meter's log that goes back in time within a day: no zone explains that. Raises ``DataError``."""
     for k, (a, b) in enumerate(pairwise(stamps), start=2):
         if a[:3] == b[:3] and b[3:] < a[3:]:
             what = f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}"

@@ -100,7 +100,7 @@ def _is_ranging(folder: Path) -> bool:
 
 
 def _beside(folder: Path, folders: list[Path]) -> Path | None:
-    """The ranging run of the same session: the folder of that name, or the only one beside with such an ending."""
+    """Return the ranging run of the session: the folder of that name, or the only one beside it with that ending."""
     near = [f for f in folders if f.parent == folder.parent and f != folder and _is_ranging(f)]
     named = [f for f in near if f.name.lower() == RANGING] or near
     return named[0] if len(named) == 1 else None
@@ -164,13 +164,13 @@ def _run(
 
 
 def _span(part: Part, samples: int) -> ImportedSpan:
-    """The window of one run; without samples in it, warm-up."""
+    """Return the window of one run; a window without samples is warm-up."""
     name = part.folder.name or "run"
     return ImportedSpan("inference", part.begin_ms, part.end_ms, samples or 1, sample_id=name, warmup=not samples)
 
 
 def _chunks(parts: list[Part]) -> Iterator[Chunk]:
-    """Each reading is a mean from the stamp before to its own; after a gap it is as long as a typical one."""
+    """Yield readings. Each is the mean from the previous stamp to its own; after a gap it has a typical length."""
     for part in parts:
         steps = np.diff(part.stamp_ms)
         typical = round(float(np.median(steps)))

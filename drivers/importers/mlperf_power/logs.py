@@ -22,7 +22,7 @@ from rig.types import Floats, Indices
 METER_LOG, DETAIL, SUMMARY = "spl.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 MOST = 2**31 - 1
 _ENDS = re.compile(r"Mark|Ch\d+|Analyzer\d+")
-"""The cell of a meter's line at which the totals end and single channels or meters begin."""
+"""The cell of a meter's line that ends the totals; single channels or meters follow it."""
 _OLD = re.compile(
     r"\b(power_begin|power_end)\b.*?(\d{1,2}-\d{1,2}-\d{4} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)", re.IGNORECASE
 )
@@ -34,7 +34,7 @@ _RATES = ("result_completed_samples_per_sec", "result_samples_per_second", _PER_
 class Part:
     """One folder: the meter's readings (UTC ms by its own clock, W; shapes (n,)) and LoadGen's window (UTC ms).
 
-    ``values`` are those of LoadGen's log by key.
+    ``values`` are the values in LoadGen's log by key.
     """
 
     folder: Path
@@ -76,9 +76,9 @@ def read_part(folder: Path, dates: DateOptions, ranging: bool) -> Part:
 
 
 def _loadgen(path: Path) -> dict[str, Any]:
-    """The last value of every key of LoadGen's ``:::MLLOG`` lines. The two stamps must be texts.
+    """Return the last value of every key of LoadGen's ``:::MLLOG`` lines. The two stamps must be texts.
 
-    They are also read from the older log format, which holds no JSON. Raises ``DataError``.
+    The older log format, which is not JSON, is read as well. Raises ``DataError``.
     """
     found: dict[str, Any] = {}
     for line in _lines(path):
@@ -100,7 +100,7 @@ def _loadgen(path: Path) -> dict[str, Any]:
 
 
 def _meter(path: Path) -> tuple[list[Stamp], Floats]:
-    """The fields of every stamp, and the total watts.
+    """Return the fields of every stamp, and the total watts.
 
     PTDaemon writes -1 or nan for what is absent. A wall socket delivers no negative power, so any such value is NaN.
     """
@@ -130,7 +130,7 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
 
 
 class Counted(NamedTuple):
-    """Queries by LoadGen's own count, the samples in them, and how the samples were counted, if otherwise."""
+    """Queries as LoadGen counts them, the samples in them, and how samples were counted if not by LoadGen."""
 
     queries: int | None
     samples: int
@@ -140,8 +140,9 @@ class Counted(NamedTuple):
 def counts_of(part: Part, inferences: int | None) -> Counted:
     """Count the queries and samples of a run.
 
-    LoadGen 1.0 did not count what it issued. In the Offline scenario it issued what it generated; otherwise the logged
-    rate over the window gives the samples to the six digits of that rate. 0 samples where nothing counts them.
+    LoadGen 1.0 did not count the queries it issued. In the Offline scenario it issued all that it generated; otherwise
+    the logged rate times the window gives the samples, to the six digits of that rate. If neither is known, samples
+    are 0.
     """
     values = part.values
     each = _whole(values.get("effective_samples_per_query", 1))

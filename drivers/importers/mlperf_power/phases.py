@@ -19,7 +19,7 @@ from drivers.importers.refusals import bad_file
 
 SERVER, CLIENT = "server.json", "client.json"
 SLACK_MS = 120_000
-"""How far a log may reach beyond its phase: PTDaemon begins and ends within seconds of the commands."""
+"""A log may reach this far beyond its phase: PTDaemon begins and ends within seconds of the commands."""
 SUMMER_S = 3600
 _FARTHEST_S = 1e11
 _REMEDY = "Copy it again, or remove it"
@@ -29,14 +29,14 @@ _REMEDY = "Copy it again, or remove it"
 class Phase:
     """The start command of a phase, its reply, the stop command and its reply, in UTC ms.
 
-    ``shifts_s`` are the offsets, one of which makes a stamp of the logs UTC when it is added.
+    ``shifts_s`` are possible offsets; one of them, added to a stamp of the logs, gives UTC.
     """
 
     edges_ms: tuple[int, int, int, int]
     shifts_s: tuple[int, ...]
 
     def spanned_by(self, first_ms: int, last_ms: int) -> bool:
-        """Whether a meter's log between these times begins and ends with this phase."""
+        """Return whether a meter's log between these times begins and ends with this phase."""
         start, started, stop, stopped = self.edges_ms
         begins = start - SLACK_MS <= first_ms <= started + SLACK_MS
         return begins and stop - SLACK_MS <= last_ms <= stopped + SLACK_MS
