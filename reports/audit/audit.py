@@ -43,15 +43,15 @@ class Audit:
     """Claims for which the auditor has no method of its own."""
     simulated: bool
     unfit: tuple[str, ...]
-    """The recorded sets of rules by which no one may submit."""
+    """The recorded sets of rules that do not allow a submission."""
     claimed: int = 0
-    """How many figures are claimed, over all runs and sessions."""
+    """The number of claimed figures in all runs and sessions."""
     invalid: tuple[str, ...] = ()
-    """The rows of a submission that it calls INVALID itself."""
+    """The rows that the submission itself calls INVALID."""
     beside: tuple[str, ...] = ()
-    """The files in folders ``derived``, which no hash covers, but those with the claims of a session or run."""
+    """The files in folders ``derived``, except the claims of a session or run. No hash covers these files."""
     remade: str = ""
-    """Of a submission, how its pages compare with the same made again."""
+    """For a submission: how its pages compare with the same pages generated again."""
 
     @property
     def failed(self) -> list[Check]:
@@ -107,7 +107,7 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
 
 
 def _rules(part: Part) -> list[Rule]:
-    """The rules of a part. A run by itself is judged too, except that a search has no trials."""
+    """Judge the rules of a part, also of a lone run. A search has no trials, so only its runs are judged."""
     found: list[Rule] = []
     values = None
     for run in part.runs:
@@ -119,7 +119,7 @@ def _rules(part: Part) -> list[Rule]:
 
 
 def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Claim], Figures]]:
-    """Of each run and session, or each trial of a submission: where it stands, its claims, and its plain figures."""
+    """Yield the place, the claims and the plain figures of each run and session, or of each trial of a submission."""
     if subject.submission is not None:
         for one, parts in subject.configurations:
             for number, part in enumerate(parts):
@@ -134,7 +134,7 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
-    """What ties the recording to someone; what was asked for and is not so is a fault."""
+    """Find what ties the recording to a signer or a published root hash. A requested tie that is absent is a fault."""
     asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):
@@ -182,6 +182,6 @@ def run_checks(evidence: Evidence) -> list[Check]:
 
 
 def shown(told: Sequence[str], most: int = 6) -> str:
-    """The first of what was found, and how many more there are."""
+    """Return the first findings, and how many more there are."""
     more = [f"and {len(told) - most} more"] if len(told) > most else []
     return "; ".join([*map(clean, told[:most]), *more])

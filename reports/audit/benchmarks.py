@@ -1,4 +1,4 @@
-"""Whether a run keeps the limits of its benchmark; those of known benchmarks stand in ``benchmarks.json``."""
+"""Check whether a run keeps the limits of its benchmark; ``benchmarks.json`` has those of known benchmarks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def known() -> dict[str, Any]:
 
 
 def held_of(name: str) -> dict[str, Any]:
-    """What the auditor holds of a benchmark of this name, or of one that a reader takes for it; else no limits.
+    """Return the limits of the benchmark of this name, or of one whose name looks alike to a reader; else no limits.
 
-    A letter beyond ASCII may look like any other.
+    A letter that is not ASCII may look like any other letter.
     """
     like = re.compile("".join(re.escape(c) if c.isascii() else "." for c in _seen(name)))
     same = (held for other, held in known().items() if like.fullmatch(_seen(other)))
@@ -35,13 +35,13 @@ def held_of(name: str) -> dict[str, Any]:
 
 
 def _seen(name: str) -> str:
-    """A name without what a reader does not see: other spaces, capitals, width of letters, and marks of no width."""
+    """Return a name without what readers do not see: kinds of spaces, capitals, letter widths, zero-width marks."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return " ".join("".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn")).split())
 
 
 def benchmark(run: Run) -> Iterator[Judged]:
-    """The rules of a benchmark: what a run has of each parameter, within what is declared and what is known."""
+    """Judge the rules of a benchmark: each parameter of a run must be within the declared and the known limits."""
     declared = run.start["workload"].get("benchmark")
     if not declared:
         yield OF_BENCHMARK, "none", "declared", False

@@ -1,4 +1,4 @@
-"""Clocks by a straight line: two points, each the middle of the quickest readings of one half of the run."""
+"""Clocks as straight lines through two points: each is the mean of the quickest readings in one half of the run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ QUICKEST = 0.1
 
 @dataclass(frozen=True)
 class Line:
-    """Ticks to seconds of the run: ``at_s + s_per_tick * (tick - origin)``."""
+    """Converts ticks to seconds of the run: ``at_s + s_per_tick * (tick - origin)``."""
 
     origin: int
     at_s: float
     s_per_tick: float
     bound_s: float
-    """Half of the quickest round trip: by so much the line may be shifted as a whole."""
+    """The largest shift of the whole line: half of the longest of the quickest round trips."""
     rate_bound: float
-    """By so much, relative, its rate may be wrong."""
+    """The largest relative error of the rate."""
 
     def seconds(self, tick: Indices) -> Floats:
         """Seconds of the run (float64) at whole ticks (int64)."""
@@ -31,7 +31,7 @@ class Line:
 
 
 def line(run: Run, name: str | None) -> Line:
-    """The line of a clock; ``None`` and ``host`` are the host's nanoseconds. Raises ``StoreError`` without brackets."""
+    """Fit the line of a clock; ``None`` and ``host`` are the host's, in ns. Raises ``StoreError`` without brackets."""
     t0 = int(run.start["t0_ns"])
     if name in (None, "host"):
         return Line(t0, 0.0, 1e-9, 0.0, 0.0)
@@ -61,7 +61,7 @@ def line(run: Run, name: str | None) -> Line:
 
 
 def _quickest(trip: Floats, middle: Floats, tick: Floats, half: Floats) -> tuple[float, float, float]:
-    """The mean tick, the mean middle and the longest round trip of the quickest tenth in one half."""
+    """Return mean tick, mean middle and longest round trip of the quickest tenth of the readings in one half."""
     places = np.flatnonzero(half)
     places = places[np.argsort(trip[places], kind="stable")][: max(1, round(QUICKEST * len(places)))]
     return float(tick[places].mean()), float(middle[places].mean()), float(trip[places].max())

@@ -1,4 +1,4 @@
-"""What the checks look at, and how one of them comes out."""
+"""The input of the checks, and the result of one check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Outcome = Literal["passed", "warned", "failed", "not applicable"]
 
 @dataclass(frozen=True)
 class Check:
-    """One check as it came out. ``why`` says what is missing where it does not apply."""
+    """The result of one check. ``why`` says what is missing if the check does not apply."""
 
     number: int
     name: str
@@ -37,7 +37,7 @@ class Anchor:
     words: str
     holds: bool
     asked: bool
-    """Whether it is to be judged: a file of signers or a root hash was given, or the signature is not good."""
+    """Whether the anchor is judged: a file of signers or a root hash was given, or the signature is not good."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +56,25 @@ class Compared:
 
     @property
     def ok(self) -> bool:
-        """Whether they agree; what is no number never does."""
+        """Whether both values agree; a value that is not a number never does."""
         return bool(abs(self.claimed - self.plain) <= self.allowed)
 
     @property
     def said(self) -> str:
-        """In one line."""
+        """The comparison on one line."""
         plain = f"{self.plain:.6g} +- {self.allowed:.2g} {self.unit}"
         return f"{self.scope}: {self.key} is {self.claimed:.6g}, derived {plain}"
 
     @property
     def sharp(self) -> bool:
-        """Whether the plain method alone decides, whatever interval the claim has."""
+        """Whether the plain method alone decides, without the interval of the claim."""
         return bool(self.allowed == self.bound)
 
 
 def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Compared]:
-    """Each claim that the auditor can derive, beside its plain figure.
+    """Compare each claim that the auditor can derive with its plain figure.
 
-    Where the plain method is sharper than 0.2 %, it decides alone; else the interval of the claim is added.
+    A plain method with a bound below 0.2 % decides alone; else the interval of the claim is added to the bound.
     """
     found = []
     for key, claim in claims.items():
@@ -97,7 +97,7 @@ class Evidence:
     anchor: Anchor
     quick: bool
     claims: dict[str, dict[str, Claim]] = field(default_factory=dict)
-    """What is claimed, by what it is about."""
+    """The claims, by run, session or trial."""
 
 
 class NotApplicable(Exception):
@@ -105,17 +105,17 @@ class NotApplicable(Exception):
 
 
 class Doubtful(Exception):
-    """No rule is broken, and its arguments are what a reader must know before the figures are used."""
+    """No rule is broken, but a reader must know the arguments of this exception before using the figures."""
 
 
 def doubted(faults: list[str], doubts: list[str]) -> None:
-    """Raise ``Doubtful`` for what a reader must know, if nothing worse was found."""
+    """Raise ``Doubtful`` with the doubts if there are any, and no faults."""
     if doubts and not faults:
         raise Doubtful(*doubts)
 
 
 Verdict = tuple[list[str], str, str]
-"""Faults, what was found if there are none, and what is allowed."""
+"""The faults, the finding if there are no faults, and the limit."""
 
 
 def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[str]:
@@ -124,7 +124,7 @@ def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[
 
 
 def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> list[str]:
-    """A fault for each session whose runs are not all alike in something; None stands for a run that is left out."""
+    """Return a fault for each session whose runs differ in ``part_of``; a run for which that is None is left out."""
     found = []
     for part in evidence.subject.parts:
         values = {json.dumps(value, sort_keys=True) for run in part.runs if (value := part_of(run)) is not None}
@@ -133,25 +133,25 @@ def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> l
 
 
 def rows_of(evidence: Evidence, what: str) -> list[tuple[dict[str, Any], list[Part]]]:
-    """The rows of a submission with their sessions. Raises ``NotApplicable`` for anything else."""
+    """Return the rows of a submission with their sessions. Raises ``NotApplicable`` if this is no submission."""
     if evidence.subject.submission is None:
         raise NotApplicable(f"only a submission {what}")
     return evidence.subject.configurations
 
 
 def asked(parts: Sequence[Part], key: str) -> Any:
-    """A value of the rules of sessions that are trials of each other; None if the auditor knows no such rules."""
+    """Return one value of the rules of sessions that are trials of each other; None if their rules are unknown."""
     values = next((values_of(run)[0] for part in parts for run in part.runs), None)
     return None if values is None else values[key]
 
 
 def broken(evidence: Evidence, *begins: str) -> list[str]:
-    """The broken rules whose names begin so, as faults."""
+    """Return the broken rules whose names begin with one of ``begins``, as faults."""
     return [r.said for r in evidence.rules if r.rule.startswith(begins) and not r.ok]
 
 
 def kept(evidence: Evidence, *begins: str) -> Verdict:
-    """The rules of these names, as one check. Raises ``NotApplicable`` if the set has none of them."""
+    """Judge the rules whose names begin with ``begins`` as one check. Raises ``NotApplicable`` if there are none."""
     mine = [r for r in evidence.rules if r.rule.startswith(begins)]
     if not mine:
         raise NotApplicable("no rule of the recorded set asks for it")
@@ -161,9 +161,9 @@ def kept(evidence: Evidence, *begins: str) -> Verdict:
 
 
 def agreed(evidence: Evidence, faults: list[str], *words: str) -> Verdict:
-    """The claims whose names hold one of the words beside the plain figures, and faults that were found besides.
+    """Judge the claims whose names contain one of ``words`` against the plain figures, and add other ``faults``.
 
-    Raises ``NotApplicable`` if there are neither.
+    Raises ``NotApplicable`` if there are neither claims nor faults.
     """
     mine = [c for c in evidence.compared if any(w in c.key for w in words)]
     if not mine and not faults:

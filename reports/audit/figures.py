@@ -1,4 +1,4 @@
-"""The main figures of one run by plain methods, each with the bound within which a right estimator must agree."""
+"""The main figures of one run by plain methods. Each has a bound; a correct estimator must agree within it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from reports.audit.reading import Run, by_sample, column, once, table, ticks
 from rig.types import Floats
 
 EXACT = 1e-9
-"""The relative bound of figures that are counted, or subtracted between stamps of one clock."""
+"""The relative bound of figures that are counts, or differences of stamps of one clock."""
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p97": 0.97, "p99": 0.99, "p99_9": 0.999}
 SLACK = 0.01
-"""The chance that early stopping allows for a percentile that is stated too low."""
+"""The probability, allowed by early stopping, that a stated percentile is too low."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ Figures = dict[str, Plain]
 
 
 Table = np.recarray[Any, Any]
-"""Rows whose columns are attributes; a choice of rows is a table again."""
+"""Rows whose columns are attributes; a selection of rows is again a table."""
 
 
 @once
 def issues(run: Run) -> Table:
-    """What was handed to the device, in order of ``number``: the rows of ``replies.arrows`` of an issue put together.
+    """Return the work handed to the device, by ``number``: each issue joins all its rows of ``replies.arrows``.
 
-    ``sample``, ``warmup``, the first ``output`` (None without one), ``phases`` as a tuple, and times in s of the run
-    (NaN without one): ``due_s``, ``issued_s``, ``answered_s``, and ``asked_s``, when it was due, or else issued.
+    Columns: ``sample``, ``warmup``, the first ``output`` (None if absent), ``phases`` as a tuple, and times in s of the
+    run (NaN if absent): ``due_s``, ``issued_s``, ``answered_s``, and ``asked_s``: ``due_s``, or else ``issued_s``.
     """
     replies, t0 = table(run, "replies"), int(run.start["t0_ns"])
     numbers = ticks(replies, "issue")[0]
@@ -65,12 +65,12 @@ def issues(run: Run) -> Table:
 def _table(names: Iterable[str], columns: list[Any]) -> Table:
     kinds = [(name, column.dtype) for name, column in zip(names, columns, strict=True)]
     found = np.rec.fromarrays(columns, dtype=np.dtype(kinds))
-    found.setflags(write=False)  # all who ask of a run are given the same one
+    found.setflags(write=False)  # all callers share this array
     return found
 
 
 def counted(run: Run) -> Table:
-    """The issues of a run that are no warm-up."""
+    """Return the issues of a run except warm-up."""
     every = issues(run)
     found: Table = every[~every.warmup]
     return found
@@ -78,7 +78,7 @@ def counted(run: Run) -> Table:
 
 @once
 def device_line(run: Run) -> Line:
-    """The line of the clock on which the device stamps."""
+    """Return the line of the clock with which the device stamps."""
     clock = run.start["device"].get("clock")
     return line(run, clock["name"] if clock else None)
 
@@ -106,19 +106,19 @@ def windows_of(stamped: Table) -> Floats:
 
 
 def batches(of_phase: Table) -> tuple[Floats, Any, Floats]:
-    """Windows of spans that overlap, float64 of shape (k, 2), the first issue of each, and its inferences."""
+    """Join spans that overlap: return windows, float64 of shape (k, 2), the first issue of each, and its inferences."""
     begins = np.flatnonzero(np.concatenate([[True], of_phase.on[1:] >= np.maximum.accumulate(of_phase.off)[:-1]]))
     window = np.stack([of_phase.on[begins], np.maximum.reduceat(of_phase.off, begins)], axis=1)
     return window, of_phase.issue[begins], np.add.reduceat(of_phase.inferences, begins)
 
 
 def nearest_rank(values: Floats, share: float) -> float:
-    """The smallest value that at least ``share`` of all do not exceed."""
+    """Return the smallest value such that at least ``share`` of all values do not exceed it."""
     return float(np.sort(values)[max(0, math.ceil(share * len(values) - 1e-9) - 1)])
 
 
 def execution_times(run: Run) -> Figures:
-    """Execution times from stamps alone."""
+    """Compute execution times from stamps only."""
     stamped, clock = spans(run), device_line(run)
     stamped = stamped[~stamped.warmup]
     if not len(stamped):
@@ -151,21 +151,21 @@ def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
 
 
 def waits_s(asked: Table) -> Floats:
-    """Seconds from asked to answered, of the issues that have both."""
+    """Return the seconds from asked to answered of the issues that have both stamps."""
     waited = asked.answered_s - asked.asked_s
     found: Floats = waited[~np.isnan(waited)]
     return found
 
 
 def requested(run: Run) -> Floats:
-    """From the first request to the last answer, as one window of shape (1, 2); none if nothing was answered."""
+    """Return the time from the first request to the last answer as a window of shape (1, 2); empty without answers."""
     asked = counted(run)
     begin, end = np.fmin.reduce(asked.asked_s, initial=np.inf), np.fmax.reduce(asked.answered_s, initial=-np.inf)
     return np.array([[begin, end]] if np.isfinite([begin, end]).all() else []).reshape(-1, 2)
 
 
 def deadline_s(run: Run) -> float | None:
-    """The deadline of a frame; without one, the time between frames."""
+    """Return the deadline of a frame; if none is set, the time between frames."""
     return run.options.get("deadline_s") or run.options.get("stride_s")
 
 
@@ -191,7 +191,7 @@ def service(run: Run) -> Figures:
 
 
 def by_chance(over: int, count: int, share: float) -> bool:
-    """Whether chance puts so few of all queries over a percentile only with probability ``SLACK``."""
+    """Return whether at most ``over`` of ``count`` queries exceed a percentile only with probability ``SLACK``."""
     return float(bdtr(over, count, 1 - share)) <= SLACK
 
 
@@ -202,7 +202,7 @@ def mean_of(values: Iterable[float]) -> float:
 
 
 def together(parts: Iterable[Mapping[str, Plain]]) -> Figures:
-    """The mean of each figure over runs that all state it."""
+    """Return the mean of each figure that all runs state."""
     each, found = list(parts), Figures()
     for key in each[0] if each else ():
         same = [figures[key] for figures in each if key in figures]

@@ -1,4 +1,4 @@
-"""Files that anyone may have written: bounded, regular, inside their folder; text of anyone on one line."""
+"""Read untrusted files: only regular, bounded ones inside their folder. Clean untrusted text to one line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def walk(root: Path) -> dict[str, int]:
     held: dict[str, int] = {}
     for folder, inner, files in os.walk(root, onerror=_unlisted):
         below = Path(folder).relative_to(root)
-        for own in sorted((*inner, *files)):  # texts, for paths of thousands of files take seconds
+        for own in sorted((*inner, *files)):  # as texts, because Path objects of thousands of files take seconds
             found, name = os.lstat(f"{folder}/{own}"), posixpath.join(*below.parts, own)
             if stat.S_ISREG(found.st_mode):
                 held[name] = found.st_size
@@ -46,12 +46,12 @@ def walk(root: Path) -> dict[str, int]:
 
 
 def _unlisted(error: OSError) -> NoReturn:
-    """A folder that cannot be listed may hold anything."""
+    """Refuse a folder that cannot be listed, because it may contain anything."""
     raise error
 
 
 def inside(root: Path, name: object) -> Path:
-    """The file that an untrusted relative path names below ``root``. Refuses any other path, and links on the way."""
+    """Return the file below ``root`` that an untrusted relative path names. Refuse other paths, and links in it."""
     parts = str(name).split("/")
     if not isinstance(name, str) or any(p in ("", ".", "..") or "\\" in p or "\0" in p or ":" in p for p in parts):
         refuse(f"the path {name!r}", "leads outside of its folder")

@@ -1,4 +1,4 @@
-"""Checks of what a folder holds and declares: files, hashes, signature, device, report, rows."""
+"""Checks of the content and the declarations of a folder: files, hashes, signature, device, report, rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rig.errors import RigError
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")
 STAMPS_LEAST, VALUES_LEAST = 8, 64
-"""Fewer different times or readings may repeat by chance, as those of a coarse clock or meter do."""
+"""Fewer distinct times or readings than this may repeat by chance, as with a coarse clock or meter."""
 BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 
 
@@ -42,15 +42,15 @@ def layout(e: Evidence) -> Verdict:
 
 def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
-    bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
+    bare = ledger.unsealed if e.subject.submission is None else []  # a manifest stands in for seals
     seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
     return [*ledger.faults, *_shared(e)], f"as hashed, {seals}", "as hashed; each run its own recording"
 
 
 def _shared(e: Evidence) -> Iterator[str]:
-    """Runs that hold one recording, whatever files it is written to.
+    """Yield a fault for runs with the same recording, even if their files differ.
 
-    A simulation gives the same whenever it is repeated; only its log has a date.
+    A repeated simulation gives the same recording; only its log has a date.
     """
     seen = dict[str | bytes, str]()
     for name, run in e.subject.runs:
@@ -63,13 +63,13 @@ def _shared(e: Evidence) -> Iterator[str]:
 
 
 def _measured(run: Run) -> Iterator[tuple[str, Any]]:
-    """What no other measurement repeats: stamps of the host, or if they are many, the times between them; readings."""
-    if not run.start.get("imported"):  # stamps of which may be those of a plan
+    """Yield what no other measurement repeats: the host's stamps (if many, the times between them) and readings."""
+    if not run.start.get("imported"):  # stamps of an imported run may come from a plan
         told = (ticks(table(run, "replies"), name) for name in ("issued_ns", "completed_ns"))
         stamps = np.sort(np.concatenate([ns[there] for ns, there in told]))
         between = np.diff(stamps)
         yield "stamps", between if len(np.unique(between)) >= STAMPS_LEAST else stamps
-    with contextlib.suppress(RigError):  # a trace that cannot be read is told of elsewhere
+    with contextlib.suppress(RigError):  # an unreadable trace is reported elsewhere
         for name, trace in power_rails(run).items():
             value = next(blocks(trace, 0), np.empty((4, 0)))[2]
             yield f"readings of {clean(name)}", value if len(np.unique(value)) >= VALUES_LEAST else value[:0]
@@ -100,7 +100,7 @@ def rule_set(e: Evidence) -> Verdict:
 
 
 def _claimed(key: str, claims: Iterable[str]) -> bool:
-    """Whether a figure is claimed; ``{target}`` and the like stand for any word."""
+    """Return whether a figure is claimed. ``{target}`` and similar placeholders match any word."""
     pattern = re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(key)))
     return any(map(pattern.fullmatch, claims))
 
@@ -186,13 +186,13 @@ def leaderboard_rows(e: Evidence) -> Verdict:
 
 
 def _text(value: Any) -> str:
-    """A value as a cell: nothing for none, and an apostrophe before what a spreadsheet takes for a formula."""
+    """Return a value as a cell: empty for None, with an apostrophe before what a spreadsheet reads as a formula."""
     text = "" if value is None else repr(value) if isinstance(value, float) else str(value)
     return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
 
 
 def _cell(one: dict[str, Any], key: str) -> Any:
-    """What a column of the table says of a configuration."""
+    """Return the value of a configuration in a column of the table."""
     name, _, end = key.rpartition(".")
     name, part = (name, end) if end in ("low", "high") else (key, "value")
     held = one | {"trials": len(one.get("sessions", []))}

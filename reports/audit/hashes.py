@@ -19,22 +19,22 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f\\]+)")
 
 @dataclass
 class Ledger:
-    """What was hashed, and every fault that was found."""
+    """The hashes of all files that were read, and every fault that was found."""
 
     faults: list[str] = field(default_factory=list)
     unsealed: list[str] = field(default_factory=list)
-    """The runs and sessions without a seal, for whose last line nothing speaks."""
+    """The runs and sessions without a seal: nothing confirms their last line."""
     listed: dict[str, str] = field(default_factory=dict)
     """The hashes of a manifest by path."""
 
     def used(self, name: str, digest: str) -> None:
-        """Note it if what was used is not what the manifest lists, as when a file was exchanged in between."""
+        """Note a fault if a used file differs from the manifest, for example because it was exchanged meanwhile."""
         if self.listed and self.listed.get(name) != digest:
             self.faults.append(clean(f"{MANIFEST}: {name} differs from its hash"))
 
 
 def check_manifest(folder: Path, ledger: Ledger) -> str:
-    """Verify every file of a submission against its manifest; the root hash, that of the manifest itself."""
+    """Verify every file of a submission against its manifest. Return the root hash: the hash of the manifest."""
     content = read_bytes(folder / MANIFEST, MANIFEST_BYTES)
     lines = content.decode("utf-8", "replace").split("\n")
     ledger.listed = {found[2]: found[1] for line in lines if (found := _LINE.fullmatch(line))}

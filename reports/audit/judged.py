@@ -1,4 +1,4 @@
-"""One rule as it was judged: what was found against what is allowed."""
+"""The judgement of one rule: what was found, and what is allowed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reports.audit.files import clean
 
 ROUNDING = 1e-9
 Judged = tuple[str, object, object, object]
-"""A rule by name, what was found, what is allowed, and whether it is kept."""
+"""The name of a rule, what was found, what is allowed, and whether the rule is kept."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Rule:
 
     @property
     def said(self) -> str:
-        """In one line."""
+        """The rule on one line."""
         return f"{self.run + ': ' if self.run else ''}{self.rule} {self.found}, allowed {self.allowed}"
 
 
@@ -33,10 +33,10 @@ def written(run: str, judged: list[Judged]) -> list[Rule]:
 
 
 def at_most(rule: str, found: float, most: float, unit: str = "") -> Judged:
-    """A rule about a number that may not be larger than another."""
+    """Judge a rule about a number that may not exceed ``most``."""
     return rule, f"{found:.6g}{unit}", f"at most {most:g}{unit}", found <= most
 
 
 def none(rule: str, found: int, of: object = None) -> Judged:
-    """A rule about something of which there may be none."""
+    """Judge a rule about something that may not occur at all."""
     return rule, found if of is None else f"{found} of {of}", 0, found == 0
