@@ -1,4 +1,4 @@
-"""Where things lie on the device's time: readings where spans stand out most, and the windows that are summed."""
+"""Place things on the device's time: shift readings to where spans are clearest, and find the windows to sum."""
 
 from __future__ import annotations
 
@@ -14,45 +14,47 @@ from rig.recording.traces import Trace
 from rig.types import Bools, Floats
 
 SEARCHED, SHIFTS = 300, 4000
-"""How many spans place the readings, and at most how many shifts are tried for each.
+"""The number of spans that place the readings, and the largest number of shifts that are tried.
 
-A coarser step could take a neighbour of the true place, a whole span away, for the better one.
+With a coarser step, a neighbour of the true place, a whole span away, could look better.
 """
 SETTLED = 5.0
-"""After so many time constants a filter has settled within 1 %."""
+"""After this many time constants a filter has settled within 1 %."""
 PAD = 2.0
-"""By so many readings a span is widened on either side, so that its edges lie inside."""
+"""A span is widened by this many readings on each side, so that its edges are inside."""
 BESIDE_S, SEEN_S = 5e-3, 0.1
-"""Spans lie elsewhere in a trace if by more than the first beyond what is open; they are sought up to the second."""
+"""Spans are elsewhere in a trace if their shift exceeds the open range by more than ``BESIDE_S``; shifts are tried up
+to ``SEEN_S`` beyond that range."""
 NOTHING, ALL = 0.4, 0.72
-"""Of the power of a span, at most so much is drawn where only the stamps have it, half of it where no part of a span is
-in its place, and at least so much more beside them: of a meter that lags both draw some."""
+"""Shares of a span's power. A moved trace shows less than ``NOTHING`` where only the stamps place spans (half of that
+if no part of a span is in its place), and over ``ALL`` more where only the readings do. A lagging meter shows some at
+both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
-"""Another place is better by so many deviations of noise and this part of the power, and by the last at most: where
-spans draw less than idle does, gaps that draw more are no other place of theirs."""
+"""Another place is better if it gains over ``SURE`` deviations of noise and ``MORE`` times the power, but less than
+``MOST`` times: where spans draw less than idle, gaps that draw more are not another place of the spans."""
 PIECES, UNLIKE = 5, 0.4
-"""A trace that was moved shows so in the first and the last of so many pieces, up to this part of the power. Readings
-that were lost one by one, or came twice, move each span by more than the one before it."""
+"""In a moved trace, the first and the last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
+were lost one by one, or came twice, each span is moved further than the one before it."""
 ENDS = 2.0
-"""Places of spans whose power differs by fewer deviations of the readings at their ends are alike."""
+"""Two places of the spans are alike if their power differs by at most this many deviations of the end readings."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
 
 def _few(rows: Any) -> Any:
-    """``SEARCHED`` of the rows at most, from the first to the last."""
+    """Return at most ``SEARCHED`` of the rows, evenly from the first to the last."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, SEARCHED).astype(int))]
 
 
 def open_s(run: Run, clock: str) -> float:
-    """By how much the clocks alone leave the readings of a meter's clock open on the device's time."""
+    """Return how far (s) readings may be shifted on the device's time by the uncertainty of both clocks."""
     same = (run.start["device"].get("clock") or {}).get("name", "host") == clock
     return 0.0 if same else device_line(run).bound_s + line(run, clock).bound_s
 
 
 def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> tuple[float, float]:
-    """How clearly spans stand out of a rail, and by how much its readings lie late on the device's time then.
+    """Return how clearly a rail shows the spans, and how late (s) its readings then are on the device's time.
 
-    Of places that are alike it is the one nearest to that of the clocks.
+    If several places are alike, the one nearest to the clocks' place is taken.
     """
     window, most = windows_of(_few(stamped)), open_s(run, trace.clock)
     step = max(facts.period_s / 4, 2 * most / SHIFTS)
@@ -68,7 +70,10 @@ def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts)
 
 
 def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float) -> float:
-    """By how much the first and the last third of the spans lie apart in the trace, within the rates of the clocks."""
+    """Return the difference (s) between the shifts of the first and the last third of the spans in the trace.
+
+    Shifts are searched within the uncertainty of the clocks' rates.
+    """
     rates = device_line(run).rate_bound + line(run, trace.clock).rate_bound
     slack = rates * float(np.ptp(window))
     if slack <= period or len(window) < 6:
@@ -81,10 +86,10 @@ def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float)
 
 
 def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> float:
-    """By how much later than they are stamped a trace shows the spans; 0 where it shows no other place.
+    """Return how much later (s) than stamped a trace shows the spans; 0 if it shows no other place.
 
-    It does if spans stand out more there than wherever clocks, readings and filter may put them, if nothing is drawn
-    where only the stamps have them, and all is drawn where only the readings have them.
+    Another place counts if spans are clearer there than at every place that clocks, readings and filter allow, if there
+    is nearly no power where only the stamps place spans, and nearly all where only the readings do.
     """
     every, period = batches(stamped)[0], facts.period_s
     open_by = open_s(run, trace.clock) + 3 * period + SETTLED * trace.rail.filter_tau_s + (trace.rail.aperture_s or 0.0)
@@ -111,7 +116,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
 
 
 def _without(window: Floats, other: Floats) -> Floats:
-    """What the windows hold that the others do not; both are apart and in order."""
+    """Return the parts of ``window`` that are not in ``other``. Each is in order, without overlap."""
     knots = np.unique([*window.ravel(), *other.ravel()])
     middle = (knots[:-1] + knots[1:]) / 2
     held, taken = (middle < np.append(-np.inf, w[:, 1])[np.searchsorted(w[:, 0], middle)] for w in (window, other))
@@ -120,7 +125,7 @@ def _without(window: Floats, other: Floats) -> Floats:
 
 
 def _seen(run: Run, trace: Trace, tried: Floats, *windows: Floats) -> list[tuple[Floats, Floats]]:
-    """Of each kind of windows the mean power, NaN where none is seen, and the seconds seen, for each shift."""
+    """Return for each kind of windows the mean power (NaN without readings) and the seconds seen, at each shift."""
     moved = {str(k): (own[None] + tried[:, None, None]).reshape(-1, 2) for k, own in enumerate(windows)}
     found = []
     for own in sums(run, trace, moved).values():
@@ -132,12 +137,12 @@ def _seen(run: Run, trace: Trace, tried: Floats, *windows: Floats) -> list[tuple
 def looked_at(
     run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, facts: Facts
 ) -> tuple[dict[str, Floats], int]:
-    """The windows of each kind in seconds, float64 of shape (k, 2), and how many ends of spans meet other activity.
+    """Return the windows of each kind (s), float64 of shape (k, 2), and how many ends of spans meet other activity.
 
-    ``spans`` are those that the trace holds, ``unplaced`` the same by the clocks alone; ``region`` is they with their
-    edges, ``wide`` with all that the clocks leave open; ``inner`` is spans, ``gap`` what is between them, both without
-    what the clocks leave open, ``middle`` the middle thirds of gaps, ``eighth`` the eighths of idle windows, and
-    ``asked`` from the first request to the last answer.
+    ``spans`` are the spans within the trace, ``unplaced`` the same without the shift, ``region`` the spans with their
+    edges, ``wide`` these with the uncertainty of the clocks. ``inner`` are spans and ``gap`` the gaps between spans,
+    both without the uncertainty of the clocks. ``middle`` are the middle thirds of gaps, ``eighth`` the eighths of idle
+    windows, ``asked`` the time from the first request to the last answer.
     """
     period, settle = facts.period_s, SETTLED * trace.rail.filter_tau_s
     bound = line(run, trace.clock).bound_s
@@ -153,7 +158,7 @@ def looked_at(
     quiet = shortened(idle, bound + period + settle, bound + period)
     knots = quiet[:, :1] + (quiet[:, 1:] - quiet[:, :1]) * PARTS
     eighth = np.stack([knots[:, :-1].ravel(), knots[:, 1:].ravel()], axis=1)
-    slack = min(open_s(run, trace.clock), period)  # of whole readings, so much may lie on the other side of an edge
+    slack = min(open_s(run, trace.clock), period)  # so much of a reading may be beyond an edge
     gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), slack + settle, slack)
     free, inner = ~touch(gaps, other), shortened(window, slack + settle, slack)
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
@@ -162,14 +167,14 @@ def looked_at(
 
 
 def length_s(window: Floats) -> float:
-    """The length of all windows together."""
+    """Return the total length of all windows."""
     return float(np.sum(window[:, 1] - window[:, 0]))
 
 
 def _other(run: Run, stamped: Table) -> Floats:
-    """What the device does beside counted spans: warm-up, marks, and work that was asked for and has no stamps.
+    """Return the windows of other activity than counted spans: warm-up, marks, and work without stamps.
 
-    Such work is that of issues without an answer, and whatever follows the end of a run that broke off.
+    Work without stamps is that of issues without an answer, and all after the last span of a run that broke off.
     """
     every, last = issues(run), float(stamped.off.max())
     begins = every.issued_s[np.isnan(every.answered_s) & ~np.isnan(every.issued_s)]
@@ -179,22 +184,22 @@ def _other(run: Run, stamped: Table) -> Floats:
 
 
 def shortened(window: Floats, head: float, tail: float) -> Floats:
-    """Windows without so much of their heads and tails; what has no length then is left out."""
+    """Return the windows without ``head`` and ``tail``; windows that then have no length are left out."""
     cut: Floats = window + np.array([head, -tail])
     return cut[cut[:, 1] > cut[:, 0]]
 
 
 def touch(window: Floats, other: Floats) -> Bools:
-    """Whether each window touches one of the others, which are in order of their begin."""
+    """Return whether each window touches one of ``other``, which are in order of their begins."""
     before = np.searchsorted(other[:, 0], window[:, 1])
     ends = np.concatenate([[-np.inf], np.maximum.accumulate(other[:, 1])])
     return np.asarray(ends[before] > window[:, 0], dtype=bool)
 
 
 def _regions(window: Floats, other: Floats, head: float, tail: float) -> tuple[Floats, int]:
-    """Widened windows, united where they meet; towards other activity no further than half of the way.
+    """Widen windows and unite those that meet. Towards other activity, widen at most half of the distance.
 
-    How many ends met other activity, whose readings may hold some of its power, is the second part.
+    Also return how many ends met other activity: readings there may contain some of its power.
     """
     on, off = window[:, 0] - head, window[:, 1] + tail
     ends, begins = np.sort([-np.inf, *other[:, 1]]), np.append(other[:, 0], np.inf)

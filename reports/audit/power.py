@@ -1,4 +1,4 @@
-"""Power of a run by plain methods: the level at idle, the area above it, and the mean of readings inside spans."""
+"""Power of a run by plain methods: the idle level, the area above it, and the mean of readings inside spans."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rig.recording.traces import Trace
 from rig.types import Floats
 
 SHARP = 2e-3
-"""The relative bound of a figure that decides by itself; above it, the interval of the claim is added."""
+"""A figure with at most this relative bound decides alone; else the interval of the claim is added."""
 APART = 0.03
-"""Where the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in them."""
+"""If the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in the gaps."""
 MET = 0.35
-"""So much of a reading, at most, lies on the wrong side where a span meets other activity."""
+"""Where a span meets other activity, at most this part of a reading is on the wrong side."""
 EDGE_NOISE = 1.5
-"""Two right methods may differ by the readings at the ends of a span; so many deviations of their noise are allowed."""
+"""Two correct methods may differ in the readings at the ends of a span: by this many deviations of their noise."""
 BLIND = 2.0
-"""So many deviations of what was not looked at between readings are allowed."""
+"""This many deviations of the energy between readings, which no reading saw, are allowed."""
 STEADY = 1.2e-3
-"""The relative bound of the plain method itself: edges, filters and straight lines that are not quite straight."""
+"""The relative bound of the plain method itself: edges, filters, and clocks or levels that are not quite linear."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A power in W, and how far a right method may lie from it."""
+    """A power in W, and how far the result of a correct method may be from it."""
 
     w: float
     bound_w: float
@@ -41,35 +41,35 @@ class Level:
 
 @dataclass(frozen=True)
 class RailPower:
-    """What one rail's readings say."""
+    """The power of one rail from its readings."""
 
     idle: Level
     area: Level
     """The area above idle over the length of the spans."""
     active: Level
-    """The same with idle, in which an error of the idle level under the spans cancels."""
+    """``area`` plus the idle level; an error of the idle level under the spans cancels in it."""
     inner: Level
-    """The mean of whole readings inside spans above idle; NaN for fewer than three, as ``gap_w`` between spans."""
+    """The mean above idle of whole readings inside spans, NaN for fewer than three; ``gap_w`` is the same for gaps."""
     average: Level
-    """NaN where nothing was answered while there were readings."""
+    """The mean power from the first request to the last answer; NaN without readings there."""
     gap_w: float
     rests: bool
-    """No reading in the middle of gaps shows more than idle, so that what is above it may lie beside the spans."""
+    """Whether the middle of gaps is not above idle: power above idle in gaps may then be next to the spans."""
     apart: bool
-    """The gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
+    """Whether the gaps are at another level than idle: the area above idle is then not that of the spans alone."""
     ends_w: float
-    """What half a reading at each end of a span may hold, and what other places of the spans would change."""
+    """The power that half a reading at each end of a span may contain, plus the change if spans are not shifted."""
     facts: Facts
     clock_bound_s: float
     readings_per_span: float
     misplaced_s: float
-    """By how much later than stamped the trace shows the spans; 0 where it shows no other place."""
+    """How much later than stamped the trace shows the spans; 0 if it shows no other place."""
     unseen: float
     """The share of the spans' time for which there are no readings."""
 
 
 def power_rails(run: Run) -> dict[str, Trace]:
-    """The rails of which power can be made, by name."""
+    """Return the rails from which power can be computed, by name."""
     return {n: t for n, t in traces(run).items() if t.rail.kind != "edges" and t.rail.conversion.unit != "V"}
 
 
@@ -79,7 +79,7 @@ def idle_windows(run: Run) -> Floats:
 
 
 def power(run: Run) -> tuple[Figures, dict[str, RailPower]]:
-    """The figures of power of a run, and what each rail says. Without spans, rails or idle windows: none."""
+    """Return the figures of power of a run, and the power of each rail; both are empty without spans, rails or idle."""
     stamped, rails, idle = spans(run), power_rails(run), idle_windows(run)
     if not (~stamped.warmup).any() or not rails or not len(idle):
         return {}, {}
@@ -93,7 +93,7 @@ def power(run: Run) -> tuple[Figures, dict[str, RailPower]]:
 
 
 def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, facts: Facts) -> RailPower:
-    """What one rail says, in one pass for all windows."""
+    """Compute the power of one rail, in one pass for all windows."""
     at, met = looked_at(run, trace, stamped, idle, shift, facts)
     found = sums(run, trace, at, whole=("inner", "gap", "middle"))
     length, widened = max(length_s(at["spans"]), TINY), length_s(at["region"])
@@ -135,7 +135,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, fa
 
 
 def _unknown_w(area: float, active: float, window: Floats, met: int, drift: float, facts: Facts) -> float:
-    """What steps of the volts, overloads, other activity and drifting clocks may add to a rail's power."""
+    """Return what steps of the voltage, overloads, other activity and clock drift may add to a rail's power."""
     length, period = max(length_s(window), TINY), facts.period_s
     of_active = facts.volts_step + facts.overload * period / length
     misplaced = min(1.0, max(0.0, drift - 2 * period) * len(window) / length)
@@ -143,10 +143,10 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
 
 
 def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
-    """By how much the mean inside spans differs from the area above what the gaps beside them draw; 0 without gaps.
+    """Return the difference between the mean inside spans and the area without the gaps next to them; 0 without gaps.
 
-    Spans draw more or less at their ends, or the gaps are not level. Gaps that no reading shows are taken for idle
-    here. Where none lies inside of spans, gaps draw no more than spans.
+    It is not 0 if the ends of spans draw more or less, or gaps are not level. Gaps without readings are treated as
+    idle. If no reading is inside spans, gaps are assumed to draw at most as much as spans.
     """
     gaps = float(np.clip(window[1:, 0] - window[:-1, 1], 0.0, 2 * PAD * facts.period_s).sum())
     if np.isnan(inner):
@@ -155,7 +155,7 @@ def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Fact
 
 
 def _edges_w(area: float, idle_w: float, at: Mapping[str, Floats], found: Mapping[str, Sums], facts: Facts) -> float:
-    """What the ends of the spans leave open: where wider windows lead, the noise in them, and what no reading saw."""
+    """Return the uncertainty from the ends of spans: the change with wider windows, their noise, and unseen time."""
     length = max(length_s(at["spans"]), TINY)
     count = max(2.0 * len(at["spans"]), (length_s(at["wide"]) - length) / max(facts.period_s, TINY))
     noise_j = EDGE_NOISE * facts.noise_w * np.sqrt(count) * facts.period_s
@@ -165,21 +165,21 @@ def _edges_w(area: float, idle_w: float, at: Mapping[str, Floats], found: Mappin
 
 
 def _area(window: Floats, found: Sums, idle_w: float) -> float:
-    """Joules above idle in windows; what was not seen of a window is taken for as busy as the rest of it."""
+    """Return joules above idle in windows. Unseen parts of a window are assumed to be like the rest of it."""
     level = found.energy_j / np.where(found.seen_s > 0, found.seen_s, np.nan)
     return float(np.sum((level - idle_w) * (window[:, 1] - window[:, 0])))
 
 
 def _above(found: Sums, idle_w: float, facts: Facts) -> tuple[float, float]:
-    """The mean above idle in windows, and its noise; NaN for fewer than three readings."""
+    """Return the mean above idle in windows, and its noise; NaN and 0 for fewer than three readings."""
     count = float(found.seen_s.sum()) / max(facts.period_s, TINY)
     return (found.mean_w - idle_w, facts.noise_w / count**0.5) if count >= 3 else (np.nan, 0.0)
 
 
 def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, float]:
-    """The level at ``when`` on a straight line through the parts of the idle windows, and its bound.
+    """Return the level at ``when`` on a straight line through the parts of the idle windows, and its bound.
 
-    The bound is the noise of the mean of all readings, and what the parts scatter about the line beyond their noise.
+    The bound is the noise of the mean of all readings, plus the scatter of the parts about the line beyond their noise.
     """
     good = found.seen_s > 0
     if good.sum() < 2:
@@ -211,7 +211,7 @@ def _figures(each: dict[str, RailPower]) -> Figures:
             if np.isnan(dynamic.w):
                 continue
         own = {"dynamic_power_w": (dynamic, how), "active_power_w": (active, f"{how}, and idle")}
-        if not apart:  # the mean over the spans themselves is the same area, but for half a reading at each end
+        if not apart:  # the mean over the spans is the same area, except half a reading at each end
             ends, at_ends = sum(r.ends_w for r in rails), f"{why}, and half a reading at each end"
             for key, (level, method) in own.items():
                 found[f"literal.{prefix}{key}"] = Plain(level.w, level.bound_w + ends, method, at_ends)

@@ -24,7 +24,7 @@ from rig.recording.records import DeviceRecord, MeterRecord
 LOST_MOST, OVER_MOST = 0.05, 0.01
 """The largest shares of readings that may be missing or at the end of the range."""
 ASLEEP = 0.03
-"""By so much of dynamic power may idle windows lie below the gaps between spans."""
+"""Idle windows may be below the gaps between spans by at most this part of dynamic power."""
 SLEPT = (
     "asleep in idle, or something else works in the gaps, such as the host: idle is {:.3g} W below the gaps, in their "
     "middle too. Keep the device ready in idle, or leave gaps of over three times the host's work"
@@ -34,13 +34,13 @@ SLEEPS = "the device sleeps in the gaps, or it worked in the idle windows"
 CALIBRATED_DAYS = 730
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
-"""Dynamic power of fewer of its bounds is no step: readings are laid where spans stand out most."""
+"""Dynamic power below this many of its bounds is no step: readings are placed where spans are clearest."""
 INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
-"""So far, beyond intervals, energy by integration may lie from power times the time of the same runs."""
+"""Integrated energy may differ from power times the time of the same runs by at most this part, beyond intervals."""
 SAID = ("kind", "aperture_s", "gain_id", "pin", "pin_lag_s")
-"""What of a rail the reader does not compare between the start line and the trace."""
+"""The fields of a rail that the reader does not compare between the start line and the trace."""
 DRAWN = ("active_power_w", "average_power_w", "runtime_power_w")
-"""What the whole device draws at work, which is never below zero."""
+"""Figures of what the whole device draws at work; they are never below zero."""
 
 
 def _metered(e: Evidence) -> list[tuple[str, Run]]:
@@ -51,7 +51,7 @@ def _metered(e: Evidence) -> list[tuple[str, Run]]:
 
 
 def _rails(e: Evidence) -> Iterator[tuple[str, Run, str, RailPower]]:
-    """Each rail of which power was found: where it stands, its run, its name, and what it says."""
+    """Yield each rail for which power was found: its place, its run, its name and its power."""
     for part in e.subject.parts:
         for run in part.runs:
             for name, rail in part.rails.get(run.path.name, {}).items():
@@ -126,14 +126,14 @@ def clocks(e: Evidence) -> Verdict:
 
 
 def _lost(run: Run) -> Iterator[str]:
-    """Traces of a run that ended well whose readings are not as many as arrived."""
+    """Yield a fault for each trace with another number of readings than arrived, if the run ended."""
     for name, batches in zip(traces(run), run.whole.trace_files, strict=True) if run.stop is not None else ():
         if (held := int(batches.row[-1])) != run.arrived.get(name, held):
             yield f"the trace of {clean(name)} holds {held} readings, and {run.arrived[name]} arrived"
 
 
 def _two_clocks(run: Run) -> Iterator[str]:
-    """Clocks that a device or meter describes otherwise than the run."""
+    """Yield a fault for each clock that a device or meter describes differently from the run."""
     listed, start = run.whole.clocks(), run.whole.start
     parts: list[DeviceRecord | MeterRecord] = [start.device, *start.meters]
     for part in parts:
@@ -142,7 +142,7 @@ def _two_clocks(run: Run) -> Iterator[str]:
 
 
 def _meters(run: Run) -> list[tuple[Any, Any]] | None:
-    """Name and serial number of each meter; what it says of its present state differs whenever it is opened."""
+    """Return name and serial number of each meter; its present state differs each time that it is opened."""
     return [(one["name"], one.get("serial_number")) for one in run.start["meters"]] if run.purpose == "power" else None
 
 
@@ -211,9 +211,9 @@ def rails(e: Evidence) -> Verdict:
 
 
 def _powered_s(e: Evidence) -> dict[str, float]:
-    """The mean execution time of each run, and of the runs for power of each session, by what is claimed of it.
+    """Return the mean execution time of each run, and of the power runs of each session, by the scope of its claims.
 
-    Where times scatter, that of the performance runs is another one by chance.
+    If times scatter, the mean of the performance runs differs from that of the power runs by chance.
     """
     found = dict[str, float]()
     for part in e.subject.parts:
@@ -225,7 +225,7 @@ def _powered_s(e: Evidence) -> dict[str, float]:
 
 
 def _volts_told(run: Run) -> Iterator[str]:
-    """A voltage or shunt that the command line or a meter names, and that converts no current of this run."""
+    """Yield a fault for a voltage or shunt on the command line or in a meter that converts no current of this run."""
     used = [trace.rail.conversion for trace in traces(run).values() if trace.rail.conversion.unit == "A"]
     for name in ("supply_v", "burden_ohm"):
         found = re.findall(rf"\b{name}=([0-9][0-9.e+-]*)", " ".join(map(str, run.start.get("argv") or ())))

@@ -1,6 +1,6 @@
-"""A run as the auditor sees it. The rig's strict reader reads it, so that what one of the two refuses both refuse.
+"""A run as the auditor sees it. The rig's strict reader reads it, so that auditor and rig refuse the same files.
 
-What is hashed is what is used: each file is opened once. All that is computed from it is the auditor's own.
+Each file is opened once, so that the hashed content is the used content. All computations are the auditor's own.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Run:
     stop: Stop | None = None
     recorded: Recorded | None = None
     gaps: int = 0
-    """How many times the host did not run."""
+    """The number of times that the host did not run."""
     arrived: Mapping[str, int] = field(default_factory=dict)
-    """How many readings of each rail arrived, by the lines of the log."""
+    """The number of readings of each rail that arrived, from the lines of the log."""
 
     @property
     def whole(self) -> Recorded:
-        """What the reader gives; of a run that was made up there is none."""
+        """The run as the reader returns it; a made-up run has none."""
         return self.recorded or refuse(self.path.name, "was not read")
 
     @property
@@ -68,12 +68,12 @@ class Run:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What the workload tells beyond the format."""
+        """The facts that the workload states beyond the format."""
         return self.start["workload"].get("details") or {}
 
 
 def once(compute: Callable[[Run], T]) -> Callable[[Run], T]:
-    """Compute something of a run when it is first asked for, and keep it as long as the run is kept."""
+    """Compute a value of a run at its first use, and keep it as long as the run."""
     kept = WeakKeyDictionary[Run, T]()
 
     @functools.wraps(compute)
@@ -111,13 +111,13 @@ def column(of: pa.Table, name: str) -> list[Any]:
 
 
 def by_sample(run: Run, name: str) -> dict[str, Any]:
-    """A column of the samples, by the name of the sample."""
+    """Return a column of the samples by sample name."""
     samples = table(run, "samples")
     return dict(zip(column(samples, "id"), column(samples, name), strict=True))
 
 
 def ticks(of: pa.Table, name: str) -> tuple[Indices, Bools]:
-    """A column of whole numbers as int64 with null as 0, and where it is not null."""
+    """Return a column of whole numbers as int64 with null as 0, and whether each value is not null."""
     found = of.column(name)
     return array_of(found, 0), np.asarray(found.is_valid())
 
@@ -128,11 +128,11 @@ def traces(run: Run) -> Mapping[str, Trace]:
 
 
 def blocks(trace: Trace, origin: int, within: tuple[float, float] = (-np.inf, np.inf)) -> Iterator[Floats]:
-    """The readings of a trace that begin ``within`` so many ticks from ``origin``, and few beside these, in blocks.
+    """Yield the readings that begin between the two ticks ``within``, counted from ``origin``, and some beside them.
 
-    Each is float64 of shape (4, n), with ``BLOCK`` readings at most.
-    The rows are begin and end in ticks of the meter's clock, counted from ``origin``, raw values, and 1 for a reading
-    at the end of its range, else 0. Raises ``StoreError`` for a trace whose times do not rise.
+    Each block is float64 of shape (4, n) with at most ``BLOCK`` readings. The rows are begin and end in ticks of the
+    meter's clock, counted from ``origin``, raw values, and 1 for a reading at the end of its range, else 0. Raises
+    ``StoreError`` for a trace whose times do not rise.
     """
     last, limit = -np.inf, np.inf if trace.rail.range_max is None else trace.rail.range_max
     low, high = (bisect_left(trace.start_tick, origin + tick) for tick in within)

@@ -1,4 +1,4 @@
-"""Every rule of a named set, judged from the recording; the sets and their revisions stand in ``rule_sets.json``."""
+"""Judge every rule of a named set from the recording; the sets and their revisions are in ``rule_sets.json``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
-"""A solve is late that ends past its budget by more than so many seconds and by more than this part of it."""
+"""A solve is late if it exceeds its budget by more than the first (s) and by more than the second (part of it)."""
 OUTLINED = {
     "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),
@@ -38,7 +38,7 @@ def sets() -> dict[str, Any]:
 
 
 def known_values(name: str, scenario: str) -> list[Values]:
-    """The values of each revision of a set for a scenario, the newest last; none if the set does not cover it."""
+    """Return the values of each revision of a set for a scenario, newest last; none if the set does not cover it."""
     found = []
     for revision in sets()["sets"].get(name, []):
         by_scenario = revision["scenarios"]
@@ -48,16 +48,16 @@ def known_values(name: str, scenario: str) -> list[Values]:
 
 
 def differences(recorded: Values, values: Values) -> list[str]:
-    """In which values recorded rules differ from those of a set."""
+    """Return the values in which recorded rules differ from those of a set."""
     defaults = sets()["defaults"]
     pairs = {key: (recorded.get(key, defaults.get(key)), value) for key, value in values.items()}
     return [f"{key} is {json.dumps(a)}, not {json.dumps(b)}" for key, (a, b) in pairs.items() if a != b]
 
 
 def values_of(run: Run) -> tuple[Values | None, list[str]]:
-    """The values by which a run is judged, and how its recorded rules differ from every revision of their set.
+    """Return the values for judging a run, and how its recorded rules differ from every revision of their set.
 
-    A run is judged by the revision that it recorded; if it recorded none of them, by the newest.
+    A run is judged by the revision that it recorded; if it recorded no known revision, by the newest.
     """
     recorded = run.start.get("rules") or {}
     revisions = known_values(str(recorded.get("name")), str(recorded.get("scenario")))
@@ -109,7 +109,7 @@ def _any_purpose(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 
 def to_the_end(run: Run) -> Iterator[Judged]:
-    """The rules that hold of every run, whatever its set: it ended well, and every sample was answered."""
+    """Judge the rules of every run, with any set: it ended well, and every sample was answered."""
     error = None if run.stop is None else run.stop.error
     how = "to the end" if run.ended else "no stop line" if error is None else f"broken off by {error.error}"
     yield "the run", how, "to the end", run.ended
@@ -120,7 +120,7 @@ def to_the_end(run: Run) -> Iterator[Judged]:
 
 
 def _timed(run: Run, asked: Table) -> Iterator[Judged]:
-    """Where spans are recorded, every declared phase ran and no other, and every answer has a span."""
+    """If spans are recorded: only the declared phases ran, all of them, and every answer has a span."""
     declared, ran = set(run.start["device"].get("phases") or []), set().union(*map(set, {*asked.phases}))
     if not ran:
         return
@@ -131,7 +131,7 @@ def _timed(run: Run, asked: Table) -> Iterator[Judged]:
 
 
 def modes_of(run: Run) -> set[str]:
-    """The modes of the device and the meters; what is not stated is no hardware."""
+    """Return the modes of the device and the meters; a mode that is not stated is not hardware."""
     return {part.get("mode") or "not stated" for part in (run.start["device"], *run.start["meters"])}
 
 
@@ -148,7 +148,7 @@ def _preprocessing(run: Run) -> Judged:
 
 
 def _played(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
-    """Rules about how samples were issued and answered."""
+    """Judge how samples were issued and answered."""
     if values["warmup"] is not None:
         yield at_most("warm-up samples", int(issues(run).warmup.sum()), values["warmup"])
     done = asked[~np.isnan(asked.answered_s)]
@@ -201,7 +201,7 @@ def _in_time(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 
 def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
-    """How far the host kept its schedule: the delay of issues that nothing held up, and the gaps between them."""
+    """Judge how well the host kept its schedule: the delay of issues that nothing held up, and the gaps of issues."""
     known = asked[~np.isnan(asked.due_s + asked.issued_s)]
     if not len(known):
         return
@@ -218,9 +218,9 @@ def _schedule(run: Run, values: Values, asked: Table) -> Iterator[Judged]:
 
 
 def _together(done: Table) -> int:
-    """The most samples that waited for an answer at one time, by the stamps of the host."""
+    """Return the largest number of samples that waited for an answer at one time, by the stamps of the host."""
     steps = [(at, 1) for at in done.issued_s if not np.isnan(at)] + [(at, -1) for at in done.answered_s]
-    return max(np.cumsum([step for _, step in sorted(steps)]), default=0)  # an answer at the moment of an issue first
+    return max(np.cumsum([step for _, step in sorted(steps)]), default=0)  # at equal times, answers come first
 
 
 def _solves(run: Run, values: Values) -> Iterator[Judged]:
@@ -240,7 +240,7 @@ def _solves(run: Run, values: Values) -> Iterator[Judged]:
 
 
 def _stamps(run: Run) -> Iterator[Judged]:
-    """Spans lie between the stamps of the host, within the round trips of the device's clock."""
+    """Judge whether spans are between the stamps of the host, within the round trips of the device's clock."""
     clock, stamped, every = figures.device_line(run), spans(run), issues(run)
     slack = clock.bound_s + clock.rate_bound * (float(np.ptp(stamped.on)) if len(stamped) else 0.0) + 1e-6
     own = every[np.searchsorted(every.number, stamped.issue)]

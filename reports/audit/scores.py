@@ -1,4 +1,4 @@
-"""What recorded outputs are worth, as NeuroBench defines it: accuracy, sMAPE and R2, and costs of independent sets."""
+"""Score recorded outputs as NeuroBench defines it: accuracy, sMAPE and R2, and costs of independent sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Score = Callable[[Floats, Floats], float | None]
 
 @functools.lru_cache(4096)
 def parsed(output: str) -> Any:
-    """The JSON value of an output; None if it is no JSON."""
+    """Return the JSON value of an output; None if it is not JSON."""
     try:
         return json.loads(output or "null")
     except (ValueError, RecursionError):
@@ -32,7 +32,7 @@ def parsed(output: str) -> Any:
 
 
 def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Each counted issue with an output, and the fields of this output; none of one that is no JSON object."""
+    """Yield each counted issue with an output, and the fields of the output; empty if it is no JSON object."""
     every = counted(run)
     for issue in every[[output is not None for output in every.output]]:
         value = parsed(issue.output)
@@ -40,10 +40,10 @@ def outputs(run: Run) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def answers(run: Run, *, silent: bool = False) -> list[tuple[str, Any]]:
-    """The sample and the answer of each counted output: its field ``label`` if it has one, else all of it.
+    """Return the sample and the answer of each counted output: its field ``label`` if it has one, else all of it.
 
-    An output of an earlier phase alone is no answer, if the last phase ran alone elsewhere. With ``silent``, samples
-    that were completed without an output are told of too, with the answer None.
+    If the last phase ran alone in some issue, an output of earlier phases only is no answer. With ``silent``, samples
+    that were completed without an output are included, with the answer None.
     """
     every, phases = cast(Any, issues(run)), run.start["device"].get("phases") or []
     if len(phases) > 1 and (run.options.get("apart") or any(set(ran) == {phases[-1]} for ran in every.phases)):
@@ -70,7 +70,7 @@ def accuracy(run: Run) -> Figures:
 
 
 def predictions(run: Run) -> Figures:
-    """The scores of each sample, which counts once, and what they come to; none where nothing is to be predicted."""
+    """Return the scores of the samples, each counted once, and their summary; none if nothing is to be predicted."""
     details = run.details
     if "forecast_from" in details:
         each = _scores(run, "forecast", lambda _: (None, details["forecast_from"]), smape)
@@ -89,14 +89,14 @@ def predictions(run: Run) -> Figures:
 
 
 def smape(wanted: Floats, found: Floats) -> float:
-    """200 times the mean share of the error, 1 where a forecast is no finite number."""
+    """Return 200 times the mean relative error; the relative error of a forecast that is not finite is 1."""
     both = np.abs(wanted) + np.abs(found)
     share = np.abs(wanted - found) / np.where(both > 0, both, 1.0)
     return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))
 
 
 def r2(wanted: Floats, found: Floats) -> float | None:
-    """One less the squared error over the squared deviation, the mean over columns; None where it has no value."""
+    """Return 1 minus squared error over squared deviation, averaged over columns; None if it is undefined."""
     around = np.sum((wanted - wanted.mean(axis=0)) ** 2, axis=0)
     if np.any(around == 0) or not np.isfinite(found).all():
         return None
@@ -120,7 +120,7 @@ def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], s
 
 
 def truth_of(run: Run, sample: str, field: str | None, begin: Any) -> Any:
-    """What was to be predicted, float64, of the stored payload from ``begin`` on; nothing where it is not stored."""
+    """Return what was to be predicted: the stored payload from ``begin`` on, float64; empty if it is not stored."""
     stored = run.whole.payload(sample) if type(begin) is int and begin >= 0 else None
     try:
         return np.zeros(0) if stored is None else np.asarray(stored[field] if field else stored, np.float64)[begin:]
@@ -129,14 +129,14 @@ def truth_of(run: Run, sample: str, field: str | None, begin: Any) -> Any:
 
 
 def is_solving(run: Run) -> bool:
-    """Whether the workload is one of independent-set problems, or of other QUBOs."""
+    """Return whether the workload consists of independent-set problems or other QUBOs."""
     return run.start["workload"].get("task") in ("qubo-mis", "qubo")
 
 
 def problem(run: Run, sample: str) -> tuple[int, Any] | None:
-    """The number of nodes and the edges, int32 of shape (m, 2), of a stored problem; None where none is stored.
+    """Return the number of nodes and the edges, int32 of shape (m, 2), of a stored problem; None if it is not stored.
 
-    Of another QUBO it is the number of bits, and rows (u, v, weight): the constant, then a row for each term.
+    For another QUBO, return the number of bits, and rows (u, v, weight): the constant, then a row for each term.
     """
     body = run.whole.payload(sample)
     if body is None:
@@ -156,7 +156,7 @@ def problem(run: Run, sample: str) -> tuple[int, Any] | None:
 
 
 def cost_of(graph: tuple[int, Any], text: str) -> float | None:
-    """x^T Q x, for a graph with -1 on the diagonal and 4 for each ordered pair; None if ``text`` is no solution."""
+    """Return x^T Q x; Q of a graph has -1 on the diagonal and 4 per ordered pair. None if ``text`` is no solution."""
     nodes, edges = graph
     try:
         packed = np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
@@ -172,7 +172,7 @@ def cost_of(graph: tuple[int, Any], text: str) -> float | None:
 
 
 def solving(run: Run) -> tuple[Figures, list[str]]:
-    """Costs and gaps of recorded solutions of problems, and what of the claims is not so."""
+    """Return costs and gaps of recorded solutions of problems, and the faults in what was recorded."""
     wrong, costs = list[str](), list[tuple[str, float]]()
     for issue, fields in outputs(run) if is_solving(run) else ():
         text, graph = fields.get("solution"), problem(run, issue.sample)
@@ -195,7 +195,7 @@ def solving(run: Run) -> tuple[Figures, list[str]]:
 
 
 def redrawn(run: Run) -> dict[str, bool]:
-    """Of each stored problem that can be drawn again from its seed: whether it is one of the graphs of its seed."""
+    """Return for each stored problem that can be drawn again: whether it is one of the graphs of its seed."""
     densities, found = run.details.get("densities") or [], {}
     for name, seed in by_sample(run, "seed").items() if is_solving(run) and densities else ():
         if seed is not None and (graph := problem(run, name)) is not None:
@@ -206,7 +206,7 @@ def redrawn(run: Run) -> dict[str, bool]:
 
 
 def drawn(nodes: int, density: float, seed: int) -> set[tuple[int, int]] | None:
-    """The edges that NeuroBench draws for a seed, as ``networkx.gnm_random_graph``; None for too many."""
+    """Return the edges that NeuroBench draws for a seed, as ``networkx.gnm_random_graph``; None if too many."""
     most, wanted = nodes * (nodes - 1) // 2, int(0.5 * density * nodes**2)
     if wanted > EDGES_DRAWN or wanted >= most:
         return None

@@ -1,4 +1,4 @@
-"""The rules about a session as a whole: enough runs, whose trials and answers agree."""
+"""The rules about a session as a whole: it has enough runs, and their trials and answers agree."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from reports.audit.rules import Values
 from reports.audit.scores import answers
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01
-"""So many answers may differ between speed and accuracy, if the accuracies differ by no more than the second."""
+"""Share of answers that may differ between speed and accuracy runs, if accuracies differ at most by the second."""
 OTHERWISE, CHANCE = "samples answered otherwise", "more than 10% by chance"
 TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_power_w": "power"}
 """The figures whose trials must agree, and the runs that are their trials."""
 SPEED, EXPLAINED = "execution time of the power runs, against the performance runs", "within intervals"
 TIME, TIME_SE = "execution_time_s", "execution_time_se_s"
 COMPARED = {"performance": "speed", "power": "power"}
-"""Purposes whose answers must be those of accuracy runs, in the words of the rule."""
+"""Purposes whose answers must equal those of accuracy runs, with their names in the rule."""
 
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
-    """The rules about a session as a whole. ``each`` holds the plain figures of its runs by name, if they were made."""
+    """Judge the rules about a session as a whole. ``each`` has the plain figures of its runs by name, if computed."""
     found = (_counts(runs, values), _trials(runs, values, each), _one_speed(runs, values, each), _answers(runs))
     return written("", [*chain(*found)])
 
@@ -59,10 +59,10 @@ def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterat
 
 
 def _one_speed(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterator[Judged]:
-    """Power runs are as quick as performance runs, so that power and time are of one operating point.
+    """Judge whether power runs are as quick as performance runs: power and time must be of one operating point.
 
-    What is explained by clocks, by two standard errors of both, and by the scatter of trials does not count. Left out
-    are runs whose own time is reported, and those in which arrivals decide how many samples the device takes together.
+    Differences within the bounds of clocks, two standard errors of both and the scatter of trials are ignored. Left out
+    are runs whose own time is reported, and runs in which arrivals decide how many samples the device takes together.
     """
     most = values["trial_tolerance"]
     timed = {
@@ -90,7 +90,7 @@ def _unsure_s(own: Figures) -> float:
 
 
 def _answers(runs: list[Run]) -> Iterator[Judged]:
-    """Answers for speed and power are those for accuracy, but for a few that leave the accuracy as it is."""
+    """Judge whether speed and power runs answer as accuracy runs, except a few answers that do not change accuracy."""
     wanted = dict[str, set[str]]()
     for run in runs:
         for sample, said in _said(run).items() if run.purpose == "accuracy" else ():
@@ -114,7 +114,7 @@ def _answers(runs: list[Run]) -> Iterator[Judged]:
 
 
 def _said(run: Run) -> dict[str, set[str]]:
-    """What a run answered to each sample; null where it completed a sample and said nothing."""
+    """Return the answers of a run to each sample; null if it completed a sample without an output."""
     found = defaultdict[str, set[str]](set)
     for sample, answer in answers(run, silent=True):
         found[sample].add(json.dumps(answer, sort_keys=True))

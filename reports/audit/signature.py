@@ -16,7 +16,7 @@ _GOOD = re.compile(rb'Good "\S+" signature with \S+ key (SHA256:\S+)\s*')
 
 @dataclass(frozen=True)
 class Signed:
-    """A good signature: by whom, as the file of signers calls them (empty if it allows nobody), and the key."""
+    """A good signature: the signer's name in the file of signers (empty if the file does not allow it), and the key."""
 
     who: str
     fingerprint: str
@@ -37,7 +37,7 @@ def verify(message: bytes, signature: bytes, signers: str) -> Signed:
         if good.returncode or found is None:
             said = clean(good.stderr.decode(errors="replace")).rstrip(".")
             refuse("the signature", f"is not good, or of another file: {said}", remedy="Ask for the original")
-        for line in signers.split("\n"):  # each by itself, for OpenSSH looks no further than the first with the key
+        for line in signers.split("\n"):  # line by line, because OpenSSH stops at the first line with the key
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             allowed.write_bytes(line.encode("utf-8", "replace") + b"\n")

@@ -1,4 +1,4 @@
-"""What is audited: a run, a session or a submission, opened without trust in any of it."""
+"""The subject of an audit: a run, a session or a submission; nothing in it is trusted."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ ENERGY = {"energy_per_inference_j": "active_power_w", "dynamic_energy_per_infere
 
 @dataclass
 class Part:
-    """A session or a lone run: its runs, and what of it could not be read."""
+    """A session or a lone run: its runs, and the parts that could not be read."""
 
     name: str
     folder: Path
     runs: list[Run]
     unread: list[str]
     bound: bool
-    """Whether it is a session."""
+    """Whether this is a session."""
     plain: dict[str, Figures] = field(default_factory=dict)
     """The plain figures of each run, by the name of its folder."""
     rails: dict[str, dict[str, RailPower]] = field(default_factory=dict)
@@ -48,13 +48,13 @@ class Part:
 
     @property
     def searched(self) -> bool:
-        """Whether it is a search for a limit, whose runs are no trials of each other."""
+        """Whether this is a search for a limit: its runs are not trials of each other."""
         return any(run.purpose == "probe" for run in self.runs)
 
 
 @dataclass
 class Subject:
-    """What one path holds."""
+    """The content of one path."""
 
     kind: str
     path: Path
@@ -63,33 +63,33 @@ class Subject:
     ledger: Ledger
     submission: dict[str, Any] | None = None
     faults: list[str] = field(default_factory=list)
-    """What of ``submission.json`` is not of its format."""
+    """The parts of ``submission.json`` that do not fit its format."""
     root: str | None = None
-    """The hash that stands for all of it: of the manifest, of ``session.json``, or of ``events.jsonl``."""
+    """The hash that covers everything: of the manifest, of ``session.json``, or of ``events.jsonl``."""
 
     @property
     def runs(self) -> list[tuple[str, Run]]:
-        """Every run with the name by which the audit calls it."""
+        """Every run, with its name in the audit."""
         alone = len(self.parts) == 1
         named = ((part, run.path.name if part.bound else part.name, run) for part in self.parts for run in part.runs)
         return [(own if alone or not part.bound else f"{part.name}/{own}", run) for part, own, run in named]
 
     @property
     def configurations(self) -> list[tuple[dict[str, Any], list[Part]]]:
-        """Each row of a submission with its sessions; none of anything else."""
+        """Each row of a submission with its sessions; empty if this is no submission."""
         parts = {part.folder: part for part in self.parts}
         rows = (self.submission or {}).get("configurations", [])
         return [(row, [parts[self.path / name] for name in row["sessions"]]) for row in rows]
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """The files in folders ``derived``, which no hash covers, but for the claims of a session or run."""
+        """The files in folders ``derived``, except the claims of a session or run. No hash covers these files."""
         held = (name for name in walk(self.path) if "derived" in name.split("/")[:-1])
         return tuple(clean(name) for name in held if self.submission is not None or not name.endswith(RESULTS))
 
 
 def open_subject(path: Path) -> Subject:
-    """Open a path. Raises ``StoreError`` if it holds no recording; faults inside are collected."""
+    """Open a path. Raises ``StoreError`` if there is no recording in it; faults inside are collected."""
     ledger = Ledger()
     if is_recorded(path, SUBMISSION) or is_recorded(path, MANIFEST):
         return _submission(path, ledger)
@@ -119,7 +119,7 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
 
 
 def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
-    """What ``submission.json`` says, and what of it is not of its format; without rows where these are not."""
+    """Return the content of ``submission.json``, without rows if these have faults of format, and these faults."""
     faults = []
     for told in (document, document | {"about": {}} if isinstance(document, dict) else document):
         try:
@@ -135,7 +135,7 @@ def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
-    """Read a session or run, whose hashes are verified, and the hash that stands for it."""
+    """Read a session or run and verify its hashes. Return it, and the hash that covers it."""
     part = Part(clean(name), folder, [], [], is_recorded(folder, SESSION))
     try:
         session = open_session(folder) if part.bound else None
@@ -163,7 +163,7 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
 
 
 def _note(error: RigError, part: Part, ledger: Ledger) -> None:
-    """What is altered contradicts a hash; anything else cannot be read."""
+    """Note an error: altered content contradicts a hash, any other part cannot be read."""
     told = clean(error.message.replace(f"{part.folder.parent}/", ""))
     (ledger.faults if isinstance(error, IntegrityError) else part.unread).append(told)
 
@@ -181,7 +181,7 @@ def compute(part: Part) -> None:
 
 
 def _energies(figures: Figures, run: Run) -> Figures:
-    """Power, and what follows from it and from times of the same run."""
+    """Add power to the figures, and all that follows from power and from times of the same run."""
     if "active_power_w" not in figures:
         return figures
     if is_solving(run):
@@ -199,7 +199,7 @@ def _energies(figures: Figures, run: Run) -> Figures:
 
 
 def energies(figures: Figures) -> Figures:
-    """Energy of an inference, of all rails, of each, and of the mean over the spans: power times execution time."""
+    """Compute energy per inference (all rails, each rail, mean over the spans) as power times execution time."""
     found, time = Figures(), figures.get("execution_time_s")
     prefixes = ["", *(key.removesuffix("active_power_w") for key in figures if key.endswith(".active_power_w"))]
     for key, source in ((prefix + key, prefix + source) for prefix in prefixes for key, source in ENERGY.items()):
@@ -210,12 +210,12 @@ def energies(figures: Figures) -> Figures:
 
 
 def of_session(part: Part) -> Figures:
-    """The plain figures of a session: quality of accuracy runs, times of performance runs, power of power runs."""
+    """Return the figures of a session: quality from accuracy runs, times from performance, power from power runs."""
     if not part.bound and len(part.runs) == 1:
         return part.plain[part.runs[0].path.name]
 
     def mean(purposes: str, words: tuple[str, ...], wanted: bool = True) -> Figures:
-        """The mean of figures with one of the words in their names, or of all others, over runs of one purpose."""
+        """Average the figures with one of the words in their names (or all others) over runs of one purpose."""
         chosen = next((p for p in purposes.split() if any(run.purpose == p for run in part.runs)), None)
         each = [part.plain[run.path.name] for run in part.runs if run.purpose == chosen]
         return together(
@@ -232,7 +232,7 @@ def of_session(part: Part) -> Figures:
 
 @dataclass(frozen=True)
 class Claim:
-    """One figure as claimed. ``half_width`` is that of its interval, 0 if none is stated."""
+    """One claimed figure. ``half_width`` is half the width of its interval, 0 if none is stated."""
 
     value: float
     unit: str
@@ -240,7 +240,7 @@ class Claim:
 
 
 def claims_in(folder: Path) -> dict[str, Claim]:
-    """The claims of ``derived/results.json`` in a run or session; none without this file. Raises ``StoreError``."""
+    """Return the claims in ``derived/results.json`` of a run or session; empty without it. Raises ``StoreError``."""
     place = inside(folder, RESULTS)
     if not place.is_file():
         return {}
@@ -255,7 +255,7 @@ def claims_in(folder: Path) -> dict[str, Claim]:
 
 
 def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
-    """The claims of a submission about one of its sessions; the interval is that of the mean of all."""
+    """Return the claims of a submission about one session; intervals are those of the mean, times root n sessions."""
     found = {}
     for key, one in row["claims"].items():
         low, high = one.get("low"), one.get("high")

@@ -1,4 +1,4 @@
-"""Power by plain methods: every reading stands for its stretch of time, and stretches are summed over windows."""
+"""Power by plain methods: every reading holds for its stretch of time, and stretches are summed over windows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rig.recording.traces import Trace
 from rig.types import Floats
 
 TINY = 1e-300
-"""Stands for nothing where it is divided by."""
+"""Replaces 0 as a divisor."""
 HOLE = 3.0
-"""Where the next reading begins later than so many usual distances, the stretch between the two was not seen."""
+"""If the next reading begins more than this many usual distances later, the time between the two was not seen."""
 NEIGHBOURS = 0.9539
-"""The median of the absolute difference of two Gaussian numbers of deviation one."""
+"""The median absolute difference of two Gaussian numbers with deviation 1."""
 PRODUCT = 5e-4
-"""By so much, relative, the product of mean current and mean voltage may differ from mean power."""
+"""The largest relative difference of mean current times mean voltage from mean power."""
 VOLTS_MOST = 50_000_000
 
 
@@ -28,8 +28,8 @@ VOLTS_MOST = 50_000_000
 class Readings:
     """Consecutive readings of one rail, in seconds of the run and watts.
 
-    ``begin`` and ``end`` is the time over which each was taken, ``left`` and ``right`` the time for which it stands.
-    All are float64 of shape (n,); ``overload`` is the share of clipped readings as 0 or 1.
+    Each was taken from ``begin`` to ``end``, and holds from ``left`` to ``right``. All are float64 of shape (n,);
+    ``overload`` is 1 for a clipped reading, else 0.
     """
 
     begin: Floats
@@ -41,9 +41,9 @@ class Readings:
 
 
 def readings(run: Run, trace: Trace, within: tuple[float, float] = (-np.inf, np.inf)) -> Iterator[Readings]:
-    """The readings of a rail in blocks, in order, all or those ``within`` so many seconds of the run.
+    """Yield the readings of a rail in order, in blocks: all, or those between the two times ``within`` (s of the run).
 
-    Raises ``StoreError`` for a rail of which no power can be made.
+    Raises ``StoreError`` for a rail from which no power can be computed.
     """
     usual, held, left = 0.0, np.empty((4, 0)), np.empty(0)
     for part in _watts(run, trace, within):
@@ -65,7 +65,7 @@ def readings(run: Run, trace: Trace, within: tuple[float, float] = (-np.inf, np.
 
 
 def _watts(run: Run, trace: Trace, within: tuple[float, float]) -> Iterator[Floats]:
-    """The readings of a rail as ``blocks`` has them, in seconds and watts by its kind and conversion."""
+    """Yield the blocks of a rail from ``blocks``, converted to seconds and, by its kind and conversion, to watts."""
     clock, kind = line(run, trace.clock), trace.rail.kind
     rule = trace.rail.conversion
     volts = _volts(run, rule.supply_rail) if rule.supply_rail else None
@@ -92,7 +92,7 @@ def _watts(run: Run, trace: Trace, within: tuple[float, float]) -> Iterator[Floa
 
 
 def _volts(run: Run, name: str) -> Floats:
-    """All middles and values of a rail of volts: float64 of shape (2, n)."""
+    """Return the middle times and values of all readings of a rail of volts: float64 of shape (2, n)."""
     trace = traces(run).get(name)
     if trace is None:
         refuse(f"the rail of volts {name!r}", "is not recorded")
@@ -108,7 +108,7 @@ def _volts(run: Run, name: str) -> Floats:
 
 
 def _at(volts: Floats, when: Floats) -> Floats:
-    """Volts on a straight line between two readings; NaN further than two and a half periods from any."""
+    """Interpolate volts linearly between readings; NaN if no reading is within 2.5 periods."""
     at, value = volts
     period = float(np.median(np.diff(at)))
     place = np.clip(np.searchsorted(at, when), 1, len(at) - 1)
@@ -118,10 +118,10 @@ def _at(volts: Floats, when: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Sums:
-    """What a rail's readings say of windows of shape (k, 2), s: float64 of shape (k,).
+    """Sums of a rail's readings over windows of shape (k, 2), s. All are float64 of shape (k,).
 
-    ``energy_j`` and ``seen_s`` are of the parts of readings inside. ``blind_j2`` is the variance of the energy of what
-    no reading saw: power changes there at any moment from that of one reading to that of the next.
+    ``energy_j`` and ``seen_s`` come from the parts of readings inside. ``blind_j2`` is the variance of the energy that
+    no reading saw: at an unknown moment there, power changes from one reading's value to the next one's.
     """
 
     energy_j: Floats
@@ -137,7 +137,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a rail's readings are, as a whole."""
+    """Facts about all readings of a rail."""
 
     count: int
     first_s: float
@@ -145,13 +145,13 @@ class Facts:
     period_s: float
     overload: int
     noise_w: float
-    """The noise of one reading: the median difference of neighbours, over that of Gaussian noise of deviation one."""
+    """The noise of one reading: the median difference of neighbours divided by ``NEIGHBOURS``."""
     volts_step: float
-    """For a current whose volts are read more slowly: by how much, relative, the volts move between two readings."""
+    """For a current whose volts are read more slowly: the relative change of the volts between two readings."""
 
 
 def facts_of(run: Run, trace: Trace) -> Facts:
-    """What the readings of a rail are. Without readings, it ends before it begins."""
+    """Return the facts about the readings of a rail. Without readings, ``last_s`` is before ``first_s``."""
     count, first, last, period, overload, noise = 0, np.inf, -np.inf, 0.0, 0, 0.0
     for part in readings(run, trace):
         count, overload = count + len(part.watt), overload + int(part.overload.sum())
@@ -173,7 +173,7 @@ def _volts_step(run: Run, supply: str, period_s: float) -> float:
 def sums(run: Run, trace: Trace, windows: Mapping[str, Floats], whole: Collection[str] = ()) -> dict[str, Sums]:
     """Sum the readings of a rail over each kind of windows, in one pass. The windows may overlap.
 
-    Of the kinds in ``whole`` only readings count that lie inside of a window as a whole.
+    For the kinds in ``whole``, only readings that are completely inside a window are summed.
     """
     on, off = np.concatenate(list(windows.values())).T
     bare = np.repeat([name in whole for name in windows], [len(own) for own in windows.values()])
@@ -192,7 +192,7 @@ def sums(run: Run, trace: Trace, windows: Mapping[str, Floats], whole: Collectio
 
 
 def _inside(part: Readings, on: Floats, off: Floats) -> Floats:
-    """What one block says of windows: float64 of shape (3, k), in the order of ``Sums``."""
+    """Sum one block over windows: float64 of shape (3, k), in the order of ``Sums``."""
     width = part.right - part.left
     unsure = np.append(np.diff(part.watt) * np.maximum(part.begin[1:] - part.end[:-1], 0.0), 0.0)
     knots = np.stack([part.left, part.right], axis=1).ravel()

@@ -19,10 +19,10 @@ from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SPEED, TRI
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 SIMULATED = re.compile(r"\bSIMULATED\b|\bsimulated (?:plant|bench|device|board|instrument|meter)|\bSIM\d{3,}|xylosim")
-"""What simulations of the rig, and none of its hardware, say of themselves."""
+"""Words by which simulations of the rig, but none of its hardware, describe themselves."""
 LIKE_IT = re.compile(r"(?i)simulat(?!ed ?annealing)\w*")
 INFERENCE_S = {"acoustic scene classification": 1.0}
-"""The length of one inference of tasks that fix it."""
+"""The length of one inference, for tasks that define it."""
 LATENCY_RULES = ("p90", "p99", "frames answered")
 
 
@@ -59,9 +59,9 @@ def workload(e: Evidence) -> Verdict:
 
 
 def _inferences(run: Run, known: bool = True) -> Iterator[str]:
-    """Samples that hold other inferences than their lengths, or what is to be answered of them, tell.
+    """Yield a fault if samples state other inferences than follow from their lengths or from their expected answers.
 
-    If it is not ``known`` how long an inference is, lengths that differ are only in doubt: there may be one a word.
+    If the length of an inference is not ``known``, different lengths are only a doubt: a word may be one inference.
     """
     if run.start.get("imported"):
         return
@@ -82,7 +82,7 @@ def _inferences(run: Run, known: bool = True) -> Iterator[str]:
 
 
 def _other_data(run: Run) -> bool:
-    """Whether a run plays other samples than its session on purpose: longer sequences, or repeated ones."""
+    """Return whether a run plays other samples than its session on purpose: longer sequences, or repeated ones."""
     return bool(run.start["scenario"].get("amortise_s")) or run.purpose in ("compliance", "probe")
 
 
@@ -132,7 +132,7 @@ def clean_end(e: Evidence) -> Verdict:
 
 
 def _unlabelled(run: Run) -> Iterator[str]:
-    """Samples that count in no accuracy, beside others that do."""
+    """Yield a fault if some samples have a label and others have none, so that these do not count in accuracy."""
     label = column(table(run, "samples"), "label")
     if any(label) and not _other_data(run) and (lost := label.count(None)):
         yield f"{lost} of {len(label)} samples have no label"
@@ -153,7 +153,7 @@ def from_system(e: Evidence) -> Verdict:
 
 
 def _simulated(words: re.Pattern[str], run: Run) -> Iterator[str]:
-    """Hardware that is none, by its own names, versions and serial number, or by the command line."""
+    """Yield a fault for claimed hardware whose own names, versions or serial number say that it is simulated."""
     for part in (run.start["device"], *run.start["meters"]):
         told = json.dumps([part.get(key) for key in ("name", "description", "serial_number", "versions")])
         if part.get("mode") == "hardware" and (found := words.search(told)):
@@ -180,7 +180,7 @@ def trials(e: Evidence) -> Verdict:
 
 
 def _repeats(run: Run) -> int:
-    """How often a span repeats its work at most, as the scenario has it: declared, or to fill a window of power."""
+    """Return how often a span repeats its work at most by its scenario: as declared, or to fill a power window."""
     repeat, window_s, each_s = (run.options.get(key) for key in ("repeat", "window_s", "timeout_s"))
     if isinstance(repeat, int):
         return repeat
