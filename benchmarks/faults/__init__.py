@@ -1,1 +1,1 @@
-"""Faults on purpose: every case must end whole, reported to its last whole batch, or refused with a typed error."""
+"""Faults on purpose. Every case must end complete, be reported up to its last whole batch, or raise a typed error."""

@@ -1,4 +1,4 @@
-"""Captures of 2,000,000 readings a second on two rails that are killed, or whose disk fills.
+"""Captures of 2,000,000 readings a second on two rails; they are killed, or their disk fills.
 
 The instruments are the simulated Joulescopes of ``benchmarks.capture``, which the rig opens by its own driver.
 """
@@ -40,7 +40,7 @@ def open_device() -> Device:
 
 
 def unlike_sent(run: Run) -> str:
-    """Say which rail holds other readings than the first that its instrument sent."""
+    """Return which rail has other readings than the first ones that its instrument sent."""
     for name, trace in run.traces.items():
         value = np.asarray(trace.value)
         sent = pattern(1 + int(name.removeprefix("rail")))[:PATTERN]
@@ -53,7 +53,7 @@ CAPTURE = Case("capture", WORDS, SAMPLES, unlike_sent, power=False)
 
 
 def campaign(kills: int, seed: int) -> Tally:
-    """Kill captures at ``kills`` random moments as they record, and fill disks of half as many sizes, one at a time."""
+    """Kill captures at ``kills`` random moments of the recording, and fill disks of ``kills / 2`` sizes, one by one."""
     tally, draw = Tally("captures at full rate"), random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         lasted_s, size = undisturbed(Path(name) / "whole", tally)
@@ -65,7 +65,7 @@ def campaign(kills: int, seed: int) -> Tally:
 
 
 def undisturbed(out: Path, tally: Tally) -> tuple[float, int]:
-    """Capture without a fault, and end the report that follows; return how long that took (s), and how many bytes."""
+    """Capture without a fault, and end the report that follows. Return the time (s) and the bytes that it took."""
     with tempfile.NamedTemporaryFile() as err:
         process = started([*WORDS, "--out", str(out)], err.name)
         wait_for(out, process)

@@ -21,7 +21,7 @@ OUTPUTS = (
     '{"cost": -5, "solution": "00", "budget_s": "x", "overrun_s": []}', '{"probabilities": {"x": "y"}}',
     '{"label": "park", "probabilities": [1, "x"]}', '{"label": "park", "probabilities": {"park": 1e999}}',
 )  # fmt: skip
-"""Answers that are JSON and mean nothing."""
+"""Answers that are valid JSON without a meaning."""
 
 
 def change_lines(run: Path, draw: random.Random) -> str:
@@ -43,7 +43,7 @@ def change_lines(run: Path, draw: random.Random) -> str:
 
 
 def change_metadata(run: Path, draw: random.Random) -> str:
-    """Change what a trace says of itself."""
+    """Change the metadata of a trace."""
     files = sorted((run / "traces").glob("*.arrows"))
     if not files:
         return change_lines(run, draw)
@@ -100,7 +100,7 @@ def change_column(run: Path, draw: random.Random) -> str:
 
 
 def change_session(session: Path, draw: random.Random) -> str:
-    """Change ``session.json``, its own hashes made to fit."""
+    """Change ``session.json``, and make its own hashes fit."""
     said = ""
 
     def once(document: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def change_session(session: Path, draw: random.Random) -> str:
 
     try:
         bind_again(session, once)
-    except (TypeError, KeyError, ValueError, AttributeError, OSError):  # no longer a session that can be bound
+    except (TypeError, KeyError, ValueError, AttributeError, OSError):  # the session can no longer be sealed
         document = json.loads((session / FILE).read_text())
         said = change(document, draw, hostile(draw))
         (session / FILE).write_text(json.dumps(document))

@@ -13,7 +13,7 @@ from rig.types import Device, Meter
 
 
 class Odd:
-    """An object that no interface knows."""
+    """An object that fits no interface."""
 
 
 def _raise(error: BaseException) -> Any:
@@ -38,7 +38,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 class Faulty:
-    """Passes every call on, and spoils one kind of call after ``after`` of them."""
+    """Passes every call on, and spoils one kind of call after its first ``after`` calls."""
 
     def __init__(self, inner: Any, call: str, way: str, after: int) -> None:
         self._inner, self._call, self._way, self._after = inner, call, way, after

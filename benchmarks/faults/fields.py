@@ -1,4 +1,4 @@
-"""Recordings whose every hash fits and whose content is malformed: one to three fields in turn, with hostile values.
+"""Recordings with valid hashes and malformed content: one to three fields in turn have hostile values.
 
 Each case takes one recording, changes one to three fields of its lines, the metadata of its traces, its columns or its
 ``session.json``, makes every hash fit again, and does what `rig report` does: it reads and evaluates, and a share of
@@ -87,7 +87,7 @@ def one_case(base: Path, work: Path, draw: random.Random) -> tuple[str, Outcome,
 
 
 def audited(path: Path, outcome: Outcome, told: str) -> tuple[Outcome, str]:
-    """Audit what was reported: it ends as well, and what the reader refuses passes no audit."""
+    """Audit what was reported: the audit must end too, and must not pass what the reader refuses."""
     found: list[Audit] = []
     audit_outcome, said = tried(lambda: found.append(audit(path)))
     if audit_outcome not in RIGHT:
@@ -99,7 +99,7 @@ def audited(path: Path, outcome: Outcome, told: str) -> tuple[Outcome, str]:
 
 
 def chain_again(session: Path) -> None:
-    """Bind the runs of a session as they are, so that it is their content that is read."""
+    """Seal the runs of a session as they are now, so that the reader gets as far as their content."""
     try:
         bind_again(session)
     except (TypeError, KeyError, ValueError, AttributeError, OSError, RecursionError):
@@ -118,7 +118,7 @@ def size_bytes(base: Path) -> int:
 
 
 def reported(path: Path, how: float) -> None:
-    """Do what `rig report` does; ``how`` below a share adds its part.
+    """Do what `rig report` does; each share above ``how`` adds its part.
 
     Raises ``AssertionError`` for a control character on the terminal, and for a file outside ``derived/``.
     """
@@ -132,7 +132,7 @@ def reported(path: Path, how: float) -> None:
 
 
 def computed(path: Path, how: float) -> None:
-    """Read and evaluate; ``how`` below a share also prints."""
+    """Read and evaluate; if ``how`` is below ``TERMINAL_SHARE``, also print."""
     session = open_session(path) if is_session(path) else None
     parts = []
     for folder, purpose in session.runs if session is not None else ((path, ""),):
@@ -149,7 +149,7 @@ def computed(path: Path, how: float) -> None:
 
 
 def shown(result: Any) -> None:
-    """Print a result as to a terminal, and look at what was printed."""
+    """Print a result as to a terminal, and check what was printed."""
     from rich.console import Console
 
     file = io.StringIO()

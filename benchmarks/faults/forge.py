@@ -28,7 +28,7 @@ def workplace() -> tempfile.TemporaryDirectory[str]:
 
 
 def unpacked(name: str, into: Path) -> Path:
-    """Unpack one of the recordings kept with the tests; return where it stands."""
+    """Unpack one of the recordings kept with the tests; return its path."""
     with tarfile.open(GOLDEN / f"{name}.tar.gz") as packed:
         packed.extractall(into, filter="data")
     return into / name
@@ -40,9 +40,9 @@ def lines_of(run: Path) -> list[Line]:
 
 
 def hash_again(run: Path, lines: Sequence[Any] | None = None) -> None:
-    """Write the lines of a run, or its own, with the hashes of its files as they are, a chain and a seal that fit.
+    """Write ``lines``, or the run's own lines, with the hashes of its current files, and a chain and a seal that fit.
 
-    A line that is ``bytes`` is written as it is, between the fields of the chain.
+    A line of type ``bytes`` is written unchanged, between the fields of the chain.
     """
     found = lines_of(run) if lines is None else lines
     previous, content = GENESIS, b""

@@ -1,4 +1,4 @@
-"""Hostile values, and the places of a document where one may stand."""
+"""Hostile values, and the places of a document for them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 DEEPEST = 12
-"""So many fields inside each other are changed at most."""
+"""Fields are changed down to at most this depth."""
 MARK = "\ue000here\ue000"
-"""Stands where one of ``RAW`` is to stand once the document is text."""
+"""Marks the place of one of ``RAW`` until the document is text."""
 
 
 def nested(depth: int) -> Any:
@@ -34,17 +34,17 @@ RAW: tuple[bytes, ...] = (
     b"9" * 5000, b"1e400", b"-" + b"9" * 400, b"[" * 3000 + b"]" * 3000, b'{"a":' * 1500 + b"1" + b"}" * 1500, b"NaN",
     b"-Infinity", b'"\\ud800"', b"1.0", b"1e2",
 )  # fmt: skip
-"""Values that ``json.dumps`` would not write, in the place of one field."""
+"""Values that ``json.dumps`` would not write; they replace one field."""
 
 
 def hostile(draw: random.Random) -> Any:
-    """Draw a value; seldom one of megabytes, which takes longer than all others."""
+    """Draw a value; a value of megabytes is rare, because it takes longer than all others."""
     return HUGE if draw.random() < HUGE_SHARE else draw.choice(HOSTILE)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each field of a document down to ``DEEPEST``, and each of at most three elements of a list."""
-    if len(at) == DEEPEST:  # below is only what an earlier change put there
+    """Yield the path of each field of a document down to ``DEEPEST``, and of at most three elements of each list."""
+    if len(at) == DEEPEST:  # only an earlier change put anything deeper
         return
     pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def change(document: Any, draw: random.Random, value: Any) -> str:
 
 
 def with_raw(document: Any, draw: random.Random) -> bytes:
-    """Return a document as text, one of ``RAW`` where ``MARK`` stands.
+    """Return a document as text, with one of ``RAW`` in the place of ``MARK``.
 
     Raises ``RecursionError`` for a list that is too deep.
     """

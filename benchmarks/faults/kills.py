@@ -32,7 +32,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "session": (*MOCK, "--option", f"workload.samples={SAMPLES}"),
 }  # fmt: skip
 DONE = (0, 30, 31)
-"""Exit codes of a run that came to its end: VALID, power refused, INVALID."""
+"""Exit codes of a run that ended normally: VALID, power refused, INVALID."""
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 
 
@@ -57,7 +57,7 @@ def commands(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def campaign(kills: int, seed: int, workers: int) -> Tally:
-    """Kill each command at ``kills`` random moments in all."""
+    """Kill commands at ``kills`` random moments in total."""
     tally, rng = Tally("kills and signals"), random.Random(seed)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
         folder = Path(name)
@@ -72,7 +72,7 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
 
 
 def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]) -> tuple[float, Case]:
-    """Run one command without a fault; return how long it takes (s), and what a whole run of it is."""
+    """Run one command without a fault; return its time (s), and its case, which has the count of answered samples."""
     with tempfile.NamedTemporaryFile() as err:
         process = started([*words, "--out", str(folder / command)], err.name)
         wait_for(folder / command, process)
@@ -93,7 +93,7 @@ def wait_for(out: Path, process: Any) -> None:
 def killed(folder: Path, case: Case, number: signal.Signals, after_s: float) -> tuple[str, Outcome, str]:
     """Run one command, signal its process group, and judge what it left.
 
-    The signal comes ``after_s`` after the command makes its directory; if negative, so long after its start.
+    The signal comes ``after_s`` after the command makes its directory; if negative, ``-after_s`` after its start.
     """
     what = f"{case.name}, {number.name} after {after_s:.2f} s"
     with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.NamedTemporaryFile() as err:

@@ -29,19 +29,19 @@ PRELOADED = (
     "rig.commands.measure", "rig.commands.sweep", "rig.commands.import_", "rig.session.measure", "reports.render",
     "reports.console", "matplotlib.pyplot", "scipy.stats", "scipy.optimize", "pandas", "fixtures.bench.mock_device",
 )  # fmt: skip
-"""Imported once, so that a fault meets a run and not the loading of libraries, which takes most of a short command."""
+"""Imported once before, so that a fault hits a run and not the import of libraries, most of a short command's time."""
 
 
 def sound(run: Run) -> str:
-    """Find nothing wrong with a run that was read."""
+    """Report nothing wrong with a run that was read."""
     return ""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command that records: its words without ``--out``, and how many samples a whole run of it answers.
+    """A command that records: its words without ``--out``, and the number of samples that a complete run answers.
 
-    ``check`` says what is wrong with the readings of a run. Without ``power``, the verdict is asked for without them,
+    ``check`` returns what is wrong with the readings of a run. Without ``power``, the verdict is made without readings,
     and no page is written.
     """
 
@@ -62,7 +62,7 @@ class Ended:
 
 @functools.cache
 def forks() -> Any:
-    """Return the server from which processes are forked that have imported everything."""
+    """Return the server that forks processes with all imports already done."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PRELOADED])
     return context
@@ -71,8 +71,8 @@ def forks() -> Any:
 def rig(words: Sequence[str], timeout_s: float = 300.0, before: Sequence[str] = (), impatient: bool = False) -> Ended:
     """Run one command of the rig in a process group of its own, and wait for it.
 
-    With the words ``before`` it is a command line of its own, led by these. ``impatient`` is a watchdog that waits for
-    seconds where it waits for minutes.
+    With ``before``, it is a separate command line that begins with these words. ``impatient`` makes the watchdog wait
+    for seconds instead of minutes.
     """
     with tempfile.NamedTemporaryFile() as err:
         if not before:
@@ -108,7 +108,7 @@ def ended(process: Any, err: str, timeout_s: float) -> Ended:
 
 
 def command(words: Sequence[str], err: str, impatient: bool) -> None:
-    """Be the process of one command."""
+    """Run one command in this process."""
     from rig.commands.main import main
     from rig.engine import collect, watchdog
 
@@ -134,13 +134,13 @@ def left_by(ended: Ended, path: Path, case: Case) -> tuple[Outcome, str]:
 
 
 def reported(path: Path) -> Result | None:
-    """Write a report beside nothing else; return the result of the run or session."""
+    """Write only a report; return the result of the run or session."""
     with tempfile.TemporaryDirectory() as folder:
         return report(path, Path(folder) / "report").result
 
 
 def judged(path: Path, case: Case) -> tuple[Outcome, str]:
-    """Read what stands in ``path`` as a reader does, and say what it is."""
+    """Read ``path`` as a reader does, and return its outcome."""
     if not path.exists() or not any(path.iterdir()):
         return Outcome.NOTHING, ""
     try:
@@ -156,6 +156,6 @@ def judged(path: Path, case: Case) -> tuple[Outcome, str]:
     answered = sum(run.replies.num_rows for run in runs)
     if ended and answered >= case.samples:
         return Outcome.WHOLE, ""
-    # a run that ended may be VALID by itself in a session that was broken off; the session's verdict may not
+    # in a session that was broken off, a run that ended may be VALID; the session may not
     valid = found is not None and found.validity is not None and found.validity.valid
     return (Outcome.VALID_HALF if valid else Outcome.PART), f"{answered} of {case.samples} answers"

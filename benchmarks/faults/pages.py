@@ -1,11 +1,11 @@
-"""Hostile reports in a browser: whatever a recording says of itself, no script of it runs and no request goes out.
+"""Hostile reports in a browser: no text of a recording may run as a script or send a request.
 
     python -m benchmarks.faults.pages [--browser chromium]
 
-Ten payloads are put into every text of four recordings that may hold any text, their hashes are made to fit, and the 40
-recordings are reported. One headless Chromium opens every page and every picture as a document, from a server on
-loopback to which all addresses in the payloads lead. Each payload is also opened bare, in a page that nobody made safe:
-the browser must run or fetch it there, or the check would prove nothing. Prints what was found and, last, one JSON
+Ten payloads are put into every field with free text of four recordings, the hashes are made to fit, and the 40
+recordings are reported. One headless Chromium opens every page and every picture as a document from a server on
+loopback; all addresses in the payloads lead to this server. Each payload is also opened in a page without protection:
+the browser must run or fetch it there, else the check would prove nothing. Prints what was found and, last, one JSON
 line; exits 1 if a payload did anything in a report.
 """
 
@@ -58,7 +58,7 @@ onload = () => setTimeout(() => {
 
 
 def hostile(recording: Path, payload: str, spots: Sequence[tuple[Any, ...]], into: Path) -> Path:
-    """Copy a recording, put ``payload`` into these places of its start lines, and into labels, texts and its name."""
+    """Copy a recording; put ``payload`` into ``spots`` of its start lines, and into its labels, texts and name."""
     path = shutil.copytree(recording, into / re.sub(r"[/%]", "", f"run {payload}"))
     for run in sorted(p.parent for p in path.rglob(EVENTS)):
         lines = lines_of(run)
@@ -83,7 +83,7 @@ def hostile(recording: Path, payload: str, spots: Sequence[tuple[Any, ...]], int
 
 
 def spots_of(recording: Path, work: Path) -> list[tuple[Any, ...]]:
-    """Return the places of a start line whose text may be any, so that the recording is still reported."""
+    """Return the places of a start line with free text: with any text there, the recording is still reported."""
     run = next(iter(sorted(p.parent for p in recording.rglob(EVENTS))))
     start = lines_of(run)[0]
     found: list[tuple[Any, ...]] = []
@@ -112,12 +112,12 @@ class Loopback(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.server_port}"
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Gives what is there, and notes everything else."""
+    """Serves the known files, and notes requests for anything else."""
 
     server: Loopback
 
@@ -136,7 +136,7 @@ class Answer(BaseHTTPRequestHandler):
 
 
 def opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) -> tuple[set[str], set[str]]:
-    """Open every page as a document; return those in which a script ran, and the addresses that were asked for."""
+    """Open every page as a document; return the pages in which a script ran, and the requested addresses."""
     ran, asked, names = set[str](), set[str](), list(pages)
     for k in range(0, len(names), AT_A_TIME):
         found = _opened(browser, {name: pages[name] for name in names[k : k + AT_A_TIME]}, server)

@@ -1,6 +1,6 @@
-"""Every parser of what others wrote, with hostile text and bytes: files of a user, of a recording, of an instrument.
+"""Give hostile text and bytes to every parser of foreign input: files of users and recordings, data of instruments.
 
-Each input is a small valid one with one to three mutations. It is read, or refused by type.
+Each input is a small valid one with one to three mutations. It must be read, or refused with a typed error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ idle_s = 0.2
 
 @dataclass(frozen=True)
 class Parser:
-    """What is mutated, and what reads it: ``read`` gets a file with the mutant in a folder of its own."""
+    """The input that is mutated, and its reader: ``read`` gets a file with the mutant, alone in a folder."""
 
     name: str
     valid: tuple[bytes, ...]
@@ -63,7 +63,7 @@ class Parser:
     file: str = "input"
     beside: tuple[tuple[str, bytes], ...] = ()
     share: float = 1.0
-    """Of the inputs: fewer where one takes long."""
+    """The share of the inputs that are tried; smaller if one takes long."""
 
 
 def parsers(golden: Path) -> Iterator[Parser]:
@@ -115,9 +115,9 @@ def _trace(file: Path) -> object:
 
 
 def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
-    """Return ``data`` with one to three mutations: of a field if it is JSON, else of its bytes.
+    """Return ``data`` with one to three mutations: of fields if it is JSON, else of bytes.
 
-    The last number of ``seed`` counts the inputs; number 0 is the valid one.
+    The last number of ``seed`` is the number of the input; number 0 is the valid input.
     """
     if not seed[-1]:
         return data

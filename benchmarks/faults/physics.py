@@ -1,7 +1,7 @@
-"""Recordings that say more than was measured, every hash made again: the audit must see what arithmetic can see.
+"""Recordings that claim more than was measured, with valid hashes: the audit must find what arithmetic can find.
 
-Each case takes a recording as it is, which must raise no alarm, or claims hardware, moves the trace against the spans,
-multiplies executions or inferences, or gives the conversion other volts. A case follows from the seed and its number.
+A case leaves a recording unchanged, which must raise no alarm; or it claims hardware, moves the trace against the
+spans, multiplies executions or inferences, or changes the supply voltage. It depends only on the seed and its number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def as_it_is(run: Path, draw: random.Random) -> None:
 
 
 def as_hardware(run: Path, draw: random.Random) -> None:
-    """Let device and meters say that they are hardware, and nothing else."""
+    """Let device and meters claim to be hardware; change nothing else."""
     lines = lines_of(run)
     for part in (lines[0]["device"], *lines[0]["meters"]):
         part["mode"] = "hardware"
@@ -44,7 +44,7 @@ def as_hardware(run: Path, draw: random.Random) -> None:
 
 
 def moved(run: Path, draw: random.Random) -> None:
-    """Roll every trace by some hundredths of a second; what leaves at one end comes in at the other."""
+    """Roll every trace by some hundredths of a second: what leaves at one end enters at the other."""
     by_s = draw.uniform(*MOVED_S) * draw.choice((-1, 1))
     for file in (run / "traces").glob("*.arrows"):
         table = read(file)
@@ -65,7 +65,7 @@ def multiplied(file: str, name: str) -> Callable[[Path, random.Random], None]:
 
 
 def other_volts(run: Path, draw: random.Random) -> None:
-    """Give the conversion another supply, in the start line and in the traces alike."""
+    """Give the conversion another supply voltage, both in the start line and in the traces."""
     lines, by = lines_of(run), draw.uniform(0.4, 0.9)
     rails = [rail for meter in lines[0]["meters"] for rail in meter["rails"]]
     for rail in rails:
@@ -93,7 +93,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Path, random.Random], None], i
     "inferences": (BASES[1:], multiplied("samples.arrows", "inferences"), 8),
     "volts": (("current-burden",), other_volts, 24),
 }
-"""By name: the recordings, the change, and the check that must fail; 0 for none of these checks."""
+"""By name: the recordings, the change, and the number of the check that must fail (0: none)."""
 
 
 def campaign(cases: int, seed: int, workers: int) -> Tally:
@@ -123,7 +123,7 @@ def counted(place: Path, seed: int, numbers: range) -> Tally:
 
 
 def judged(path: Path, check: int) -> tuple[Outcome, str]:
-    """Audit a path; a forged one must fail its check, another one none of those."""
+    """Audit a path. A forged recording must fail its check; an unchanged one must fail none of these checks."""
     found: list[Audit] = []
     outcome, said = tried(lambda: found.append(audit(path)))
     if outcome is not Outcome.WHOLE:

@@ -1,4 +1,4 @@
-"""Starved recordings: a disk that is full at every size, and limits on files, open files and memory."""
+"""Starved recordings: disks that are full at various sizes, and limits on files, open files and memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURE = Case("measure", WORDS, SAMPLES)
 
 
 def campaign(points: int, workers: int) -> Tally:
-    """Record into file systems of ``points`` sizes, from nothing to all that is needed, and under other limits."""
+    """Record into file systems of ``points`` sizes, from nothing to the needed size, and under other limits."""
     tally = Tally("full disks and limits")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         whole = Path(folder) / "whole"
@@ -61,7 +61,7 @@ def full_disk(case: Case, size: int) -> tuple[str, Outcome, str]:
 
 
 def _on_a_small_disk(case: Case, size: int, folder: Path) -> None:
-    """Mount a file system that this process and its child see alone, record there, and judge it there."""
+    """Mount a file system that only this process and its child see; record and judge there."""
     disk, err = folder / "disk", folder / "err"
     disk.mkdir()
     err.touch()
@@ -81,7 +81,7 @@ def _on_a_small_disk(case: Case, size: int, folder: Path) -> None:
 
 
 def mounted(place: Path, size: int) -> None:
-    """Mount an empty file system in memory in a name space of this process. Raises ``OSError`` if not permitted."""
+    """Mount an empty file system in memory, in a name space of this process. Raises ``OSError`` if not permitted."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
     if libc.unshare(CLONE_NEWNS | CLONE_NEWUSER):
@@ -94,7 +94,7 @@ def mounted(place: Path, size: int) -> None:
 
 
 def limits(size: int) -> Iterator[tuple[str, str]]:
-    """Limits by name, each as an option of ``prlimit``."""
+    """Return limits by name, each as an option of ``prlimit``."""
     for option, values in (
         ("fsize", [1 << 12, 1 << 14, 1 << 16, size // 4, size // 2, size]),
         ("nofile", [8, 12, 14, 16, 18, 20, 24, 32]),

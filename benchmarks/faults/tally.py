@@ -1,4 +1,4 @@
-"""What became of a case, as one word, and the counts of a part of the campaign: four kinds are right."""
+"""The outcome of a case, and the counts of outcomes in one part of the campaign. Four outcomes are right."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from drivers.meters.serial_text.lines import LineError
 from rig.errors import RigError
 
 SLOW_S, HEAVY_BYTES = 10.0, 300 << 20
-"""A case that takes more processor time, or so much more memory at its most, is a defect."""
+"""A case is a defect if it takes more processor time, or adds more to the peak of memory, than this."""
 LONG = 500_000
-"""A message of more characters is a defect."""
+"""A message of more characters than this is a defect."""
 STRETCH = 500
-"""So many cases are handed to a process at once."""
+"""A process gets this many cases at once."""
 SHOWN = 20
-"""So many defects of a part are kept with what was said."""
+"""At most this many defects of a part are kept with their messages."""
 TYPED = (RigError, LineError, StreamError)
 
 
 class Outcome(StrEnum):
-    """What may become of a case."""
+    """The possible outcomes of a case."""
 
     WHOLE = "whole"
     PART = "kept in part, not VALID"
@@ -71,18 +71,18 @@ class Tally:
             self.defects.append(defect)
 
     def join(self, other: Tally) -> None:
-        """Add the cases of another count of this part."""
+        """Add the cases of another tally of this part."""
         self.counts += other.counts
         self.defects += other.defects[: SHOWN - len(self.defects)]
 
     @property
     def defective(self) -> int:
-        """How many cases ended wrong."""
+        """The number of cases with a wrong outcome."""
         return self.counts.total() - sum(self.counts[outcome] for outcome in RIGHT)
 
 
 def tried(read: Callable[[], object]) -> tuple[Outcome, str]:
-    """Read something hostile; return whether it was read or refused by type, or which defect this shows."""
+    """Read hostile input. Return whether it was read, refused with a typed error, or shows a defect, and which."""
     began_s, before, outcome, said = time.process_time(), most_bytes(reset=True), Outcome.WHOLE, ""
     try:
         with warnings.catch_warnings():
@@ -100,7 +100,7 @@ def tried(read: Callable[[], object]) -> tuple[Outcome, str]:
 
 
 def most_bytes(reset: bool = False) -> int:
-    """Return the most memory that this process held since the last ``reset``; 0 where the system does not tell."""
+    """Return the peak memory of this process since the last ``reset``; 0 if the system does not report it."""
     if not os.access("/proc/self/clear_refs", os.W_OK):
         return 0
     if reset:
@@ -111,7 +111,7 @@ def most_bytes(reset: bool = False) -> int:
 
 
 def spread(part: str, cases: int, workers: int, work: Callable[[range], Tally]) -> Tally:
-    """Count the cases of one part in processes of their own, by their numbers, a stretch at a time."""
+    """Try the cases of one part in worker processes, ``STRETCH`` consecutive cases at a time, and count them."""
     tally = Tally(part)
     stretches = [range(k, min(k + STRETCH, cases)) for k in range(0, cases, STRETCH)]
     with ProcessPoolExecutor(workers) as pool:
