@@ -1,4 +1,4 @@
-"""Are complexity metrics those of neurobench, and what does counting cost beside a plain forward pass?
+"""Are complexity metrics equal to neurobench's, and what does counting cost compared with a plain forward pass?
 
     python -m benchmarks.complexity [--networks 300] [--seed 0]
 
@@ -8,18 +8,19 @@ compares the figures of the rig with those of neurobench's package, metric by me
 time and, on Linux, the memory of counting. Prints a line for each kind of difference, and last one JSON line. Exits 1
 for a difference that is not explained, or an overhead above a fifteenth of neurobench's.
 
-What follows from the definitions is added to ours before they are compared (``explained``), and has to be exact then:
+Differences that follow from neurobench's definitions are added to our figures before the comparison (``explained``),
+which must then be exact. Neurobench
 
-- It counts three products of each neuron in a cell of an LSTM or GRU, which are none of a weight, as far as they are
-  effective: two, and a third if the neuron's cell, or in a GRU its hidden state, is not zero.
-- Its dense operations take the two states of an LSTM cell as they are, so that zeros of the first step count nothing.
-- It counts the biases of a cell in connection sparsity, and it rounds that to four decimals.
-- It counts every membrane in the first step, and later those that change.
-- With a whole LSTM or GRU it gives 0 operations for the whole model. It is given cells with the same weights instead.
+- counts three products of each neuron in an LSTM or GRU cell, though they use no weight, if they are effective: two,
+  and a third if the neuron's cell, or in a GRU its hidden state, is not zero;
+- takes the two states of an LSTM cell as they are for dense operations, so that zeros of the first step do not count;
+- counts the biases of a cell in connection sparsity, and rounds that to four decimals;
+- counts every membrane in the first step, and later those that change;
+- gives 0 operations for a model with a whole LSTM or GRU. It gets cells with the same weights instead.
 
-Not compared is what depends on the batch: neurobench decides between ACs and MACs for a whole batch, so the split is
-compared for batches of one, and the sum otherwise. For a cell it decides by the input alone, though the state is of
-real values, so there, too, the sum is compared.
+What depends on the batch is not compared: neurobench decides between ACs and MACs for a whole batch, so the split is
+compared only for batches of one, and the sum otherwise. For a cell it decides by the input alone, though the state has
+real values, so the sum is compared there as well.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ TIMED = ("dense", "convolution", "spiking", "RNNCell")
 KINDS = (*TIMED, "LSTMCell", "GRUCell", "LSTM", "GRU")
 ROUNDS = 5
 PASSES = {"dense": 100, "convolution": 10, "spiking": 10, "RNNCell": 10}
-"""Forward passes that are timed together, which take some tenths of a second with neurobench."""
+"""This many forward passes are timed together; they take some tenths of a second with neurobench."""
 MEMORY_BATCH = 128
 ROUNDED = 1.01e-4
-"""What two ways to round the fourth decimal of a sparsity may differ by."""
+"""The largest difference between two ways to round the fourth decimal of a sparsity."""
 
 
 def main() -> int:
@@ -66,7 +67,7 @@ def main() -> int:
         rng = np.random.default_rng([args.seed, number])
         kind, batch = KINDS[number % len(KINDS)], 1 if number % 16 < 8 else int(rng.integers(2, 9))
         model, data = drawn(kind, rng, batch)
-        untouched = copy.deepcopy(model)  # membranes come into being with the first pass, and theirs counts them
+        untouched = copy.deepcopy(model)  # the first pass creates membranes, and neurobench counts them
         ours, theirs, known = counted(model, data), by_neurobench(kind, untouched, data), explained(kind, model, data)
         for name, value in theirs.items():
             allowed = ROUNDED if name == "ConnectionSparsity" else 1e-9 * max(1.0, abs(value))
@@ -75,7 +76,7 @@ def main() -> int:
                 differences[f"{kind}: {name}"] += 1
                 print(f"network {number} ({kind}, batch {batch}): {name} is {ours[name]:.9g}, theirs {value:.9g}")
     print(f"explained: {', '.join(f'{name} in {n}' for name, n in terms.items() if n)}")
-    torch.set_num_threads(1)  # processor time of several threads is no time that anyone waits
+    torch.set_num_threads(1)  # with several threads, processor time is not waiting time
     ratios = {kind: overhead(kind) for kind in TIMED}
     for kind, (plain_s, ours_s, theirs_s) in ratios.items():
         print(f"{kind}: forward {plain_s:.4g} s, counting adds {ours_s:.4g} s, neurobench {theirs_s:.4g} s")
@@ -89,7 +90,7 @@ def main() -> int:
 
 
 def drawn(kind: str, rng: np.random.Generator, batch: int, size: int = 30, steps: int = 6) -> tuple[Any, Any]:
-    """A random network with some weights zero, and one batch for it."""
+    """Draw a random network with some zero weights, and one batch for it."""
     import torch
     from torch import nn
 
@@ -109,7 +110,7 @@ def drawn(kind: str, rng: np.random.Generator, batch: int, size: int = 30, steps
         import snntorch
 
         neurons = [snntorch.Leaky(beta=0.9, init_hidden=True), snntorch.Leaky(beta=0.8, init_hidden=True, output=True)]
-        bias = bool(rng.integers(2))  # without one, some membranes rest in the first step
+        bias = bool(rng.integers(2))  # without a bias, some membranes rest in the first step
         model = nn.Sequential(nn.Linear(n, hidden, bias), neurons[0], nn.Linear(hidden, out, bias), neurons[1])
         data = (torch.rand(batch, steps, n) < 0.3).float()
     else:
@@ -122,7 +123,7 @@ def drawn(kind: str, rng: np.random.Generator, batch: int, size: int = 30, steps
 
 
 def _recurrent(kind: str, n: int, hidden: int, out: int) -> Any:
-    """A network of one recurrent module, from rest, whose last state is read out."""
+    """Return a network of one recurrent module that starts from rest; its last state is read out."""
     import torch
     from torch import nn
 
@@ -139,7 +140,7 @@ def _recurrent(kind: str, n: int, hidden: int, out: int) -> Any:
             return self.act(self.readout(self.states(given)[-1][0]))
 
         def states(self, given: Any) -> list[tuple[Any, ...]]:
-            """The states before and after each step: hidden values, and of an LSTM the cells."""
+            """Return the states before and after each step: hidden values and, for an LSTM, the cells."""
             found = [(torch.zeros(len(given), hidden),) * (2 if "LSTM" in kind else 1)]
             for step in given.unbind(1):
                 state = self.cell(step, found[-1] if "LSTM" in kind else found[-1][0])
@@ -150,7 +151,7 @@ def _recurrent(kind: str, n: int, hidden: int, out: int) -> Any:
 
 
 def cells_of(kind: str, model: Any) -> Any:
-    """The network that steps through time by a cell with the weights of a whole LSTM or GRU; any other as it is."""
+    """Return a network that steps a cell with the weights of a whole LSTM or GRU; any other network unchanged."""
     if kind not in ("LSTM", "GRU"):
         return model
     twin = _recurrent(f"{kind}Cell", model.cell.input_size, model.cell.hidden_size, model.readout.out_features)
@@ -159,7 +160,7 @@ def cells_of(kind: str, model: Any) -> Any:
 
 
 def explained(kind: str, model: Any, data: Any) -> dict[str, float]:
-    """What neurobench adds to each metric of one batch, by its own formulas (its ``metrics/utils/layers/macs.py``)."""
+    """Return what neurobench adds to each metric of one batch by its formulas (``metrics/utils/layers/macs.py``)."""
     import torch
 
     if kind == "spiking":
@@ -205,7 +206,7 @@ def forward(model: Any, data: Any) -> Any:
 
 
 def counted(model: Any, data: Any, times: int = 1) -> dict[str, float]:
-    """Our metrics of one batch, or of as many equal ones together, by neurobench's names."""
+    """Return our metrics of one batch, or of ``times`` equal batches together, by neurobench's names."""
     counter = TorchCounter(model)
     try:
         for _ in range(times):
@@ -234,7 +235,7 @@ def counted(model: Any, data: Any, times: int = 1) -> dict[str, float]:
 
 
 def by_neurobench(kind: str, model: Any, data: Any, times: int = 1) -> dict[str, float]:
-    """The same metrics by neurobench, with the split of operations for a batch of one alone."""
+    """Return the same metrics from neurobench; the split of operations only for a batch of one."""
     import torch
     from neurobench.benchmarks import Benchmark
     from neurobench.metrics.static import ConnectionSparsity, Footprint, ParameterCount
@@ -248,7 +249,7 @@ def by_neurobench(kind: str, model: Any, data: Any, times: int = 1) -> dict[str,
     loader = torch.utils.data.DataLoader(rows, batch_size=len(data))
     benchmark = Benchmark(wrapped, loader, [], [], [static, workload])
     found = benchmark.run(quiet=True)
-    del benchmark  # its hooks would take away those of the next one
+    del benchmark  # its hooks would remove those of the next one
     operations = found.pop("SynapticOperations")
     found |= {"Dense": operations["Dense"]}
     found["Effective"] = operations["Effective_ACs"] + operations["Effective_MACs"]
@@ -258,7 +259,7 @@ def by_neurobench(kind: str, model: Any, data: Any, times: int = 1) -> dict[str,
 
 
 def overhead(kind: str) -> tuple[float, float, float]:
-    """Processor seconds of plain passes, and what counting adds to it by us and by neurobench."""
+    """Return processor seconds of plain passes, and the seconds that our counting and neurobench's counting add."""
     model, data = drawn(kind, np.random.default_rng(1), 8, size=300, steps=50)
     calls = _calls(kind, model, data, PASSES[kind])
     # in turn, so that a slow stretch of the computer meets all three
@@ -267,7 +268,7 @@ def overhead(kind: str) -> tuple[float, float, float]:
 
 
 def memory(kind: str) -> list[int]:
-    """Bytes that the process grows by in a pass of a large batch: plain, counted by us, and by neurobench."""
+    """Return the growth of the process (bytes) in a pass of a large batch: plain, counted by us, by neurobench."""
     model, data = drawn(kind, np.random.default_rng(1), MEMORY_BATCH, size=300, steps=50)
     forward(model, data)
     return [_growth_bytes(call) for call in _calls(kind, model, data, 1)]

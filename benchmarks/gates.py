@@ -1,14 +1,14 @@
-"""How often does a gate say worse where it should, and where it should not? Pairs of simulated benches.
+"""How often does a gate say "worse" when it should, and when it should not? Tested on pairs of simulated benches.
 
     python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
 
-Each bench is drawn at random, as in ``benchmarks.truth``, and measured as the first. Then its device is made to draw 0,
-3, 5 and 10 % more of everything and is measured again, with another instrument of the same data sheet. Where a gate is
-not decided and asks for at most ``MOST_TRIALS`` times as many samples, a fifth of the pairs are measured that often.
+Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 and 10 %
+more power everywhere and is measured again, with another instrument of the same data sheet. If a gate is undecided and
+asks for at most ``MOST_TRIALS`` times as many samples, a fifth of the pairs are measured again with that many.
 
-With ``--noise``, readings have so many times the noise, and none is clipped.
+``--noise`` multiplies the noise of the readings; then none is clipped.
 
-Prints a table and, last, one JSON line; exits 1 where more than 5 % of the pairs are called worse without being so.
+Prints a table and, last, one JSON line; exits 1 if more than 5 % of the unchanged pairs are called worse.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ CHANGES = (0.0, 0.03, 0.05, 0.10)
 LIMITS = ("energy_per_inference_j > +0%", "energy_per_inference_j > +5%")
 MOST_TRIALS = 4
 EVERY = 5
-"""Of so many benches, one is measured again."""
+"""One in this many benches is measured again."""
 FALSE = 0.05
 
 
 def changed(d: Draw, change: float, again: int) -> Draw:
-    """The bench whose device draws more by ``change``, with noise and an instrument of another draw."""
+    """Return the bench with a device that draws more by ``change``, and with newly drawn noise and instrument."""
     device = d.device | {key: d.device[key] * (1.0 + change) for key in ("idle_w", "inference_w")}
     seeds = d.plant["seed"] + 7919 * again
     return replace(d, device=device, plant=d.plant | {"seed": seeds}, meter=d.meter | {"meter_seed": seeds + 2})
 
 
 def subject(d: Draw, trials: int, folder: Path) -> Subject:
-    """A bench that was measured ``trials`` times over, as their mean."""
+    """Measure a bench ``trials`` times, and return the mean."""
     results: list[Result] = []
     for trial in range(trials):
         path = folder / str(len(list(folder.iterdir())))
@@ -63,13 +63,13 @@ def subject(d: Draw, trials: int, folder: Path) -> Subject:
 
 
 def noisy(d: Draw, times: float) -> Draw:
-    """The bench whose readings have ``times`` the noise."""
+    """Return the bench with readings that have ``times`` the noise."""
     louder = {key: d.meter[key] * times for key in ("noise", "flicker")}
     return d if times == 1.0 else replace(d, meter=d.meter | louder | {"clip": 0.0})
 
 
 def one(seed: int, noise: float) -> dict[str, Any]:
-    """What both gates say of one bench at each change, and what they say with as many samples as they ask for."""
+    """Return the outcome of both gates for one bench at each change, and with the number of samples they ask for."""
     d, row = noisy(draw(seed), noise), dict[str, Any]({"seed": seed, "found": []})
     with tempfile.TemporaryDirectory() as folder:
         first = subject(changed(d, 0.0, 1), 1, Path(folder))

@@ -1,16 +1,17 @@
-"""Is the dynamic power right that comes through a PPK2, on a busy machine, and when readings are lost unseen?
+"""Is dynamic power from a PPK2 right on a busy machine, and when readings are lost that its counter cannot show?
 
     python -m benchmarks.ppk2_chain --runs 12 --burners 2
 
 A simulated device, the live plant, the simulated PPK2 on its pseudo-terminal (100,000 readings/s), the driver, the
-engine, a run directory and the estimators, some 15 s a run, all in one process: the simulator takes the interpreter
-from the driver. Every other run has ``burners`` processes beside it that use a processor each at nice 5. In every third
+engine, a run directory and the estimators, some 15 s per run, all in one process: the simulator competes with the
+driver for the interpreter. In every other run, ``burners`` processes use one processor each at nice 5. In every third
 run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter cannot show. ``placed`` is the
-error of the run's last edge in time, by its count of readings: a loss that was not found is 0.64 ms and more. Without
-noise the step of the converter is most of the interval; ``--noise-a 1e-4`` averages it away and leaves the rest to see.
+error in time of the run's last edge, from the count of readings: a loss that was not found makes it 0.64 ms or more.
+Without noise, the converter's step is most of the interval; ``--noise-a 1e-4`` averages the step away, so that the rest
+shows.
 
-Prints a line a run and, last, one JSON line; exits 1 unless the true dynamic power lies in the 95 % interval in nine of
-ten runs that gave a figure, and every reading is where it was. A run that is refused says why.
+Prints a line per run and, last, one JSON line; exits 1 unless the true dynamic power is in the 95 % interval in nine of
+ten runs with a figure, and every reading is at its true time. A refused run prints the reason.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ LOSSES = (UNSEEN, 2 * UNSEEN, 11 * UNSEEN)
 
 @dataclass
 class Outcome:
-    """One run. ``streamed`` and ``received`` are readings; the last few were taken after the stop and not asked for."""
+    """One run. ``streamed`` and ``received`` are readings; the last few streamed ones came after the stop."""
 
     seed: int
     burners: int
@@ -70,7 +71,7 @@ class Outcome:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """So many processes that never sleep."""
+    """Run ``count`` processes that never sleep."""
     code = "while True: sum(range(100000))"
     started = [subprocess.Popen(["nice", "-n", "5", sys.executable, "-c", code]) for _ in range(count)]
     try:
@@ -82,7 +83,7 @@ def burning(count: int) -> Iterator[None]:
 
 
 def steps(sim: Ppk2Sim, spans: int, lost: int) -> Iterator[Step]:
-    """Marks and idle at both ends, spans between; in the middle of them readings are lost."""
+    """Yield marks and idle at both ends, and spans between them; readings are lost in the middle span."""
     yield Mark()
     yield Idle(1.0)
     for k, sample in enumerate(blank(spans).samples):
@@ -126,7 +127,7 @@ def measured(folder: Path, seed: int, spans: int, burners: int, lost: int, noise
 
 
 def _placed(value: np.ndarray, sim: Ppk2Sim, activity: list[tuple[str, int, int]]) -> float:
-    """How far the last falling edge in the trace is from where it was, with readings counted from the first, in s."""
+    """Return the error (s) of the last falling edge in the trace, with readings counted from the first."""
     half_a = 0.5 * (IDLE_W + BUSY_W) / SUPPLY_V
     high = np.nan_to_num(value) > half_a
     last = int(np.flatnonzero(high)[-1]) + 1

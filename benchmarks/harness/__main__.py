@@ -1,16 +1,16 @@
-"""Our harness beside MLCommons LoadGen: the same queries, in one run, each measured in a process of its own.
+"""Compare our harness with MLCommons LoadGen on the same queries; each is measured in a separate process.
 
     pip install mlcommons-loadgen
     python -m benchmarks.harness --queries 1000000 --seeds 10 --seconds 10
 
 single   a device that answers at once: queries/s, latency that the harness adds, peak of memory. Ours writes every
-         issue, span and answer to disk, and they are read back here, hashes verified; LoadGen keeps sums.
-server   a device that answers at once, Poisson arrivals: slip (issued minus due) and the Kolmogorov distance of the
-         gaps issued from the gaps scheduled. LoadGen's stamps come from its own trace.
+         issue, span and answer to disk; they are read back here and their hashes verified. LoadGen keeps sums.
+server   a device that answers at once, Poisson arrivals: slip (issued minus due) and the Kolmogorov distance between
+         issued and scheduled gaps. LoadGen's stamps come from its own trace.
 early    how many latencies early stopping discards, and its estimates, from LoadGen's own latencies.
-one-ms   a device that answers 1 ms after it was asked: what each harness adds.
+one-ms   a device that answers 1 ms after it was asked: the time that each harness adds.
 
-Both sides take turns. What else ran on the machine meanwhile is printed; a turn that it disturbed is repeated.
+Both sides take turns. The load by other processes is printed; a turn that they disturbed is repeated.
 Prints tables and, last, one JSON line; exits 1 when a goal is missed.
 """
 
@@ -63,7 +63,7 @@ def arguments() -> argparse.Namespace:
 
 
 def plain(found: Any) -> Any:
-    """As JSON can hold it: nan as null, floats to six digits."""
+    """Return ``found`` as JSON allows it: nan becomes null, floats have six digits."""
     if isinstance(found, dict):
         return {key: plain(value) for key, value in found.items()}
     if isinstance(found, list):

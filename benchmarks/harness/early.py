@@ -1,4 +1,4 @@
-"""Early stopping: LoadGen's verdict on its own latencies beside ours on the same."""
+"""Early stopping: compare LoadGen's results on its own latencies with ours on the same latencies."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COUNTS = {
 }
 LEAST = (64, 662, 6636)
 ALSO = 0.99
-"""LoadGen gives an estimate of this percentile besides the one it was set to."""
+"""LoadGen also gives an estimate of this percentile, beside the percentile it was set to."""
 TRACED = 100_000
-"""Queries up to which the latencies are taken from LoadGen's trace, so that estimates can be compared."""
+"""With at most this many queries, latencies come from LoadGen's trace, so that estimates can be compared."""
 
 
 def early(_: Namespace, stage: Stage, say: Say) -> Found:
-    """How many latencies are discarded, by count and percentile; estimates where the latencies can be had."""
+    """Compare how many latencies are discarded, by count and percentile, and estimates if latencies are known."""
     rows = []
     say("\nearly stopping: discarded by LoadGen, by us (-1: too few); estimates in ns, LoadGen's and ours")
     for p, counts in COUNTS.items():
@@ -54,7 +54,7 @@ def _compared(p: float, n: int, path: Path) -> Row:
     ordered = np.sort(reading.traced(path).latency_ns).astype(float) if n <= TRACED else None
     for key, percentile in (("estimate", p), ("also", ALSO)):
         row[f"{key}_peer"] = theirs[key]
-        # without an estimate for the percentile it was set to, LoadGen looks no further
+        # without an estimate for its own percentile, LoadGen gives no other
         gives = ordered is not None and count >= 0
         row[f"{key}_ours"] = estimate(ordered, percentile) if ordered is not None and gives else math.nan
     compared = ("discarded", "estimate", "also") if n <= TRACED else ("discarded",)

@@ -1,4 +1,4 @@
-"""A figure against its goal, and how figures of turns are put together and printed."""
+"""A figure with its goal, and functions to combine and print the figures of turns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.harness.runs import CALM, Row, disturbance
 
 @dataclass(frozen=True)
 class Goal:
-    """What was found against what is allowed at most, or needed at least."""
+    """A found value, and the most that is allowed or the least that is needed."""
 
     name: str
     found: float
@@ -22,7 +22,7 @@ class Goal:
 
     @property
     def held(self) -> bool:
-        """Whether it was reached; a nan is not."""
+        """Whether the goal was reached; with nan it is not."""
         return bool(self.found >= self.limit if self.at_least else self.found <= self.limit)
 
     def __str__(self) -> str:
@@ -36,18 +36,18 @@ Turn = dict[str, Row]
 
 
 def values(found: list[float]) -> str:
-    """Median, and in brackets every value, or their range where they are many."""
+    """Return the median, and in parentheses every value, or the range of more than five values."""
     each = " ".join(f"{v:.4g}" for v in found) if len(found) <= 5 else f"{min(found):.4g} .. {max(found):.4g}"
     return f"{statistics.median(found):.4g} ({each})"
 
 
 def ratio(turns: list[Turn], one: str, other: str, key: str) -> float:
-    """Median of the turns' own ratios, so that what slows a whole turn down cancels."""
+    """Return the median of the ratios of each turn; what slows a whole turn down cancels."""
     return statistics.median(turn[one][key] / turn[other][key] for turn in turns)
 
 
 def crowd(turns: list[Turn]) -> str:
-    """Who else was there."""
+    """Describe how much other processes used the machine."""
     used = [disturbance(turn) for turn in turns]
     over = sum(u > CALM for u in used)
     return f"others used {values(used)} CPUs, {over} of {len(turns)} turns disturbed, load {os.getloadavg()[0]:.1f}"

@@ -1,6 +1,6 @@
-"""What both harnesses are given: the same samples, the same wait for an answer, the same look at the process.
+"""What both harnesses share: the samples, the wait for an answer, and the measurement of the process.
 
-Imports nothing but numpy, so that neither side pays for the other's packages.
+It imports only numpy, so that no side loads the other side's packages.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Wait = Literal["spin", "sleep"]
 
 
 def arrays() -> list[NDArray[np.float32]]:
-    """The samples' payloads: small, since neither harness looks at them."""
+    """Return the payloads of the samples. They are small, because no harness reads them."""
     return [np.zeros(4, np.float32) for _ in range(SAMPLES)]
 
 
 def waiting(how: Wait) -> Callable[[int], int]:
-    """How a device passes the time until a moment of the monotonic clock (ns); gives the time then."""
+    """Return how a device waits until a moment of the monotonic clock (ns); the wait returns the time."""
     now_ns, sleep = time.monotonic_ns, time.sleep
 
     def spin(until_ns: int) -> int:
@@ -45,7 +45,7 @@ def waiting(how: Wait) -> Callable[[int], int]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a call cost its process: wall, CPU and queue for a CPU in seconds, peak of resident memory in bytes."""
+    """The cost of a call in its process: wall time, CPU time and wait for a CPU (s), peak resident memory (bytes)."""
 
     wall_s: float
     cpu_s: float
@@ -56,7 +56,7 @@ class Cost:
 def costed(call: Callable[[], object]) -> Cost:
     """Run ``call``, at real-time priority where ``FIRST`` is set.
 
-    The peak is VmHWM: ``ru_maxrss`` of a process started from a large one is that one's.
+    The peak is VmHWM, because a process started from a large one inherits its ``ru_maxrss``.
     """
     if FIRST in os.environ:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -67,12 +67,12 @@ def costed(call: Callable[[], object]) -> Cost:
 
 
 def said(cost: Cost) -> None:
-    """What a child says last: one line for its parent."""
+    """Print the last line of a child, for its parent."""
     print(json.dumps(asdict(cost)))
 
 
 def _queued_s() -> float:
-    """Seconds that the main thread stood ready without a CPU (Linux, /proc/PID/schedstat, second field)."""
+    """Return the seconds that the main thread waited for a CPU (Linux, /proc/PID/schedstat, second field)."""
     return int(Path("/proc/self/schedstat").read_text().split()[1]) * 1e-9
 
 

@@ -1,8 +1,8 @@
-"""One run of ours in a process of its own, for ``benchmarks.harness``: recorded as any run, figures left to the reader.
+"""One run of ours in a separate process, for ``benchmarks.harness``; it is recorded as any run and read back later.
 
     python -m benchmarks.harness.ours single --out DIR --queries 1000000
 
-The device answers at once, or a fixed time after it was asked. Prints what the call cost.
+The device answers at once, or a fixed time after it was asked. Prints the cost of the call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scenarios.single_stream import single_stream
 
 
 class AtOnce:
-    """Answers when it is polled, with a span of its own stamps."""
+    """Answers when it is polled; it stamps its own span."""
 
     def __init__(self) -> None:
         self._ready: tuple[Reply, ...] = ()
@@ -66,13 +66,13 @@ class After(AtOnce):
 
 
 def workload() -> Any:
-    """The samples, and what a run writes down of where they came from."""
+    """Return the samples, and what a run records about their origin."""
     samples = [Sample(f"s{k}", payload) for k, payload in enumerate(arrays())]
     return SimpleNamespace(name="zeros", task="none", version="1", digest_sha256="0" * 64, details={}, samples=samples)
 
 
 def steps(a: argparse.Namespace, work: Any, rules: Rules, clock: HostClock) -> Iterator[Step]:
-    """The scenario as the rig plays it, without the idle windows that only a power meter needs."""
+    """Return the scenario as the rig plays it, without idle windows, which only a power meter needs."""
     if a.scenario == "single":
         return single_stream(work, rules, clock, idle_s=0.0, warmup=0)
     return server(work, rules, arrival_hz=a.rate, arrival_seed=a.seed, duration_s=a.seconds, idle_s=0.0, warmup=0)

@@ -1,10 +1,10 @@
-"""One run of MLCommons LoadGen in a process of its own, for ``benchmarks.harness``: its own scenario, its own logs.
+"""One run of MLCommons LoadGen in a separate process, for ``benchmarks.harness``, with its own scenario and logs.
 
     python -m benchmarks.harness.peer single --out DIR --queries 1000000
 
 The system under test answers inside LoadGen's callback: at once, or a fixed time after it was asked.
-``--sut plain`` is the system that MLPerf's reference implementations construct; ``lean`` saves what Python can
-save (ConstructFastSUT, one response used again). Needs ``pip install mlcommons-loadgen`` (Apache-2.0).
+``--sut plain`` is the system that MLPerf's reference implementations construct; ``lean`` is as quick as Python allows
+(ConstructFastSUT, one response used again). Needs ``pip install mlcommons-loadgen`` (Apache-2.0).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def system(lg: Any, a: argparse.Namespace) -> int:
 
 
 def settings(lg: Any, a: argparse.Namespace) -> Any:
-    """LoadGen's settings for one scenario; what is not named here is left as LoadGen has it."""
+    """Return LoadGen's settings for one scenario; settings that are not named here keep LoadGen's defaults."""
     s = lg.TestSettings()
     s.mode = lg.TestMode.PerformanceOnly
     s.qsl_rng_seed = s.sample_index_rng_seed = s.schedule_rng_seed = a.seed
@@ -53,7 +53,7 @@ def settings(lg: Any, a: argparse.Namespace) -> Any:
     else:
         s.scenario = lg.TestScenario.Server
         s.server_target_qps = a.rate
-        s.server_target_latency_ns = 1_000_000_000  # no-one is judged by it here
+        s.server_target_latency_ns = 1_000_000_000  # not judged here
         s.min_query_count = 1
         s.min_duration_ms = round(a.seconds * 1e3)
     return s

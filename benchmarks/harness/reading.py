@@ -1,4 +1,4 @@
-"""What each harness left on disk, read back into the same shape, and what is computed from it. Pure."""
+"""Read back the files of each harness into the same form, and compute figures from it. No other side effects."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LATENCY = "result_{:.2f}_percentile_latency_ns"
 
 @dataclass(frozen=True)
 class Played:
-    """Queries in the order they were scheduled, shapes (n,), nanoseconds of the harness's own clock.
+    """Queries in scheduled order, shapes (n,), in nanoseconds of the harness's own clock.
 
-    ``due_ns`` is when each was scheduled, or issued where nothing is scheduled.
+    ``due_ns`` is the scheduled time of each, or its issue time if nothing is scheduled.
     """
 
     due_ns: Indices
@@ -40,12 +40,12 @@ class Played:
 
     @property
     def slip_ns(self) -> Indices:
-        """How long after it was due each was issued."""
+        """Time from due to issued, for each query."""
         return self.issued_ns - self.due_ns
 
     @property
     def latency_ns(self) -> Indices:
-        """From due to done."""
+        """Time from due to done, for each query."""
         return self.done_ns - self.due_ns
 
 
@@ -53,7 +53,7 @@ class Played:
 
 
 def recorded(path: Path) -> Played:
-    """A run of ours, hashes and shapes verified. Raises ``RigError``; ``ValueError`` where a row lacks a stamp."""
+    """Read a run of ours and verify hashes and shapes. Raises ``RigError``; ``ValueError`` if a row lacks a stamp."""
     table = open_run(path).replies
     columns = {name: table[name] for name in ("issued_ns", "completed_ns", "on_tick", "off_tick")}
     lacking = [name for name, column in columns.items() if column.null_count]
@@ -68,7 +68,7 @@ def recorded(path: Path) -> Played:
 
 
 def details(lines: Iterable[str]) -> dict[str, Any]:
-    """Key and last value of every line of ``mlperf_log_detail.txt`` that is JSON, as most are."""
+    """Return the last value of each key in the lines of ``mlperf_log_detail.txt`` that are JSON, as most are."""
     found = {}
     for line in lines:
         try:
@@ -81,7 +81,7 @@ def details(lines: Iterable[str]) -> dict[str, Any]:
 
 
 def detail(path: Path) -> dict[str, Any]:
-    """What LoadGen says of its run. Raises ``ValueError`` when it says that the run is none."""
+    """Return LoadGen's details of its run. Raises ``ValueError`` if LoadGen reports errors."""
     with (path / "mlperf_log_detail.txt").open() as file:
         found = details(file)
     if found.get("num_errors") != 0:
@@ -90,14 +90,14 @@ def detail(path: Path) -> dict[str, Any]:
 
 
 def percentile_ns(found: dict[str, Any], p: float) -> int:
-    """One of the percentiles that LoadGen lists: 0.5, 0.9, 0.95, 0.97, 0.99, 0.999."""
+    """Return one of the percentiles that LoadGen lists: 0.5, 0.9, 0.95, 0.97, 0.99, 0.999."""
     return int(found[_LATENCY.format(100 * p)])
 
 
 def stopped(found: dict[str, Any]) -> tuple[int, list[int]]:
-    """How many latencies LoadGen would discard (-1: too few queries), and its estimates in ns: of the
+    """Return how many latencies LoadGen would discard (-1: too few queries), and its estimates in ns.
 
-    percentile it was set to, and of p99 where it has one.
+    The estimates are of the percentile it was set to, and of p99 if LoadGen gives one.
     """
     text = str(found["early_stopping_result"])
     count = _DISCARD.search(text)
@@ -105,15 +105,15 @@ def stopped(found: dict[str, Any]) -> tuple[int, list[int]]:
 
 
 def traced(path: Path) -> Played:
-    """Every query of a run that kept a trace."""
+    """Return every query of a run that kept a trace."""
     with (path / "mlperf_log_trace.json").open() as file:
         return trace(file)
 
 
 def trace(lines: Iterable[str]) -> Played:
-    """LoadGen stamps when a query was due, and from there when its callback was called and when it was answered.
+    """Read LoadGen's trace: when a query was due and, relative to that, when it was issued and answered.
 
-    The issue stamp is taken before the callback is entered, so it is early rather than late.
+    LoadGen takes the issue stamp before it enters the callback, so the stamp is early rather than late.
     """
     rows = [tuple(map(int, m.groups())) for line in lines if (m := _SAMPLE.search(line))]
     if not rows:
@@ -130,15 +130,15 @@ def trace(lines: Iterable[str]) -> Played:
 
 
 def slips(played: Played) -> dict[str, float]:
-    """Slip in seconds at p50, p99, p99.9 and at most."""
+    """Return the slip in seconds: p50, p99, p99.9 and the largest."""
     ordered = np.sort(played.slip_ns) * 1e-9
     return {f"p{100 * p:g}": nearest_rank(ordered, p) for p in (0.5, 0.99, 0.999)} | {"max": float(ordered[-1])}
 
 
 def gaps(played: Played, rate_hz: float) -> dict[str, float]:
-    """Kolmogorov distances: issued gaps from scheduled ones, issued from the exponential distribution, and
+    """Return Kolmogorov distances between issued and scheduled gaps, and of each from the exponential distribution.
 
-    scheduled from it with the p-value of that test.
+    The distance of the scheduled gaps has the p-value of that test.
     """
     from scipy.stats import kstest
 

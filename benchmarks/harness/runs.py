@@ -1,4 +1,4 @@
-"""Children started in turn on a machine that others may be using: who disturbed, and when to look again."""
+"""Start child processes in turn on a machine that others may use, measure the disturbance, and repeat turns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 CALM = 0.15
-"""CPUs that others (and the hypervisor) may use during a run that counts as undisturbed."""
+"""A run is undisturbed if others (and the hypervisor) use at most this many CPUs meanwhile."""
 Row = dict[str, float]
 Read = Callable[[Path], Row]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One side's run: ``ours`` or ``peer``, the child's arguments, and what is read from what it left."""
+    """One side's run: ``ours`` or ``peer``, the child's arguments, and the function that reads its files."""
 
     side: str
     arguments: tuple[str, ...]
@@ -31,17 +31,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where children run: a scratch folder, how often to repeat what was disturbed, how long to wait for calm."""
+    """Where children run: a scratch folder, the number of tries for a calm turn, and the longest wait for calm."""
 
     folder: Path
     tries: int
     patience_s: float
 
     def turn(self, jobs: Mapping[str, Job], timed: bool = True) -> dict[str, Row]:
-        """Run every job once, one after the other, until a turn was calm; else the calmest of ``tries``.
+        """Run every job once, one after the other, until a turn was calm. Return it, or the calmest of ``tries`` turns.
 
-        A turn is chosen by what others did meanwhile, never by its result. Without ``timed`` it does not
-        matter what others do.
+        A turn is chosen by the load from others meanwhile, never by its result. Without ``timed``, the load is ignored.
         """
         best: dict[str, Row] = {}
         for _ in range(max(self.tries, 1) if timed else 1):
@@ -66,10 +65,10 @@ class Stage:
 
 
 def child(side: str, arguments: list[str]) -> dict[str, Any]:
-    """One child to its end; what it said. Raises ``CalledProcessError`` when it fails.
+    """Run one child to its end; return its last line. Raises ``CalledProcessError`` when it fails.
 
-    Ours allocates Arrow's buffers from the system, as the command line of the rig does: the pool that Arrow
-    takes by itself keeps what it was once given.
+    Our side allocates Arrow's buffers from the system, as the command line of the rig does, because Arrow's own pool
+    does not give memory back.
     """
     command = [sys.executable, "-m", f"benchmarks.harness.{side}", *arguments]
     environment = os.environ | ({"ARROW_DEFAULT_MEMORY_POOL": "system"} if side == "ours" else {})
@@ -80,7 +79,7 @@ def child(side: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def disturbance(rows: Mapping[str, Row]) -> float:
-    """CPUs that others used, at the worst of these runs."""
+    """Return the number of CPUs that others used, in the worst of these runs."""
     return max(row["others"] for row in rows.values())
 
 
@@ -95,7 +94,7 @@ def calm(patience_s: float) -> None:
 
 
 def _busy_s() -> float:
-    """CPU seconds that this machine was at work for anyone, or was not given by its hypervisor (Linux)."""
+    """Return the CPU seconds of all processes of this machine, plus those that its hypervisor withheld (Linux)."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 

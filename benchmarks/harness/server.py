@@ -1,4 +1,4 @@
-"""Server: how well Poisson arrivals are kept, against LoadGen's stamps of its own schedule."""
+"""Server: how well each harness keeps Poisson arrivals; LoadGen's stamps are from its own trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.analysis.result.order_statistics import nearest_rank
 
 REJECTED_AT = 0.01
 OWN_LIMIT_HZ = 2000.0
-"""Rate up to which the distance of the gaps has a limit of its own; above, it is held against LoadGen's."""
+"""Up to this rate, the distance of the gaps has its own limit; above, it is compared with LoadGen's."""
 FIGURES = {
     "gaps_kept": ("gaps, issued to scheduled", 1.0),
     "gaps_issued": ("gaps, issued to exponential", 1.0),
@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def server(a: Namespace, stage: Stage, say: Say) -> Found:
-    """P2 at each rate, over seeds; once more without LoadGen's trace, to see that it does not slow it down."""
+    """Run P2 at each rate over seeds, and once without LoadGen's trace, to see that the trace does not slow it down."""
     found: dict[str, Any] = {}
     goals: list[Goal] = []
     for rate in a.rates:
@@ -63,7 +63,7 @@ def _figures(read: Any, rate_hz: float, path: Path) -> Row:
 
 
 def _untraced(path: Path) -> Row:
-    """What LoadGen reports without a trace: from due to answered, so slip and callback together."""
+    """Return LoadGen's figures without a trace: latency from due to answered, which includes slip and callback."""
     said = reading.detail(path)
     return {f"latency_p{100 * p:g}": reading.percentile_ns(said, p) * 1e-9 for p in (0.5, 0.99)}
 

@@ -1,4 +1,4 @@
-"""Single-stream: what the harness adds to a device that answers at once, or after 1 ms; and its memory."""
+"""Single-stream: the time that the harness adds to a device that answers at once or after 1 ms, and its memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def of_peer(path: Path) -> Row:
 
 
 def both(*arguments: str) -> dict[str, Job]:
-    """The same single-stream run on either side."""
+    """Return the same single-stream run for both sides."""
     return {
         "ours": Job("ours", ("single", *arguments), of_ours),
         "peer": Job("peer", ("single", *arguments), of_peer),
@@ -48,7 +48,7 @@ def both(*arguments: str) -> dict[str, Job]:
 
 
 def single(a: Namespace, stage: Stage, say: Say) -> Found:
-    """P1. Beside it, without a goal: the leanest system that LoadGen takes, and LoadGen with its trace."""
+    """Run P1 and, without a goal, the leanest system that LoadGen accepts, and LoadGen with its trace."""
     jobs = both("--queries", str(a.queries))
     jobs["lean"] = Job("peer", (*jobs["peer"].arguments, "--sut", "lean"), of_peer)
     kept = Job("peer", ("single", "--queries", str(min(a.queries, TRACED)), "--trace"), of_peer)
@@ -76,7 +76,7 @@ def single(a: Namespace, stage: Stage, say: Say) -> Found:
 
 
 def memory(a: Namespace, stage: Stage, say: Say) -> tuple[dict[str, dict[int, float]], Goal]:
-    """Peaks by number of queries, and that ours does not grow."""
+    """Measure peaks of memory by number of queries; the goal is that ours does not grow."""
     counts = (a.queries // 10, a.queries, 3 * a.queries)
     peaks: dict[str, dict[int, float]] = {"ours": {}, "peer": {}}
     for count in counts:
@@ -90,7 +90,7 @@ def memory(a: Namespace, stage: Stage, say: Say) -> tuple[dict[str, dict[int, fl
 
 
 def one_ms(a: Namespace, stage: Stage, say: Say) -> Found:
-    """What each adds to a device that takes 1 ms, waited for awake or asleep. No goal."""
+    """Measure what each side adds to a device that takes 1 ms, with busy waiting and with sleep. There is no goal."""
     found = {}
     for how in ("spin", "sleep"):
         jobs = both("--queries", str(a.answers), "--answer-s", "0.001", "--wait", how)

@@ -1,12 +1,11 @@
-"""What it costs that a watchdog knows each call of a driver: processor time for an issue, with the watch and without.
+"""Cost of the watchdog that knows each call of a driver: processor time for an issue, with and without the watch.
 
     python -m benchmarks.harness.watched [--pairs 200] [--issues 20000]
 
-The side without the watch is the same dispatcher, compiled anew without the lines that tell the watch of a call. Runs
-of the two sides take turns in one process, and each pair gives one difference. Processor time does not count the time
-that other processes had. Prints the median of the differences and its interval of 95 % (order statistics), for
-single-stream and for a server that is late all the time, so that it never waits. Exits 1 if either interval lies above
-3 %.
+The side without the watch is the same dispatcher, compiled without the lines that report a call to the watch. Runs of
+both sides alternate in one process, and each pair gives one difference. Processor time does not include the time of
+other processes. Prints the median of the differences and its interval of 95 % (order statistics), for single-stream and
+for a server that is always late, so that it never waits. Exits 1 if an interval is above 3 %.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ MOST = 0.03
 
 
 class Unwatched(Watch):
-    """Guards calls, and watches none."""
+    """Guards calls without watching them."""
 
     def guard(self, call: Callable[[], Any], kind: type[RigError], what: str, name: str) -> Any:
         """Run a call as the engine does without a watch."""
@@ -57,7 +56,7 @@ class Unwatched(Watch):
 
 
 def unwatched() -> type[dispatcher.Dispatcher]:
-    """Compile the dispatcher without the stores that tell the watch of a call."""
+    """Compile the dispatcher without the stores that report a call to the watch."""
     source, stores = re.subn(r"^ +watch\.call = \w+\n", "", inspect.getsource(dispatcher), flags=re.M)
     assert stores >= 5, "the dispatcher no longer tells the watch in this way"
     module = types.ModuleType("unwatched")
@@ -84,7 +83,7 @@ def issue_s(scenario: str, issues: int, kind: type[dispatcher.Dispatcher], watch
 
 
 def difference(scenario: str, issues: int, pairs: int, folder: Path) -> dict[str, float]:
-    """Return the median of the relative differences of ``pairs`` pairs, its interval of 95 %, and the time without."""
+    """Return the median relative difference of ``pairs`` pairs, its 95 % interval, and the time without the watch."""
     without = unwatched()
     shares, bare = [], []
     for k in range(pairs + 1):
