@@ -1,4 +1,4 @@
-"""Letting go of instruments when something goes wrong."""
+"""Release instruments when something goes wrong."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def released_on_error(release: Callable[[], None]) -> Iterator[None]:
 
 
 def quietly(call: Callable[..., Any], *arguments: Any) -> None:
-    """Call something whose failure does not matter any more."""
+    """Call ``call`` and ignore its failure, which no longer matters."""
     with suppress(Exception):
         call(*arguments)

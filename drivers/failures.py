@@ -1,4 +1,4 @@
-"""Errors that end a measurement, each of which tells that what was recorded is kept; and those of unfit data."""
+"""Errors that end a measurement (their text says that recorded data is kept), and errors of unfit data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ KEPT = "The recording up to here is kept; `rig report` reads it"
 def meter_failed(
     message: str, field: str, value: object, remedy: str, kind: type[MeterError] = MeterError
 ) -> MeterError:
-    """The error to raise for an instrument that failed while it measured."""
+    """Return the error to raise for an instrument that failed while it measured."""
     return kind(message, field=field, value=value, remedy=f"{remedy}. {KEPT}")
 
 
 UNFIT = (OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
          AssertionError, MemoryError)  # fmt: skip
-"""What numpy, HDF5, nir and torch raise for what is damaged or does not fit; another error is told as a driver's."""
+"""Errors of numpy, HDF5, nir and torch for damaged or unfit data; any other error is reported as a driver's."""

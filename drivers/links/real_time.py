@@ -12,7 +12,7 @@ APART_NS = 1_000_000_000
 
 
 def check_real_time(clock: Clock, name: str) -> None:
-    """Raise ``SetupError`` for the meter ``name`` where ``clock`` is not the host's."""
+    """Raise ``SetupError`` for the meter ``name`` if ``clock`` is not the host's."""
     if abs(clock.now_ns() - time.monotonic_ns()) > APART_NS:
         what = f"meter {name} measures in real time, but this run is in simulated time"
         remedy = "Use it with a real device, or use the meter of the simulated device"

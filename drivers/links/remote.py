@@ -1,8 +1,8 @@
 """The Device protocol over a link to a worker in another interpreter, on this computer or over ssh.
 
-Spans are stamped in the worker, by its computer's monotonic clock: a round trip is never part of one. On this computer
-that clock is the host's own (Linux: one CLOCK_MONOTONIC for all processes); over ssh it is a clock of its own, which
-the rig brackets through ``timer``.
+The worker stamps spans with its computer's monotonic clock, so a span never includes a round trip. On this computer
+that clock is the host's (Linux: one CLOCK_MONOTONIC for all processes); over ssh it is a separate clock, which the rig
+brackets through ``timer``.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def open_remote(
     load_s: float = 60.0,
     network: NetworkInfo | None = None,
 ) -> RemoteDevice:
-    """Start a worker and make a device of it, as the worker's hello describes it.
+    """Start a worker and make the device that the worker's hello describes.
 
-    ``keep`` turns a budget into the one that is kept, or raises ``UsageError``; ``check`` raises for a sample that the
-    worker cannot take. One ``stage`` may take ``load_s``, and so may a run beyond its budget. ``network`` is what the
-    device declares that it runs.
+    ``keep`` returns the budget that is really kept, or raises ``UsageError``; ``check`` raises for a sample that the
+    worker cannot take. One ``stage`` may take ``load_s``, and a run may exceed its budget by ``load_s``. ``network`` is
+    the network that the device declares to run.
     Raises as ``WorkerLink`` does, and ``DeviceError`` for a hello that describes no device.
     """
     link = WorkerLink(worker)
@@ -61,7 +61,7 @@ def open_remote(
 
 
 def described(link: WorkerLink) -> DeviceInfo:
-    """The device that a hello's ``about`` describes. Raises ``DeviceError`` when it describes none."""
+    """Return the device that a hello's ``about`` describes. Raises ``DeviceError`` if it describes none."""
     about, worker = dict(link.hello["about"]), link.worker
     clock = ClockInfo(f"{worker.name}-host", TICK_HZ) if worker.host else None
     link_details = {"host": worker.host, "python": link.hello.get("python"), "protocol": link.hello["protocol"]}
@@ -87,10 +87,10 @@ class RemoteDevice:
         """Sample ids that wait for an answer, each with the seconds that it may take."""
         self._ready: deque[Reply | RigError] = deque()
         self._since_s = 0.0
-        """When the oldest of them began, at the latest: at its submission, or with the answer before."""
+        """The latest possible begin of the oldest waiting sample: its submission, or the previous answer."""
 
     def info(self) -> DeviceInfo:
-        """What the worker's hello describes; ``details["worker"]`` holds where it runs."""
+        """Return the device of the worker's hello; ``details["worker"]`` says where the worker runs."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
@@ -158,7 +158,7 @@ class RemoteDevice:
         self._link.close(0.0 if self._pending else 2.0)
 
     def _receive(self, timeout_s: float) -> bool:
-        """Whether an answer, or the error in its place, was put where ``poll`` takes it from."""
+        """Return whether an answer, or an error in its place, is now ready for ``poll``."""
         if not self._pending:
             return False
         sample_id, allowed_s = self._pending[0]
@@ -199,7 +199,7 @@ class _Tick(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """A worker's answer as it must come over the link."""
+    """The required form of a worker's answer on the link."""
 
     say: Literal["reply"]
     id: str
@@ -224,7 +224,7 @@ def _reply(message: Mapping[str, Any], sample_id: str, info: DeviceInfo) -> Repl
 
 
 def _counted(activity: dict[str, dict[str, bytes]] | None, info: DeviceInfo) -> Activity | None:
-    """The counts of an answer, which come as the bytes of 64-bit integers, least first."""
+    """Return the counts of an answer, which are sent as bytes of little-endian 64-bit integers."""
     if activity is None:
         return None
     found: dict[str, dict[str, Counts]] = {}

@@ -21,7 +21,7 @@ from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 
 PROTOCOL = 1
 _GONE = None
-"""What the inbox holds when the worker is gone; no message is None."""
+"""Marks in the inbox that the worker is gone; a message is never None."""
 _LOG_TAIL = 1500
 _ENDING_S = 0.5
 """The longest wait for the process to end after the link has ended."""
@@ -88,7 +88,7 @@ class WorkerLink:
         return message
 
     def given_up(self, within_s: float, doing: str) -> DeviceTimeoutError:
-        """End a worker that hangs, so that no late answer is taken for the next one; gives the error to raise."""
+        """End a worker that hangs, so that a late answer cannot be mistaken for the next; return the error to raise."""
         error = DeviceTimeoutError(
             f"the worker of {self.worker.name} did not answer within {within_s:.3g} s while {doing}{self._tail()}",
             field="timeout_s",
@@ -167,7 +167,7 @@ class WorkerLink:
         return DeviceError(what, field="worker", value=self.worker.name, remedy=remedy)
 
     def _end(self) -> str:
-        """How its process ended, and the last that it wrote."""
+        """Describe how the worker's process ended, with its last output."""
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(_ENDING_S)
             how = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
@@ -175,7 +175,7 @@ class WorkerLink:
         return self._tail()
 
     def _tail(self) -> str:
-        """The last that it wrote to stderr, without Python's messages about processes that are already gone."""
+        """Return the worker's last output on stderr, without Python's messages about processes already gone."""
         with suppress(OSError):
             size = os.fstat(self._log).st_size
             text = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL)).decode("utf-8", errors="replace")

@@ -1,6 +1,6 @@
-"""A worker's interpreter is probed, started within a deadline, and ended with all that it started.
+"""Probe a worker's interpreter, start it within a deadline, and end it with all its child processes.
 
-execnet's own ``makegateway`` has no deadline and keeps the process to itself. Here it takes two steps, the
+execnet's own ``makegateway`` has no deadline and does not expose the process. Here the start has two steps, the
 process and the handshake, so that a process that never answers can be ended.
 """
 
@@ -29,7 +29,7 @@ Process = subprocess.Popen[bytes]
 _HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_\[][\w.:%\]-]*", re.ASCII)
 _MARK = "worker interpreter: "
 _APART = "import sys;sys.path[:]=[p for p in sys.path if p];"
-"""Python code that takes the working directory, which may hold modules of others, off the path; for any Python 3."""
+"""Python 3 code that removes the working directory from the path, because it may contain foreign modules."""
 _PROBE = f"""{_APART}
 import json, platform
 from importlib import metadata
@@ -70,9 +70,9 @@ def shipped(module: str) -> tuple[str, str]:
 
 
 def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within_s: float = 20.0) -> Mapping[str, Any]:
-    """What an interpreter is: ``{"python": version, "versions": {package: version or None}}``.
+    """Describe an interpreter: ``{"python": version, "versions": {package: version or None}}``.
 
-    Raises ``SetupError`` for one that is missing, is not Python 3.8 or newer, or does not answer in time.
+    Raises ``SetupError`` if it is missing, is older than Python 3.8, or does not answer in time.
     """
     args = [interpreter or sys.executable, "-c", _PROBE, *packages]
     if host:
@@ -93,7 +93,7 @@ def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within
 
 
 def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, Any]:
-    """The worker's process, and an execnet gateway to it; what it writes to stderr goes to ``log``.
+    """Start the worker's process and return it with an execnet gateway to it; its stderr goes to ``log``.
 
     Raises ``MissingExtraError`` without execnet, ``SetupError`` for an interpreter that does not shake hands in time.
     """
@@ -131,7 +131,7 @@ def ended(process: Process, grace_s: float) -> None:
     """End a process that leads its session, and everything in its group, after ``grace_s`` to end by itself."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(grace_s)
-    # SIGTERM first: what cleans up shared memory after its owner ignores it, and ends when the others have
+    # SIGTERM first: the cleaner of shared memory ignores it, and ends after the processes it serves
     if _signalled(process.pid, signal.SIGTERM):
         until_s = time.monotonic() + 1.0
         while (process.poll() is None or _signalled(process.pid, 0)) and time.monotonic() < until_s:
@@ -145,9 +145,9 @@ def ended(process: Process, grace_s: float) -> None:
 
 
 def checked_host(host: str) -> str:
-    """Return a host as ssh takes it: a name or address, with a user before it where needed.
+    """Return a host for ssh: a name or address, with a user before it if needed.
 
-    Raises ``UsageError`` for one that ssh would take for an option or for several words.
+    Raises ``UsageError`` for text that ssh would read as an option or as several words.
     """
     if not _HOST.fullmatch(host):
         remedy = "Give NAME or USER@NAME; write ports, keys and proxies into ~/.ssh/config"
@@ -210,7 +210,7 @@ def _environment() -> dict[str, str]:
 
 
 def _signalled(group: int, number: int) -> bool:
-    """Send a signal to a group of processes; whether there was one."""
+    """Send a signal to a group of processes; return whether the group existed."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

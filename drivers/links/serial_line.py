@@ -1,4 +1,4 @@
-"""A serial port as drivers need it: lines with deadlines, bytes without waiting, errors of the right kind.
+"""A serial port for drivers: lines with deadlines, bytes without waiting, errors of the right kind.
 
 ``pyserial`` is imported when a port is opened. A driver of a device gets ``DeviceError`` and ``DeviceTimeoutError``, a
 driver of a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
@@ -18,9 +18,9 @@ from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentE
 from rig.plugins import imported
 
 SLICE_S = 0.05
-"""How long one wait inside pyserial lasts, and so how late a deadline may be kept."""
+"""The length of one wait inside pyserial; a deadline is exceeded by at most this."""
 LINE_MOST = 1 << 16
-"""A line longer than this has no end: the baud rate is wrong, or the bytes are not text."""
+"""A line longer than this is refused as endless: the baud rate is wrong, or the bytes are not text."""
 TAKE_MOST = 1 << 20
 BITS_PER_BYTE = 10
 """Start bit, eight data bits, stop bit."""
@@ -112,11 +112,11 @@ class SerialLine:
         )
 
     def close(self) -> None:
-        """Let go of the port. May be called twice; raises nothing."""
+        """Release the port. May be called twice; raises nothing."""
         self._broken = self._broken or "was closed"
         handle, self._handle = self._handle, None
         if handle is not None:
-            with suppress(Exception):  # a port that is gone cannot be closed well
+            with suppress(Exception):  # closing a port that is gone fails
                 handle.close()
 
     def _usable(self) -> None:

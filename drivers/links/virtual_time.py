@@ -1,4 +1,4 @@
-"""Work of a simulated device on a simulated bench, in whose virtual time it passes."""
+"""Work of a simulated device in the virtual time of its simulated bench."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class VirtualTime(Generic[T]):
-    """One stretch of work after another; what each gives is there when the stretch has ended.
+    """Stretches of work, one after another; the result of a stretch is available when it has ended.
 
     The device's counter has a tick of ``tick_ns`` and started at 0 when the device was opened.
     """
@@ -23,18 +23,18 @@ class VirtualTime(Generic[T]):
         self._pending: deque[tuple[int, T]] = deque()
 
     def occupy(self, phase: str, lasting_ns: int, executions: int) -> Span:
-        """Draw the power of a phase from now on, or from when the device is free."""
+        """Draw the power of a phase from now on, or as soon as the device is free."""
         on_ns = max(self._plant.clock.now_ns(), self._busy_until_ns)
         self._busy_until_ns = on_ns + lasting_ns
         self._plant.occupy(phase, on_ns, self._busy_until_ns)
         return Span(phase, self._tick(on_ns), self._tick(self._busy_until_ns), executions)
 
     def give(self, result: T) -> None:
-        """Let ``finished`` return this when all work until now has ended."""
+        """Let ``finished`` return ``result`` when all work so far has ended."""
         self._pending.append((self._busy_until_ns, result))
 
     def finished(self, timeout_s: float) -> Sequence[T]:
-        """Sleep until the oldest work ends, or for ``timeout_s``; what is then done."""
+        """Sleep until the oldest work ends, at most ``timeout_s``; return the results that are then ready."""
         if not self._pending:
             return ()
         clock = self._plant.clock
@@ -45,7 +45,7 @@ class VirtualTime(Generic[T]):
         return tuple(done)
 
     def timer(self) -> int:
-        """The counter now."""
+        """Return the value of the counter now."""
         return self._tick(self._plant.clock.now_ns())
 
     def clear(self) -> None:

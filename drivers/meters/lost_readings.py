@@ -1,4 +1,4 @@
-"""Readings that an instrument numbers and that never came: NaN in the trace, so that nothing is averaged over them."""
+"""Numbered readings that never arrived are NaN in the trace, so that no average hides them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GapFiller:
     next: int = 0
 
     def take(self, index: int, value: Floats) -> Floats:
-        """Readings ``index`` to ``index + n`` in their own type, after one NaN for each that is missing before them.
+        """Return readings from number ``index`` on in their own type, after one NaN for each missing one before them.
 
         Raises ``MeterError`` for readings that come twice, and for more than ``most`` missing at once.
         """

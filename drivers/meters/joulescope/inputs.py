@@ -44,7 +44,7 @@ class Bits:
         self._next, self.sample_hz, self.rate_hz = -1, 0.0, 0.0
 
     def add(self, block: Mapping[str, Any]) -> None:
-        """Add a block. Its last byte may be padded; the beginning of the next block shows how far."""
+        """Add a block. Its last byte may be padded; the begin of the next block shows how many bits are valid."""
         factor, first = int(block["decimate_factor"]), int(block["sample_id"])
         bits = np.unpackbits(np.array(block["data"], dtype=np.uint8), bitorder="little")
         with self._lock:
@@ -71,7 +71,7 @@ class Bits:
         first, bits = self._held[0], self._held[1][: max(count, 0)]
         if not len(bits):
             return
-        if self._level is None or first != self._next:  # an edge among lost blocks has no time
+        if self._level is None or first != self._next:  # an edge in lost blocks has no known time
             self._level = int(bits[0])
         at = np.flatnonzero(np.diff(bits, prepend=np.uint8(self._level)))
         if len(at):
@@ -82,7 +82,7 @@ class Bits:
 class Input:
     """One input of the instrument at ``path``, 7 for its trigger; ``rail`` is its declaration.
 
-    Raises ``SetupError`` when it streams nothing within ``timeout_s``: it is tried for a moment, to find its rate.
+    The input is started for a moment to find its rate. Raises ``SetupError`` if it sends nothing within ``timeout_s``.
     """
 
     def __init__(self, driver: Any, path: str, name: str, mark: Mark, timeout_s: float) -> None:
@@ -118,7 +118,7 @@ class Input:
         self._driver.publish(self._ctrl, 1)
 
     def stop(self) -> None:
-        """Stop the stream, as far as the instrument still answers. The bits that have come are kept."""
+        """Stop the stream if the instrument still answers. Bits that have arrived are kept."""
         quietly(self._driver.publish, self._ctrl, 0)
         quietly(self._driver.unsubscribe, self._data, self._callback)
 

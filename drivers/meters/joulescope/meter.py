@@ -128,7 +128,7 @@ def _path(driver: Any, instrument: str) -> str:
 
 
 def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
-    """Open it and set rate and range; the filter of the rate reduction, where the model states it."""
+    """Open the instrument and set rate and range. Return the filter of the rate reduction, if the model states it."""
     _told("Close every other program that uses it", "instrument", path, "to open", driver.open, path)
     rates = "Give rate_hz=1000000 or less, in steps of 1, 2, 5; a JS110 has 2000000 too, a JS320 no 500000"
     _told(rates, "rate_hz", rate_hz, "its setting h/fs", driver.publish, f"{path}/h/fs", round(rate_hz))

@@ -114,7 +114,7 @@ class JoulescopeStream:
         self._gone = self._gone or path == self._path
 
     def _check(self) -> None:
-        """Raise what has happened to the instrument, once all that came before has been taken."""
+        """Raise an error of the instrument, after all data before the error has been taken."""
         if self._blocks:
             return
         silent_s = time.monotonic() - self._heard_s

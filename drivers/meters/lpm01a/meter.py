@@ -27,7 +27,7 @@ RANGE_A = 0.05
 """The range of the dynamic mode (UM2243, chapter 10); its protection acts from 59 mA on."""
 ENERGY_MOST_HZ = 1e4
 APERTURE_S = 1e-5
-"""The aperture of a current, which ``help`` calls instantaneous: the analog path has 100 kHz (UM2243, chapter 10)."""
+"""The aperture of a current, "instantaneous" in ``help``: the analog path has 100 kHz (UM2243, chapter 10)."""
 BUFFER_S = 0.2
 """The port is emptied ten times as often. An LPM01A holds more."""
 

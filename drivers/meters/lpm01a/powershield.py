@@ -30,7 +30,7 @@ _VOLT = re.compile(r"(\d+)([+-]\d+)")
 
 @dataclass(frozen=True)
 class ShieldSettings:
-    """What a PowerShield is set to. Without ``supply_v`` its supply is left as it is."""
+    """The settings of a PowerShield. Without ``supply_v`` its supply is not changed."""
 
     rate_hz: Annotated[float, partial(one_of, RATES_HZ)] = 1000.0
     output: Literal["energy", "current"] = "energy"
@@ -45,7 +45,7 @@ class ShieldSettings:
 
     @property
     def per_reading(self) -> float:
-        """The factor from a reading as it is sent to the rail's unit: joules of a period to watts, or 1."""
+        """The factor from a sent reading to the rail's unit: joules per period to watts, or 1."""
         return self.rate_hz if self.energy else 1.0
 
 
@@ -60,7 +60,7 @@ class PowerShield:
     # ---- setting up -----------------------------------------------------------------------
 
     def introduce(self) -> dict[str, str]:
-        """Take control; its serial number and firmware. Raises ``SetupError`` when no PowerShield answers."""
+        """Take control; return serial number and firmware. Raises ``SetupError`` when no PowerShield answers."""
         try:
             self._line.quiet(QUIET_S, 6 * QUIET_S)
             self._line.write(b"stop\n")  # an earlier run that was not stopped
@@ -73,7 +73,7 @@ class PowerShield:
             raise SetupError(what, field="port", value=self._line.port, remedy=remedy) from error
 
     def configure(self) -> float:
-        """Set the instrument; the supply voltage that it states. Raises ``SetupError`` for what it refuses."""
+        """Set the instrument; return the supply voltage that it states. Raises ``SetupError`` if it refuses."""
         p = self._settings
         held_v = self._volts()
         if p.supply_v is not None and abs(held_v - p.supply_v) > 0.01:  # setting it again would recalibrate
@@ -92,7 +92,7 @@ class PowerShield:
     # ---- as a source ----------------------------------------------------------------------
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start. The first reading begins after the command, and at least its length before it arrives."""
+        """Start. The first reading begins after the command, and at least one reading's length before its arrival."""
         p = self._settings
         self._stream, self._keeper = Stream(), Timekeeper(p.rate_hz)
         self._early = []
@@ -156,7 +156,7 @@ class PowerShield:
         return volts
 
     def _command(self, command: str) -> str:
-        """Send a command; the text of its acknowledgement after the command itself.
+        """Send a command; return the text that follows the command in its acknowledgement.
 
         Raises ``SetupError`` with the firmware's message for a refusal, ``MeterError`` for no answer.
         """
@@ -177,5 +177,5 @@ class PowerShield:
 
 
 def short_hz(rate_hz: float) -> str:
-    """A rate as the firmware writes it: 500, 1k, 100k."""
+    """Return a rate as the firmware writes it: 500, 1k, 100k."""
     return f"{rate_hz / 1e3:g}k" if rate_hz >= 1e3 else f"{rate_hz:g}"

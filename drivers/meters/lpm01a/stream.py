@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rig.types import Floats
 
 LARGEST = 1.0
-"""No PowerShield measures more (A, or J in a reading): then bytes were lost or garbled."""
+"""No PowerShield measures more than this (A, or J in a reading): a larger value means lost or garbled bytes."""
 WRAP_S = float(1 << 31) * 1e-3
 """Stamps count milliseconds modulo 2**31."""
 LINE_MOST = 256
@@ -37,7 +37,7 @@ class Stamp:
 
 @dataclass
 class Parsed:
-    """What was parsed: readings in the instrument's unit, where an overcurrent was, stamps, and whether it ended."""
+    """Parsed data: readings in the instrument's unit, places of overcurrents, stamps, and whether the stream ended."""
 
     value: list[Floats] = field(default_factory=list)
     flagged: list[int] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Parsed:
 
     @property
     def owed(self) -> list[int]:
-        """What the next bytes begin with: a message after the last reading also flags the next reading."""
+        """Flags that the next bytes begin with: a message after the last reading also flags the next reading."""
         n = sum(map(len, self.value))
         return [0] if any(at >= n for at in self.flagged) else []
 
@@ -95,7 +95,7 @@ class Stream:
         return found
 
     def _message(self, rest: bytes, at: int, here: int, found: Parsed) -> int:
-        """Parse the message at ``at``; its length, or 0 when it is not complete yet."""
+        """Parse the message at ``at``; return its length, or 0 if it is not complete yet."""
         kind = rest[at + 1]
         if rest[at] != 0xF0 or not 0xF1 <= kind <= 0xF9:
             raise StreamError(

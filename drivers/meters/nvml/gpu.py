@@ -1,4 +1,4 @@
-"""One NVIDIA GPU as NVML shows it: its energy counter, its power, and what is known of its sensor. See ``meter``."""
+"""One NVIDIA GPU through NVML: its energy counter, its power, and known facts about its sensor. See ``meter``."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def update_s(gpu: Gpu) -> float:
-    """How often the energy counter is updated: the mean of a few steps. Raises ``SetupError`` where it stands still."""
+    """Return the mean time between updates of the energy counter. Raises ``SetupError`` if it does not change."""
     began_s = time.monotonic()
     value, steps = gpu.energy_j(), list[float]()
     while (now_s := time.monotonic()) - began_s < WATCH_S and len(steps) <= UPDATES:
@@ -132,12 +132,12 @@ def update_s(gpu: Gpu) -> float:
 
 
 def part_time(gpu: Gpu) -> bool:
-    """Whether sensors of this GPU's family were found to measure only part of the time."""
+    """Return whether sensors of this GPU's family are known to measure only part of the time."""
     return bool(_PART_TIME.search(gpu.name))
 
 
 def averages(gpu: Gpu) -> bool:
-    """Whether its power usage is a mean over a second (NVML reference); GA100 and older give the last sample."""
+    """Return whether power usage is a mean over 1 s (NVML reference); GA100 and older give the last sample."""
     nvml = gpu.nvml
     try:
         new = int(nvml.nvmlDeviceGetArchitecture(gpu.handle)) >= nvml.NVML_DEVICE_ARCH_AMPERE

@@ -26,7 +26,7 @@ MODES = ("hardware",)
 SOURCES = ("energy", "instant", "average")
 BUFFER_S = 60.0
 QUICK_S = 5e-3
-"""A call into the driver takes up to some milliseconds."""
+"""A call into the driver takes up to a few milliseconds."""
 AVERAGE_S = 1.0
 """On Ampere (except GA100) and later nvmlDeviceGetPowerUsage is the mean over this time."""
 PART_TIME_S = 0.025
