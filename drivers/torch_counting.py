@@ -1,4 +1,4 @@
-"""Counts what a torch model does, by forward hooks: the adapter for a model whose simulator is torch itself.
+"""Count the operations of a torch model by forward hooks: the adapter for models that torch itself simulates.
 
 Linear layers, convolutions, and RNN, GRU and LSTM with their cells are connections. ReLU, sigmoid and the spiking
 neurons of snnTorch are layers of neurons. Normalisation takes memory alone. Any other module with parameters of its own
@@ -22,11 +22,11 @@ from rig.network.description import Activity, Counts, Layer, Memory, MemoryKind,
 _WITHOUT = ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm", "PReLU", "ParametrizationList")
 """Modules with parameters and without synaptic operations; the first stands for all norms of batches and instances."""
 _BLOCK_BYTES = 1 << 18
-"""How much of the values of one part is counted together."""
+"""At most this much of the values of one part is counted together."""
 Count = Callable[..., Mapping[str, Counts]]
 """Takes arrays of shape (rows, ...)."""
 Hook = Callable[[str, Any, tuple[Any, ...], Any], None]
-"""Takes the name of a module, the module, what it was given, and what it gave out."""
+"""Takes the name of a module, the module, its inputs and its output."""
 
 
 class TorchCounter:
@@ -59,16 +59,16 @@ class TorchCounter:
         self._hooks = [handle for name, module, hook in hooked if hook for handle in self._hung(name, module, hook)]
 
     def close(self) -> None:
-        """Take the hooks off the model."""
+        """Remove the hooks from the model."""
         for hook in self._hooks:
             hook.remove()
 
     def network(self, execution_s: float | None = None, convention: str = "") -> NetworkInfo:
         """Return the description, after the first forward pass, which shows the shapes.
 
-        What is trained are weights and parameters. All else that the model keeps are buffers, such as fixed thresholds
-        and the mask of a pruned layer. Of these, what spiking neurons carry from step to step are states. Raises
-        ``DataError`` for a module with parameters that was not called, since a function may have used these.
+        Trained values are weights and parameters. All other stored values are buffers, such as fixed thresholds and the
+        mask of a pruned layer; buffers that spiking neurons carry from step to step are states. Raises ``DataError``
+        for a module with parameters that was not called, because a function may have used its parameters.
         """
         if self._silent:
             remedy = "Call the module in place of a function with its parameters, or leave it out by uncounted="
@@ -84,9 +84,9 @@ class TorchCounter:
         return NetworkInfo(layers, connections, tuple(self._memory()), execution_s, said)
 
     def activity(self) -> list[Activity]:
-        """Return the activity of each row of the batch since the last call, and begin anew.
+        """Return the activity of each row of the batch since the last call, and reset it.
 
-        Raises ``DataError`` where modules were given batches of different sizes.
+        Raises ``DataError`` if modules got batches of different sizes.
         """
         self._measure()
         counted = {name: found for name, part in self._parts.items() if (found := part.take())}
@@ -104,7 +104,7 @@ class TorchCounter:
         return list(rows)
 
     def _measure(self) -> None:
-        """Fix, once, how many values each part is given in an execution."""
+        """Fix, once, the number of values that each part gets in an execution."""
         if not self._sizes:
             executions = gcd(*(part.calls for part in self._parts.values()))
             self._sizes = {name: part.size // executions for name, part in self._parts.items()}
@@ -124,7 +124,7 @@ class TorchCounter:
             yield Memory(name, "states", elements, bits, 0)
 
     def _hung(self, name: str, module: Any, hook: Hook) -> Iterator[Any]:
-        """Hang a hook on a module, which is given the membranes from before the call, too, of spiking neurons."""
+        """Add a hook to a module. For spiking neurons, the hook also gets the membranes from before the call."""
         before: list[Any] = []
 
         def enter(module: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
@@ -141,7 +141,7 @@ class TorchCounter:
         yield module.register_forward_hook(leave, with_kwargs=True)
 
     def _hook(self, name: str, module: Any) -> Hook | None:
-        """Return what counts a module; None for one without operations. Raises ``DataError``."""
+        """Return the function that counts a module; None for a module without operations. Raises ``DataError``."""
         kinds = [kind.__name__ for kind in type(module).__mro__]
         known: dict[str, Hook] = {
             "Linear": self._linear, "Conv1d": self._convolution, "Conv2d": self._convolution,
@@ -162,7 +162,7 @@ class TorchCounter:
         self._line(name, module.weight, _array(given[0]))
 
     def _line(self, name: str, weight: Any, values: NDArray[Any]) -> None:
-        """Count a linear connection; axes between the first and the last are places to which it is applied in turn."""
+        """Count a linear connection. It is applied at each place of the axes between the first and the last."""
         if values.ndim < 2:
             raise _refused(name, "was given a sample without a batch", "Give a batch of one")
         if name not in self._parts:
@@ -183,9 +183,9 @@ class TorchCounter:
         self._parts[name].add(values)
 
     def _cell(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
-        """The weights of all gates are connections; their products with one another are none."""
+        """Count the weights of all gates as connections; products between gates are not connections."""
         state = given[1] if len(given) > 1 else None
-        state = state[0] if isinstance(state, tuple) else state  # an LSTM has another state, which meets no weight
+        state = state[0] if isinstance(state, tuple) else state  # the second state of an LSTM has no weights
         values = _array(given[0])
         self._line(f"{name}.ih", module.weight_ih, values)
         rest = np.zeros((len(values), module.hidden_size), values.dtype) if state is None else _array(state)
@@ -193,7 +193,7 @@ class TorchCounter:
         self._carry(name, out, len(values))
 
     def _sequence(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
-        """A recurrent module counts as its cells, of which each layer and direction is one."""
+        """Count a recurrent module as its cells: one for each layer and direction."""
         if getattr(given[0], "ndim", 0) != 3 or module.proj_size:
             remedy = "Give a batch of equally long sequences as one tensor, and leave proj_size out"
             raise _refused(name, "was given sequences that are packed or no batch, or has projections", remedy)
@@ -224,7 +224,7 @@ class TorchCounter:
         self._parts[name].add(values)
 
     def _spiking(self, name: str, module: Any, given: tuple[Any, ...], out: Any) -> None:
-        """A membrane is updated where a call changes it, from rest or from what the call before left."""
+        """Count the membranes that a call changes, from rest or from the state after the previous call."""
         if given[-1] is None:
             self._activation(name, module, given, out)
             return
@@ -259,7 +259,7 @@ def _spikes_and_updates(spikes: NDArray[Any], after: NDArray[Any], before: NDArr
 
 
 def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
-    """Return the outputs of a layer before the last, which a stacked module does not give out: it runs alone."""
+    """Return the outputs of a layer before the last. A stacked module does not return them, so the layer runs alone."""
     kind = next(kind for kind in type(module).__mro__ if kind.__name__ in ("RNN", "GRU", "LSTM"))
     options = {"nonlinearity": module.nonlinearity} if kind.__name__ == "RNN" else {}
     options |= {"bias": module.bias, "bidirectional": module.bidirectional, "batch_first": True}
@@ -271,8 +271,8 @@ def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
 class _Part:
     """The counts of one connection or layer: ``calls``, and the ``size`` of the values of one sample in all of them.
 
-    Counting costs more for the call than for a few values, so those of several calls are copied, since the model may
-    write over them, and counted together. Many values are counted at once, in blocks of rows.
+    A call of the counter costs more than counting a few values. So few values are copied, because the model may
+    overwrite them, and counted together with those of other calls. Many values are counted at once, in blocks of rows.
     """
 
     def __init__(self, count: Count) -> None:
@@ -283,7 +283,7 @@ class _Part:
         self._counted: dict[str, list[Counts]] = {}
 
     def add(self, *values: NDArray[Any]) -> None:
-        """Take the values of one call, which are arrays of one shape (batch, ...)."""
+        """Add the values of one call: arrays of one shape (batch, ...)."""
         first, waiting = values[0], self._waiting
         self.calls, self.size = self.calls + 1, self.size + first.size // len(first)
         alike = waiting.shape[2:] == first.shape and waiting.dtype == first.dtype
@@ -300,7 +300,7 @@ class _Part:
         self._used += 1
 
     def take(self) -> dict[str, Counts]:
-        """Return the counts since the last time by counter, each of shape (batch, calls)."""
+        """Return the counts since the last ``take`` by counter, each of shape (batch, calls)."""
         self._flush()
         counted, self._counted = self._counted, {}
         return {name: np.concatenate(found, axis=1) for name, found in counted.items()}

@@ -1,4 +1,4 @@
-"""Units as files write them, to SI; time zones and dates as people write them, to UTC."""
+"""Convert units of files to SI, and time zones and dates as people write them to UTC."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FARTHEST_NS = 2**62
 LONGEST_NAME = 500
-"""Characters of a header's cell; what is longer is none."""
+"""A header's cell has at most this many characters."""
 _IN_HEADER = re.compile(r"^(?P<name>.*?)\s*[(\[](?P<unit>[^)\]]*)[)\]]\s*$")
 _IN_BRACKETS = re.compile(r"[(\[]([^)\]]*)[)\]]")
 _AT_THE_END = re.compile(r"\S\s*[/_ ]\s*([^\W\d_]{1,4})\s*$")
@@ -38,7 +38,7 @@ def unit_of(text: str) -> tuple[str, float] | None:
 
 
 def expect(unit: str, allowed: Sequence[str], option: str, where: str, remedy: str = "") -> tuple[str, float]:
-    """The SI unit, one of ``allowed``, and the factor. Raises ``UsageError`` naming the option to state it with."""
+    """Return the SI unit, one of ``allowed``, and the factor. Raises ``UsageError`` that names the option for it."""
     found = unit_of(unit)
     if found is None or found[0] not in allowed:
         what = f"{where} is in {unit or 'no unit'!r}, which is not {' or '.join(allowed)}"
@@ -88,7 +88,7 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
 
 
 def utc_ns(moment: datetime) -> int:
-    """Nanoseconds since 1970 of an aware moment, exact to the microsecond. Raises ``DataError`` centuries away."""
+    """Return ns since 1970 of an aware moment, exact to the microsecond. Raises ``DataError`` centuries away."""
     try:
         ns = ((moment - EPOCH) // timedelta(microseconds=1)) * 1000
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Meters over numbers that the host can look up at any time, such as energy counters.
+"""Meters over numbers that the host can read at any time, such as energy counters.
 
-Every look is stamped by the host's clock on both sides. A look that took long says little about when its value held:
-it is repeated, and the quickest one counts.
+The host's clock stamps each look before and after it. A look that took long leaves the time of its value uncertain: it
+is repeated, and the quickest look is used.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Reading = tuple[int, int, float]
 
 @dataclass(frozen=True)
 class Polled:
-    """One rail's number: ``look`` returns it, ``begin`` prepares for a new start; both may raise ``RigError``.
+    """One rail's number: ``look`` returns it, ``begin`` prepares a new start. Each of them may raise ``RigError``.
 
-    Each reading covers ``covers_s`` up to the look; 0 for one that holds at the look. With ``on_change`` a look is a
-    reading only where the value differs from the last reading's, or ``stale_s`` after it. A look that took longer than
+    Each reading covers the last ``covers_s`` before the look; 0 for a value at the look. With ``on_change`` a look is a
+    reading only if its value differs from the last reading's, or ``stale_s`` after that. A look that took longer than
     ``quick_s`` is repeated.
     """
 
@@ -48,9 +48,9 @@ def polled_meter(
     clock: Clock | None = None,
     release: Callable[[], None] = lambda: None,
 ) -> ThreadedMeter:
-    """A meter that looks ``rate_hz`` times a second; ``info.buffer_s`` is how long it may go unread.
+    """Return a meter that looks ``rate_hz`` times a second; it may stay unread for at most ``info.buffer_s``.
 
-    ``release`` lets go of what the numbers need and is called once. Raises ``SetupError`` in a run in simulated time.
+    ``release`` is called once and releases what the numbers use. Raises ``SetupError`` in a run in simulated time.
     """
     most = max(16, round((info.buffer_s or 60.0) * rate_hz))
     return ThreadedMeter(info, _Looks(numbers, release), clock, every_s=1.0 / rate_hz, steady=True, most=most)

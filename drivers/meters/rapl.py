@@ -29,7 +29,7 @@ UPDATE_S = 1e-3
 RATE_MOST_HZ = 500.0
 BUFFER_S = 60.0
 SLACK_S = 5e-3
-"""Updates jitter: the energy between two looks may be of this much more time than lies between them."""
+"""Updates jitter: the energy between two looks may come from this much more time than passed between them."""
 READ_ANYWAY = (
     f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the processor's power, "
     "CVE-2020-8694). Or run as root"
@@ -53,7 +53,7 @@ class Zone:
         return self.key.rpartition(":")[0]
 
     def holds(self, other: Zone) -> bool:
-        """Whether its counter includes the other's."""
+        """Return whether this zone's counter includes that of ``other``."""
         if self.name == "psys":
             return other.name != "psys"
         # memory is listed below its package and counted separately
@@ -163,7 +163,7 @@ def open_meter(
 
 
 def _declared(zone: Zone, rate_hz: float) -> Rail:
-    """The rail of a zone. The counter's age is declared as a filter of the same mean delay; it has 32 bits."""
+    """Return the rail of a zone. Its counter has 32 bits; a filter of equal mean delay stands for the counter's age."""
     age_s, step_j = 0.5 * UPDATE_S, zone.range_j / 2**32
     return Rail(
         zone.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=age_s, resolution=step_j, gain_id=zone.rail
@@ -248,7 +248,7 @@ def _omitted(zones: Sequence[Zone], chosen: Sequence[Zone]) -> list[str]:
 
 
 def _twice(root: Path) -> list[str]:
-    """Zones of other control types, such as the same counter through memory-mapped registers."""
+    """Return zones of other control types, such as the same counter through memory-mapped registers."""
     others = sorted(p.name for p in root.glob(f"{CONTROL}-*:*") if p.name.count(":") == 1)
     return [f"{name}: another way to read a counter that is listed here" for name in others]
 
@@ -265,5 +265,5 @@ def _readable(zone: Zone) -> None:
 
 
 def _in_sysfs(path: Path) -> bool:
-    """Whether a zone is the kernel's own and not a copy, wherever its file system is mounted."""
+    """Return whether a zone is the kernel's and not a copy, at any mount point of its file system."""
     return "/devices/virtual/powercap/" in os.fspath(path.resolve())

@@ -1,7 +1,7 @@
-"""Meters over instruments that fill a memory by their own sample timer, read out without a time for each reading.
+"""Meters over instruments that fill a memory by their own sample timer; readings have no time stamps.
 
-Such a trace is only as good as its count, and an instrument that loses readings need not say so: the readings are
-counted against the host's clock.
+Such a trace is only as good as its count, and an instrument may lose readings silently. So the count of readings is
+compared with the host's clock.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from rig.types import Bracket, Clock, MeterInfo
 
 POLL_S = 0.05
 LAG_S = 0.5
-"""How late readings may become ready before the count says that some are missing."""
+"""Readings that become ready at most this late are not missing."""
 
 
 def sampled_meter(
     info: MeterInfo, source: Source, clock: Clock | None = None, patience_s: float = 5.0, most: int | None = None
 ) -> ThreadedMeter:
-    """A meter over a source whose first rail is a grid of ``rate_hz`` from tick 0 on. See ``ThreadedMeter``."""
+    """Return a meter over a source whose first rail is a grid of ``rate_hz`` from tick 0. See ``ThreadedMeter``."""
     every_s = min(POLL_S, 0.1 * (info.buffer_s or math.inf))
     return ThreadedMeter(info, _Counted(info, source), clock, every_s=every_s, most=most, patience_s=patience_s)
 
 
 class _Counted:
-    """A source whose readings are as many as the time since its start holds. Raises ``MeterError`` otherwise."""
+    """A source whose count of readings fits the time since its start. Raises ``MeterError`` if it does not."""
 
     def __init__(self, info: MeterInfo, source: Source) -> None:
         self._info, self._source = info, source
@@ -45,7 +45,7 @@ class _Counted:
         self._check(before_ns, self._clock.now_ns())
 
     def finish(self) -> Iterator[Batch]:
-        before_ns = self._clock.now_ns()  # nothing is due for the time after the sampling has stopped
+        before_ns = self._clock.now_ns()  # no readings are due after the sampling has stopped
         yield from self._counted(self._source.finish())
         self._check(before_ns, self._clock.now_ns())
 
@@ -59,7 +59,7 @@ class _Counted:
             yield batch
 
     def _check(self, before_ns: int, after_ns: int) -> None:
-        """Fewer readings than were due ``before_ns`` are a loss, more than by ``after_ns`` another timer."""
+        """Refuse fewer readings than due at ``before_ns`` (a loss) or more than due at ``after_ns`` (another timer)."""
         rate_hz, tolerance = self._info.rails[0].rate_hz, self._info.clock.tolerance
         least = max(0.0, ((before_ns - self._bracket.after_ns) * 1e-9 * (1.0 - tolerance) - LAG_S) * rate_hz - 2.0)
         most = ((after_ns - self._bracket.before_ns) * 1e-9 * (1.0 + tolerance)) * rate_hz + 2.0
@@ -75,9 +75,9 @@ class _Counted:
 
 
 def first_reading(before_ns: int, arrived_ns: int, count: int, rate_hz: float, tolerance: float) -> Bracket:
-    """The bracket of tick 0 when ``count`` readings had come by ``arrived_ns`` of a stream started at ``before_ns``.
+    """Return the bracket of tick 0 if ``count`` readings came by ``arrived_ns`` from a stream started at ``before_ns``.
 
-    The last of them had been taken by then, so the first began a whole number of periods earlier.
+    The last reading was complete by then, so the first one began ``count`` periods earlier or before.
     """
     latest_ns = arrived_ns - round(count * 1e9 / rate_hz * (1.0 - tolerance))
     return Bracket(before_ns, 0, max(before_ns, latest_ns))

@@ -21,7 +21,7 @@ from rig.recording.columns import joined
 from rig.types import Bracket, Chunk, Clock, MeterInfo
 
 LARGE = 10_000
-"""Readings of a chunk that is not joined to others."""
+"""A chunk with at least this many readings is not joined to others."""
 Batch = Sequence[Chunk]
 """Chunks of all rails that became ready together."""
 
@@ -29,9 +29,9 @@ Batch = Sequence[Chunk]
 class Source(Protocol):
     """An instrument as its thread uses it. Every method raises ``RigError`` for what goes wrong.
 
-    ``begin`` starts the sampling and returns the bracket of the first tick. ``fetch`` gives the batches that are ready,
-    in the thread. ``finish`` stops the sampling and gives the rest, after the thread has ended. ``close`` raises
-    nothing.
+    ``begin`` starts the sampling and returns the bracket of the first tick. ``fetch`` runs in the thread and yields the
+    batches that are ready. After the thread has ended, ``finish`` stops the sampling and yields the rest. ``close``
+    raises nothing.
     """
 
     def begin(self, clock: Clock) -> Bracket: ...
@@ -42,7 +42,7 @@ class Source(Protocol):
 
 @dataclass
 class _Acquisition:
-    """One stretch from start to stop: what waits to be read (``held`` readings of a rail), and what ended it."""
+    """The time from start to stop: chunks that wait to be read (``held`` readings per rail), and the final error."""
 
     chunks: list[Chunk] = field(default_factory=list)
     held: int = 0
@@ -53,14 +53,14 @@ class _Acquisition:
     raised: bool = False
 
     def hand_over(self, batch: Batch) -> int:
-        """Add a batch to what waits; how many readings of a rail wait then."""
+        """Add a batch to the waiting chunks; return how many readings of a rail now wait."""
         with self.lock:
             self.chunks += batch
             self.held += len(batch[0].value) if batch else 0
             return self.held
 
     def take(self) -> list[Chunk]:
-        """All that waits, one chunk for each rail, or several large ones: copying these would hold up the caller."""
+        """Take all waiting chunks, joined to one per rail; large ones stay apart, because copying delays the caller."""
         with self.lock:
             chunks, self.chunks, self.held = self.chunks, [], 0
         by_rail: dict[str, list[Chunk]] = {}
@@ -74,10 +74,10 @@ class _Acquisition:
 
 
 class ThreadedMeter:
-    """A meter that fetches every ``every_s``; with ``steady`` counted from one fetch's beginning to the next.
+    """A meter that fetches every ``every_s``; with ``steady``, from the begin of one fetch to the begin of the next.
 
-    It holds at most ``most`` unread readings of each rail (None: no limit). ``patience_s`` is how long ``stop`` waits
-    for a fetch that is under way. Raises ``SetupError`` in a run in simulated time.
+    It keeps at most ``most`` unread readings of each rail (None: no limit). ``stop`` waits at most ``patience_s`` for a
+    running fetch. Raises ``SetupError`` in a run in simulated time.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ThreadedMeter:
         check_real_time(self._clock, info.name)
 
     def info(self) -> MeterInfo:
-        """What the instrument was set to."""
+        """Return the settings of the instrument."""
         return self._info
 
     def start(self) -> Bracket:
@@ -112,7 +112,7 @@ class ThreadedMeter:
         return bracket
 
     def read(self) -> Sequence[Chunk]:
-        """What the thread has fetched, perhaps nothing; after it, the error that ended the thread."""
+        """Return what the thread has fetched, perhaps nothing. After that, raise the error that ended the thread."""
         a = self._running
         if a is None:
             return ()
@@ -167,7 +167,7 @@ class ThreadedMeter:
             )
 
     def _end_thread(self) -> _Acquisition | None:
-        """End what is under way, and return it. Its thread may hang; then that is its error."""
+        """End the running acquisition and return it. If its thread hangs, that is its error."""
         a, self._running = self._running, None
         if a is None or a.thread is None:
             return None

@@ -1,8 +1,8 @@
 """The power monitor on the Xylo board, which the device's own handle reads; the simulated one is a meter of its bench.
 
-The driver starts it at its own rate, and takes the time of each reading from the board's stopwatch. Readings that come
-in another order are put in order; one that comes too late, or not at all, is missing in the trace, as the ticks tell.
-What the readings weigh on the link that carries events too is in docs/reference/xylo-board.md.
+The driver starts it at its own rate, and takes the time of each reading from the board's stopwatch. Readings are put in
+order of time; a reading that comes too late, or not at all, is missing in the trace, as the ticks show. Readings share
+the link with events: docs/reference/xylo-board.md states their load.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MODES = ("hardware", "simulator")
 
 NAME = "xylo-monitor"
 HOLD_US = 250_000
-"""How long readings wait for those that come late, in microseconds of the stopwatch."""
+"""Readings wait this long for late ones, in microseconds of the stopwatch."""
 LINK_NS = 5_000_000
-"""The longest least delay of the link that the bracket of the start allows for."""
+"""The bracket of the start allows for a shortest delay of the link of at most this."""
 TAKES = 5
-"""Brackets of the start, of which the narrowest counts: this program may be held up while one is taken."""
+"""This many brackets of the start are taken and the narrowest is used: the program may be delayed during one."""
 RATE_OFF = 0.02
 ENOUGH = 20
-"""Intervals between readings that tell their rate while it measures; at the end two must do."""
+"""This many intervals between readings show the rate while it measures; at the end, two are enough."""
 
 
 def open_meter(
@@ -121,7 +121,7 @@ class BoardPower:
         self._aperture_us = round((info.rails[0].aperture_s or 0.0) * TICK_HZ)
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start the monitor again at its rate: whatever else holds the board may have changed or stopped it."""
+        """Start the monitor again at its rate, because another user of the board may have changed or stopped it."""
         self._waiting: dict[str, list[tuple[int, float]]] = {rail.name: [] for rail in self._info.rails}
         self._stamps: list[int] = []
         made_hz = self._board.retune(self._rate_hz)
@@ -142,7 +142,7 @@ class BoardPower:
         return Bracket(before_ns, self._board.tick(), clock.now_ns())
 
     def fetch(self) -> Iterator[Batch]:
-        """Give what no later reading can precede any more."""
+        """Yield the readings that no later arrival can precede."""
         self._take()
         if not self._board.measuring():
             what = "the power monitor was stopped by something else that holds the board"
@@ -151,14 +151,14 @@ class BoardPower:
         yield self._given(newest_us - HOLD_US)
 
     def finish(self) -> Iterator[Batch]:
-        """Give the rest."""
+        """Yield the rest."""
         self._take()
         self._check_rate([], enough=2)
         self._board.collect(False)
         yield self._given(1 << 62)
 
     def close(self) -> None:
-        """Keep nothing; the monitor runs on until the device is closed, because it tells the time of the spans."""
+        """Release nothing: the monitor runs until the device is closed, because it gives the time of the spans."""
         self._board.collect(False)
 
     def _take(self) -> None:
@@ -186,7 +186,7 @@ class BoardPower:
         return chunks
 
     def _check_rate(self, readings: list[Reading], enough: int = ENOUGH) -> None:
-        """The median interval tells the rate, even where readings are missing; so does the least of the last ones."""
+        """Check the rate by the median interval, which allows missing readings, and the shortest of the last ones."""
         first = self._info.rails[0].name
         self._stamps = sorted({*self._stamps, *(stamp for rail, stamp, _ in readings if rail == first)})[-10 * ENOUGH :]
         if len(self._stamps) <= enough:

@@ -34,10 +34,10 @@ FEEDS = True
 
 CHANNELS = {"current": "mc", "power": "mp"}
 PIECE = 40_000
-"""Readings in one request, as many as Qoitech's own client requests at most."""
+"""Readings in one request: the largest number that Qoitech's own client requests."""
 KINDS = ("Arc", "Ace", "Simulator")
 LICENCES = ("Automation", "Admin", "All", "Enterprise")
-"""The kinds of licence that hold Automation (the same client)."""
+"""The kinds of licence that include Automation (from the same client)."""
 USER, PASSWORD = "OTII_USERNAME", "OTII_PASSWORD"
 
 
@@ -121,7 +121,7 @@ class _Recording:
         return Bracket(before_ns, 0, after_ns)
 
     def fetch(self) -> Iterator[Batch]:
-        """What the recording has grown by, a piece at a time."""
+        """Yield the new readings of the recording, a piece at a time."""
         more = True
         while more:
             count = int(self._request("recording_get_channel_data_count").get("count", 0)) - self._index
@@ -164,7 +164,7 @@ class _Recording:
 
 
 def _setup(step: Any) -> Any:
-    """Do a step of the setting up; a refusal of the server becomes a ``SetupError``."""
+    """Do one step of the setup; a refusal by the server becomes a ``SetupError``."""
     try:
         return step()
     except MeterError as error:
@@ -172,9 +172,9 @@ def _setup(step: Any) -> Any:
 
 
 def _log_in(server: OtiiServer) -> None:
-    """Where nobody is logged in, log in the user of the environment and reserve a licence, both until it is closed.
+    """If nobody is logged in, log in the user of the environment and reserve a licence until the server is closed.
 
-    A server that cannot say who is logged in (issue 13 of Qoitech's client) is taken to have a user.
+    A server that cannot say who is logged in (issue 13 of Qoitech's client) is assumed to have a user.
     """
     user, password = os.environ.get(USER, ""), os.environ.get(PASSWORD, "")
     try:
@@ -214,7 +214,7 @@ def _device(server: OtiiServer, instrument: str) -> dict[str, Any]:
 
 
 def _configure(server: OtiiServer, own: dict[str, str], channel: str, s: Otii) -> tuple[float, dict[str, Any]]:
-    """Set supply, channel and rate; the rate that the instrument confirms, and its versions."""
+    """Set supply, channel and rate. Return the rate that the instrument confirms, and its versions."""
     server.request("arc_add_to_project", **own)
     if s.power != "keep":
         server.request("arc_set_main_voltage", **own, value=s.supply_v)

@@ -12,9 +12,9 @@ from drivers.failures import meter_failed
 from rig.errors import MeterError, MeterSilentError, SetupError
 
 DEVICES_S = 10
-"""How long the server may look for instruments."""
+"""The longest time for the server to look for instruments."""
 PATIENCE_S = {"otii_get_devices": DEVICES_S + 3.0, "arc_add_to_project": 10.0}
-"""What Qoitech's client waits for these commands; others take no longer than ``timeout_s``."""
+"""Timeouts of Qoitech's client for these commands; all other commands have ``timeout_s``."""
 
 
 class OtiiServer:
@@ -22,7 +22,7 @@ class OtiiServer:
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._timeout_s, self._sent, self._rest = timeout_s, 0, b""
-        self.last: list[tuple[str, dict[str, Any]]] = []  # what is sent before it is closed
+        self.last: list[tuple[str, dict[str, Any]]] = []  # commands that are sent before closing
         self.where = f"{host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -41,7 +41,7 @@ class OtiiServer:
         self.version = str(hello.get("data", {}).get("otii_version", ""))
 
     def request(self, cmd: str, **data: Any) -> dict[str, Any]:
-        """Send a command; the data of its answer. Raises ``MeterError`` for a refusal, or no answer in time."""
+        """Send a command; return the data of its answer. Raises ``MeterError`` if refused, or not answered in time."""
         self._sent += 1
         request = {"type": "request", "cmd": cmd, "trans_id": str(self._sent), "data": data}
         try:

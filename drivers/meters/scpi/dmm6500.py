@@ -3,8 +3,8 @@
     rig measure --device ... --meter dmm6500 --option address=TCPIP::192.0.2.9::5025::SOCKET --option supply_v=1.8
 
 Commands and facts are from its reference manual (DMM6500-901-01): TRIGger:BLOCk:MDIGitize, TRACe:DATA?, FORMat:DATA,
-SENSe:DIGitize. Readings carry numbers in the buffer, and reading k begins k sample intervals after the first. A buffer
-that fills once keeps what it has, so that a run ends when it is full. It has met no instrument.
+SENSe:DIGitize. Readings have numbers in the buffer, and reading k begins k sample intervals after the first. A full
+buffer keeps its readings and takes no more, so a run ends then. This driver was never tested with an instrument.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ RATE_HZ = (1e3, 1e6)
 BUFFER = '"defbuffer1"'
 READINGS_MOST, PIECE = 7_000_000, 25_000
 STEPS = 65_536
-"""The digitizer has 16 bits (data sheet), here over 120 % of the range on both sides."""
+"""The digitizer has 16 bits (data sheet); they cover 120 % of the range in both directions."""
 
 
 def setup_lines(rate_hz: float, range_max: float, readings: int) -> list[str]:
-    """The commands of a series; the rate comes before the aperture, which is then as long as it allows."""
+    """Return the commands of a series. The rate is set first; the aperture is then as long as the rate allows."""
     return [
         *("*RST", "*CLS", 'DIG:FUNC "CURR"'),
         f"DIG:CURR:RANG {range_max:g}",
@@ -64,7 +64,7 @@ class Digitizer:
     taken: int = 0
 
     def begin(self, clock: Clock) -> Bracket:
-        """Clear the buffer and start; the series has begun when the next question is answered."""
+        """Clear the buffer and start; the series has begun when the next query is answered."""
         self.session.write(f"TRAC:CLE {BUFFER}")
         self.taken, before_ns = 0, clock.now_ns()
         self.session.write("INIT")
@@ -76,7 +76,7 @@ class Digitizer:
         return Bracket(before_ns, 0, after_ns)
 
     def fetch(self) -> Iterator[Batch]:
-        """Raises ``MeterError`` when the buffer is full: it keeps what it has, and takes no more."""
+        """Yield new readings. Raises ``MeterError`` when the buffer is full, because it then takes no more readings."""
         yield from self._held()
         if self.taken >= self.readings:
             what = f"the buffer of the DMM6500 is full after {self.taken} readings"

@@ -30,12 +30,12 @@ ERRORS_MOST = 25
 """Error queues are 20 deep (Truevolt, N6700); an instrument that reports more never answers 0."""
 BLOCK_MOST = 1 << 28
 LINE_MOST = 1 << 20
-"""A line that is longer has no end."""
+"""A line longer than this is refused as endless."""
 ANSWER_TIMEOUTS = 10.0
-"""An answer that drips in must be whole after so many timeouts."""
+"""A slow answer must be complete after this many timeouts."""
 PIECE = 1 << 16
 ASK_S = 2.0
-"""How long an instrument may take to say what it is."""
+"""The longest time for an instrument to identify itself."""
 CHECK = "Check its power, its cable and which other programs use it"
 NO_PYUSB = "pip install pyusb libusb-package, through which pyvisa-py speaks to USB, or use the VISA of the maker"
 USB = (
@@ -60,7 +60,7 @@ class Identity:
         return self.serial.startswith("SIM")
 
     def described(self) -> dict[str, Any]:
-        """The fields of ``MeterInfo`` that say which instrument it is."""
+        """The fields of ``MeterInfo`` that identify the instrument."""
         versions = {f"{self.model} {self.serial}": self.firmware, "pyvisa": version("pyvisa")}
         return {"versions": versions, "serial_number": self.serial, "firmware": self.firmware}
 
@@ -83,13 +83,13 @@ class ScpiSession:
         self._buffer = bytearray()
         self._until_s = 0.0
         self._broken: str | None = None
-        self.spelt: Callable[[str], str] = str  # how this instrument writes a line of its family
+        self.spelt: Callable[[str], str] = str  # spells a line of the family for this instrument
 
     def write(self, line: str) -> None:
         """Send one line.
 
-        Join what belongs together into one line by ``;:``, since two small packets in a row wait for each other
-        (Nagle's algorithm against delayed acknowledgement, about 40 ms).
+        Join related commands into one line with ``;:``, because the second of two small packets waits about 40 ms
+        (Nagle's algorithm and delayed acknowledgement).
         """
         if self._broken is not None:
             raise self._failed(f"cannot be sent {line!r}: {self._broken}")
@@ -118,7 +118,7 @@ class ScpiSession:
     def block(self, line: str, expected: int | None = None) -> bytes:
         """Send one line and read the payload of one definite-length block (IEEE 488.2, 8.7.9).
 
-        A block of indefinite length (``#0``, 8.7.10) is read where it is known that it has ``expected`` bytes.
+        A block of indefinite length (``#0``, 8.7.10) is read if it is known to have ``expected`` bytes.
         """
         self.write(line)
         head = self._take(2, line)
@@ -160,7 +160,7 @@ class ScpiSession:
         return Identity(*fields)
 
     def close(self) -> None:
-        """Let go of the instrument. May be called twice."""
+        """Release the instrument. May be called twice."""
         resource, self._resource = self._resource, None
         self._broken = self._broken or "it was closed"
         if resource is not None:
@@ -192,7 +192,7 @@ class ScpiSession:
         return taken
 
     def _pull(self, asked: str) -> bool:
-        """Wait for more bytes. Returns whether they end a message, which they never do on a raw socket."""
+        """Wait for more bytes. Return whether they end a message; on a raw socket they never do."""
         if self._resource is None:
             raise self._failed("was closed")
         if time.monotonic() > self._until_s:
@@ -210,7 +210,7 @@ class ScpiSession:
         return self._framed and int(status) == 0
 
     def _waiting(self, raw: socket.socket, asked: str) -> int:
-        """Wait for bytes; how many can be read then."""
+        """Wait for bytes; return how many can then be read."""
         ready, _, _ = select.select([raw], [], [], self._timeout_s)
         if not ready:
             raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s")
@@ -276,8 +276,8 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
 def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
     """The instruments on USB, and those at ``addresses``, whose model matches a pattern. Each is asked ``*IDN?``.
 
-    The network is not searched: that would ask every host on it. What does not answer is listed and not sure. Raises
-    ``MissingExtraError`` without pyvisa-py, and at the end ``SetupError`` where it could not look at USB.
+    The network is not searched, because that would query every host in it. An instrument that does not answer is listed
+    as uncertain. Raises ``MissingExtraError`` without pyvisa-py, and at the end ``SetupError`` if USB is not readable.
     """
     sessions = imported("pyvisa_py.sessions", "a VISA instrument", "visa", value="pyvisa-py")
     kinds = sessions.Session.iter_valid_session_classes()
@@ -301,12 +301,12 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
 
 
 def _on_usb() -> int:
-    """How many instruments are on USB, those that may not be opened included."""
+    """Return how many instruments are on USB, including those without permission to open."""
     return sum(1 for _ in imported("pyvisa_py.protocols.usbtmc", "USB", "visa").find_tmc_devices())
 
 
 def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout_s: float) -> float:
-    """Query a register until ``value & mask == wanted``; the seconds it took. Raises ``MeterError``."""
+    """Query a register until ``value & mask == wanted``; return the seconds that took. Raises ``MeterError``."""
     began_s = time.monotonic()
     while True:
         value = int(session.numbers(line, 1)[0])
@@ -326,7 +326,7 @@ def _is_socket(address: str) -> bool:
 
 
 def _raw_socket(resource: Any) -> socket.socket | None:
-    """The socket under a pyvisa-py TCP resource, else None."""
+    """Return the socket of a pyvisa-py TCP resource; None for any other resource."""
     sessions = getattr(resource.visalib, "sessions", {})
     interface = getattr(sessions.get(resource.session), "interface", None)
     return interface if isinstance(interface, socket.socket) else None

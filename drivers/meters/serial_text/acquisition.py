@@ -1,6 +1,6 @@
-"""A board that prints lines of text as a source of readings, placed by their time or by their count.
+"""A board that prints lines of text as a source of readings, placed in time by their stamp or by their count.
 
-A reading that is missing is NaN at its place, so that nothing is averaged over it.
+A missing reading is NaN in its place, so that no average hides it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ POLL_S = 2e-3
 
 
 class TextSource:
-    """The ``Source``. ``_last`` is the tick of the reading before, ``_heard_ns`` when the line before arrived."""
+    """The ``Source``. ``_last`` is the tick of the last reading, ``_heard_ns`` the arrival of the last line."""
 
     def __init__(self, info: MeterInfo, line: SerialLine, plan: Plan) -> None:
         self._info, self._line, self._plan = info, line, plan
         self._sampling = False
 
     def begin(self, clock: Clock) -> Bracket:
-        """Have the board print, and await a line that it can only have begun after the call."""
+        """Start the board's output, and wait for a line that the board began after this call."""
         p = self._plan
         self._clock, self._order, self._first = clock, LineOrder(p), Readings()
         self._pace = Pace(self._info.name, p.board.rate_hz, p.board.own.clock_tolerance) if p.stamp == "count" else None
@@ -63,9 +63,9 @@ class TextSource:
     # ---- the first line -------------------------------------------------------------------
 
     def _await_first(self, begin_ns: int) -> Bracket:
-        """The bracket by the first line that cannot stand for a moment before ``begin_ns``.
+        """Return the bracket from the first line whose reading cannot be from before ``begin_ns``.
 
-        A line comes at most ``latency_s`` after what it stands for, and after the port was last found without it.
+        A line arrives at most ``latency_s`` after its reading, and after the last look at the port without it.
         """
         p = self._plan
         late_ns, uncertainty_ns = round(p.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)
@@ -74,7 +74,7 @@ class TextSource:
         while looked_ns < until_ns:
             rows, at_ns = list(self._rows(self._line.waiting())), self._clock.now_ns()
             if looked_ns < begin_ns + late_ns + uncertainty_ns:
-                self._order = LineOrder(p)  # lines of before the start say nothing about those that follow
+                self._order = LineOrder(p)  # do not compare with lines from before the start
             elif took := [(row, found[1]) for row in rows if (found := self._order.take(row, at_ns)) is not None]:
                 self._heard_ns = at_ns
                 after_ns = self._anchored(*took[-1], at_ns) + uncertainty_ns
@@ -86,9 +86,9 @@ class TextSource:
         raise self._line.failed(what, silent=True, remedy="Check start_command")
 
     def _anchored(self, row: Row, time_ns: int, at_ns: int) -> int:
-        """Place the first line; the latest host time at which the meter's clock can show ``_last``.
+        """Place the first line; return the latest host time at which the meter's clock can show ``_last``.
 
-        On a grid that is where the next reading begins, and the line itself is left out.
+        On a grid, ``_last`` is the begin of the next reading, and the first line itself is left out.
         """
         p = self._plan
         if p.stamp == "count":
@@ -100,7 +100,7 @@ class TextSource:
     # ---- those after it -------------------------------------------------------------------
 
     def _arrived(self, data: bytes, at_ns: int) -> Readings:
-        """The readings in bytes that had arrived by ``at_ns``, each in its place."""
+        """Return the readings in bytes that had arrived by ``at_ns``, each in its place."""
         rows = list(self._rows(data))
         readings = Readings()
         for row in rows:
@@ -129,7 +129,7 @@ class TextSource:
             raise self._line.failed(f"sent {len(self._rest)} bytes without a line end, at {self._line.baud} baud")
         for raw in lines:
             text = raw.decode("latin-1").replace("\0", "").strip()
-            if self._torn:  # the beginning of the first line is not known
+            if self._torn:  # the first line may lack its beginning
                 self._torn = False
                 continue
             if self._plan.board.banner and text.startswith(self._plan.board.banner) and self._heard_ns:
@@ -152,9 +152,9 @@ def unescaped(command: str) -> bytes:
 
 
 def first_line(line: SerialLine, layout: Layout, board: Board) -> tuple[str, Row]:
-    """The text of the first line that is certainly a complete reading, and its row. A board may have to boot before.
+    """Return the text and the row of the first line that is certainly complete. The board may first have to boot.
 
-    The start is sent again every second until something comes. Raises ``SetupError`` after ``boot_s``.
+    The start command is sent every second until data arrives. Raises ``SetupError`` after ``boot_s``.
     """
     start, stop, boot_s = unescaped(board.start_command), unescaped(board.stop_command), board.boot_s
     until_s = time.monotonic() + boot_s

@@ -1,4 +1,4 @@
-"""Lines of text as readings: columns declared as NAME:UNIT, and what is a valid line. It uses no port and no clock.
+"""Lines of text as readings: columns declared as NAME:UNIT, and the check of lines. It uses no port and no clock.
 
 ``time:ms, vdd:mW, bus:V, current:mA, n:count, -, sum:xor8`` names every column in order: one of time (s, ms, us, ns),
 rails (W, A, V, J with a prefix), a line counter, columns to skip, and last a checksum in hexadecimal.
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.(?P<part>\d*))?|\.(?P<bare>\d+))(?P<power
 
 
 class LineError(ValueError):
-    """A line that is not a reading. The text completes a sentence that begins with the line."""
+    """A line that is not a reading. The text continues a sentence that begins with the line."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Column:
 class Row:
     """A valid line.
 
-    ``time_ns`` is the board's time as printed, ``time_step_ns`` the step of its last digit; time and ``count`` are None
-    without such a column. By rail: ``value`` in the rail's SI unit (NaN where the board printed no number), ``flag``
-    for such a value, and the ``step`` of its last digit.
+    ``time_ns`` is the board's printed time, ``time_step_ns`` the step of its last digit; ``time_ns`` and ``count`` are
+    None without such a column. By rail: ``value`` in the rail's SI unit (NaN if the board printed no number), ``flag``
+    set for such a NaN, and ``step``, that of the last digit.
     """
 
     time_ns: int | None
@@ -78,11 +78,11 @@ class Layout:
         return tuple(c for c in self.columns if c.role == "rail")
 
     def has(self, role: str) -> bool:
-        """Whether there is a column of a role."""
+        """Return whether there is a column with this role."""
         return any(c.role == role for c in self.columns)
 
     def ignored(self, text: str) -> bool:
-        """Whether a line is empty, a comment or a heading."""
+        """Return whether a line is empty, a comment or a heading."""
         return not text or (self.ignore is not None and self.ignore.match(text) is not None)
 
     def row(self, text: str) -> Row:
@@ -187,7 +187,7 @@ def _column(text: str) -> Column:
 
 
 def _cut(body: str, separator: str | None) -> tuple[str, str]:
-    """The line before its last separator, or before its ``*``, and the checksum after it."""
+    """Split a line at its last separator, or at its ``*``, into the text and the checksum."""
     at = body.rfind("*")
     parts = [body[:at], body[at + 1 :]] if at >= 0 else body.rsplit(separator, 1)
     if len(parts) != 2:
@@ -218,7 +218,7 @@ def _time(column: Column, cell: str) -> tuple[int, float]:
 
 
 def _value(column: Column, cell: str) -> tuple[float, bool, float]:
-    """The number in SI (NaN where the board printed none), whether it is none, and the step of its last digit."""
+    """Return the number in SI (NaN if the cell is no number), whether it is NaN, and the step of its last digit."""
     for mark in (f"{column.name}:", f"{column.name}="):
         cell = cell.removeprefix(mark).strip()
     cell = cell.removesuffix(column.unit).strip()

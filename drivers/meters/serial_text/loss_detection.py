@@ -1,7 +1,7 @@
-"""Losses among lines of text, lines that came twice, and clocks and counters that jump.
+"""Find lost lines of text, lines that came twice, and clocks and counters that jump.
 
-``LineOrder`` compares each line with the one before, by what the board prints (a counter, a time, a count of joules).
-``Pace`` compares the count of lines that carry no time with the host's clock.
+``LineOrder`` compares each line with the previous one by printed values (a counter, a time, a count of joules).
+``Pace`` compares the count of lines without times with the host's clock.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from drivers.meters.serial_text.readings import Plan
 from rig.errors import MeterError
 
 FREE = 3
-"""Lines that may be dropped before their share counts: an opened port brings torn ones."""
+"""The share of dropped lines is checked only after this many drops: an opened port delivers torn lines."""
 UNSEEN_S = 5e-3
-"""Lines are this late on any host now and then: ``Pace`` cannot distinguish it from a loss."""
+"""On any host, lines are sometimes this late: ``Pace`` cannot distinguish such a delay from a loss."""
 WINDOW_S, WINDOW_LINES = 0.5, 8
 """The least lag is taken over windows of at least this many seconds and lines."""
 FIT, KNOWN = 4, 40
-"""Windows before the drift is fitted, and the most that it is fitted to."""
+"""The drift is fitted to at least ``FIT`` and at most ``KNOWN`` windows."""
 LATE_WINDOWS, EARLY_WINDOWS = 3, 2
-"""Windows in a row that must be off: a loss makes lines late, a line too many makes them early."""
+"""Consecutive windows that must be off: a loss makes lines late, a surplus line makes them early."""
 JUMP_S = 0.1
-"""How far a line's time may be ahead of a busy host's clock, beyond its latency and tolerance."""
+"""A line's time may be at most this far ahead of a busy host's clock, beyond its latency and tolerance."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _Line:
 
 
 class LineOrder:
-    """Compares each line with the one before. Of ``lines`` so far, ``dropped`` were no readings."""
+    """Compares each line with the previous one. Of ``lines`` so far, ``dropped`` were no readings."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._board, self._name = plan, plan.board, plan.board.own.name
@@ -62,10 +62,10 @@ class LineOrder:
             raise meter_failed(what, "bad_share", self.dropped, remedy)
 
     def take(self, row: Row, at_ns: int) -> tuple[int, int] | None:
-        """Add a reading that arrived at ``at_ns``: how many are missing before it, and its unwrapped time.
+        """Add a reading that arrived at ``at_ns``. Return how many are missing before it, and its unwrapped time.
 
-        The time is in ns, and 0 for a line without one. None means that the line contradicts the one before and is
-        dropped. Raises ``MeterError`` when a second line follows such a line: then the board has restarted.
+        The time is in ns, and 0 for a line without a time. None means that the line contradicts the previous one and is
+        dropped. Raises ``MeterError`` when the next line continues a dropped one: then the board has restarted.
         """
         last = self._last
         if last is None:
@@ -94,7 +94,7 @@ class LineOrder:
         return missing, line.time_ns
 
     def _unwrapped(self, last: _Line, row: Row) -> int:
-        """The time of a line after ``last``. A time that falls by more than half of its range has wrapped."""
+        """Return the time of a line after ``last``. A time that falls by more than half of its range has wrapped."""
         if row.time_ns is None:
             return 0
         by = row.time_ns - (last.row.time_ns or 0)
@@ -102,7 +102,7 @@ class LineOrder:
         return last.time_ns + (by + wrap if wrap and by < -wrap // 2 else by)
 
     def _contradiction(self, last: _Line, row: Row, at_ns: int, *, follow: bool = False) -> str | None:
-        """Why ``row`` is no later reading than ``last``, or None; with ``follow`` it comes right after it."""
+        """Return why ``row`` is not later than ``last``, or None; with ``follow``, ``last`` is the very line before."""
         since_s = (at_ns - last.at_ns) * 1e-9
         if row.time_ns is not None:
             time_ns = self._unwrapped(last, row)
@@ -125,13 +125,13 @@ class LineOrder:
         return step % self._board.counter_wrap if self._board.counter_wrap else step
 
     def _most(self, since_s: float) -> float:
-        """The most readings that can be missing at once."""
+        """Return the largest number of readings that can be missing at once."""
         if not self._board.rate_hz:
             return 100.0
         return 2.0 + 1.1 * (since_s + self._plan.latency_s + JUMP_S) * self._board.rate_hz
 
     def _gap(self, last: _Line, line: _Line) -> int:
-        """Readings missing between two lines: by the counter, else by time and rate or the lines dropped."""
+        """Return the readings missing between two lines: by the counter, else by time and rate or by dropped lines."""
         if line.row.count is not None:
             return self._skipped(last, line.row)
         by_time = 0
@@ -147,9 +147,9 @@ class LineOrder:
 class Pace:
     """Compares the count of lines on a steady grid with the host's clock.
 
-    No line comes early: the least lag of a window behind the nominal grid follows a straight line, the drift of the
-    board's timer, within ``tolerance``. A loss raises it for good, a line too many lowers it. Up to ``unseen_s`` of
-    either is not found.
+    No line comes early: the lowest lag of each window behind the nominal grid follows a straight line, the drift of the
+    board's timer, within ``tolerance``. A loss raises the lag for good, a surplus line lowers it. A change of up to
+    ``unseen_s`` is not found.
     """
 
     def __init__(self, name: str, rate_hz: float, tolerance: float) -> None:
@@ -162,7 +162,7 @@ class Pace:
         self.unseen_s = max(0.6 / rate_hz, UNSEEN_S)
 
     def add(self, count: int, at_s: float) -> None:
-        """``count`` lines in all had come by ``at_s``. Raises ``MeterError`` when fewer or more were due."""
+        """Note that ``count`` lines in all had come by ``at_s``. Raises ``MeterError`` when fewer or more were due."""
         lag_s = at_s - count / self._rate_hz
         if self._low is None:
             self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
@@ -173,7 +173,7 @@ class Pace:
             self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
 
     def end(self) -> None:
-        """No more lines come: two windows in a row that are off suffice now."""
+        """Judge the end of the stream: here two consecutive windows that are off are enough."""
         if self._low is not None and self._off:
             self._judge(*self._low, last=True)
 
@@ -194,7 +194,7 @@ class Pace:
             raise self._told(off_s, at_s)
 
     def _due(self, at_s: float) -> float:
-        """The least lag that is expected."""
+        """Return the expected lowest lag."""
         if len(self._lows) < FIT:
             return self._lows[0][1]
         t, low = np.array(self._lows).T

@@ -95,7 +95,7 @@ def open_meter(settings: Dmm, clock: Clock | None = None) -> Meter:
 
 
 def _capture(dmm: Truevolt, s: Dmm) -> CaptureSettings:
-    """The timer's step is 1 us, the aperture's 2 us, and a microsecond is left between them (manual, SAMP:TIM)."""
+    """Choose timer (step 1 us) and aperture (step 2 us), with 1 us left between them (manual, SAMP:TIM)."""
     least_s = APERTURE_LEAST_S[dmm.fast]
     period_s = round(1.0 / s.rate_hz, 6)
     if period_s < least_s * (1.0 - 1e-9):

@@ -45,7 +45,7 @@ RESOLUTION_WORST = 30e-6
 
 @dataclass(frozen=True)
 class CaptureSettings:
-    """How one multimeter samples. ``range`` is one of ``RANGES``; ``terminals_a`` names those of a current."""
+    """The sampling of one multimeter. ``range`` is one of ``RANGES``; ``terminals_a`` names a current's terminals."""
 
     function: str
     range: float
@@ -96,7 +96,7 @@ class Truevolt:
         self._range = 0.0
 
     def configure(self, settings: CaptureSettings) -> CaptureSettings:
-        """Set the instrument; the settings as it confirms them.
+        """Set the instrument; return the settings that it confirms.
 
         Raises ``UsageError`` when it changed the sample timer or the aperture, ``MeterError`` for any other error that
         it reports.
@@ -122,7 +122,7 @@ class Truevolt:
         return replace(settings, range=range_, period_s=period_s, aperture_s=aperture_s, terminals_a=terminals_a)
 
     def begin(self, clock: Clock) -> Bracket:
-        """Clear the memory, wait until the instrument awaits its trigger, and give it; the bracket of tick 0."""
+        """Clear the memory, wait until the instrument is ready, and trigger it. Return the bracket of tick 0."""
         self.session.write("ABOR;*CLS")
         self.session.write("INIT")
         await_state(self.session, "STAT:OPER:COND?", WAITING, WAITING, 5.0)
@@ -138,7 +138,7 @@ class Truevolt:
         return Bracket(before_ns, 0, clock.now_ns())
 
     def fetch(self) -> Iterator[Batch]:
-        """What its memory holds, a piece at a time; a reading over the range is flagged."""
+        """Yield the content of its memory, a piece at a time; a reading over the range is flagged."""
         more = True
         while more:
             value, flags, more = self.readings()
@@ -156,7 +156,7 @@ class Truevolt:
     def readings(self) -> tuple[Floats, NDArray[np.uint8], bool]:
         """Readings and overload flags (1: over range) of shape (n,), and whether there may be more.
 
-        Raises ``MeterError`` when the memory overflowed: its readings do not follow those before, so none is returned.
+        Raises ``MeterError`` when the memory overflowed: its readings do not continue the earlier ones.
         """
         payload = self.session.block(f"R? {PIECE}")
         self._refuse(int(self.session.numbers("STAT:QUES:EVEN?", 1)[0]))
@@ -172,7 +172,7 @@ class Truevolt:
         return value, over.astype(np.uint8), len(value) >= PIECE
 
     def resolution(self, settings: CaptureSettings) -> float:
-        """The step that the manual gives for this integration time, in the function's unit."""
+        """Return the manual's step for this integration time, in the function's unit."""
         table = RESOLUTION[self.identity.model]
         share = next((share for cycles, share in table if settings.aperture_s >= cycles * 20e-3), RESOLUTION_WORST)
         return share * settings.range
@@ -197,7 +197,7 @@ class Truevolt:
 
 
 def range_for(function: str, largest: float) -> float:
-    """The smallest range that holds ``largest``. Raises ``UsageError`` when none does."""
+    """Return the smallest range that includes ``largest``. Raises ``UsageError`` if no range does."""
     fitting = [r for r in RANGES.get(function, ()) if r >= largest * (1.0 - 1e-9)]
     if not fitting or not largest > 0:
         known = ", ".join(f"{r:g}" for r in RANGES.get(function, ()))

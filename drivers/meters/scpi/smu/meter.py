@@ -47,7 +47,7 @@ TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
 BOTH = re.compile(r"N676|N678(?!3)|N[67]9\d\d")
 """Modules with a converter each for voltage and current; the others log one of them (N6705C guide, p. 158)."""
 SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
-"""Modules that change their range while they measure (the same guide; Keysight's own driver switches current alone)."""
+"""Modules that change range while they measure (same guide; Keysight's own driver does so only for current)."""
 
 
 def setup_lines(
@@ -97,7 +97,7 @@ class Elog:
             time.sleep(TRIGGER_AGAIN_S)
 
     def fetch(self) -> Iterator[Batch]:
-        """Raises ``MeterError`` when the buffer may have overflowed since the last call."""
+        """Yield new records. Raises ``MeterError`` when the buffer may have overflowed since the last call."""
         more = True
         while more:
             record = self._records()
@@ -107,7 +107,7 @@ class Elog:
             yield [Chunk(self.rail, value, flags=over.astype(np.uint8))]
 
     def finish(self) -> Iterator[Batch]:
-        """What the log still holds; then its end, which clears the buffer."""
+        """Yield what the log still contains; then end the log, which clears the buffer."""
         yield from self.fetch()
         self.session.write(f"ABOR:ELOG (@{self.channel})")
         self.session.check("it logs")
@@ -201,7 +201,7 @@ def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
 
 
 def _module(session: ScpiSession, identity: Identity, channel: int) -> str:
-    """The model of the module. An N6900 or N7900 is its own, and its commands name no channels (its guide, p. 161)."""
+    """Return the model of the module. An N6900 or N7900 is the module; its commands name no channels (p. 161)."""
     if identity.model.startswith("N67"):
         return session.query(f"SYST:CHAN:MOD? (@{channel})").strip('"')
     session.spelt = lambda line: re.sub(r",? ?\(@\d+\)", "", line)
