@@ -1,4 +1,4 @@
-"""What the firmware states of itself, and whether this driver understands it."""
+"""The facts that the firmware states about itself, and the check that this driver understands it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class About:
 
 
 def handshake(board: Board, said: Mapping[str, str]) -> About:
-    """Ask who the board is. Raises ``SetupError`` for another firmware, another version, and facts that do not fit."""
+    """Ask the board for its facts. Raises ``SetupError`` for another firmware or version, and for unfit facts."""
     port = board.line.port
     try:
         lines = board.converse(board.ask("about"))

@@ -1,4 +1,4 @@
-"""What of Python's pre-processing and networks is written as C: constant arrays, and the header of the tables."""
+"""Write parts of Python's pre-processing and networks as C: constant arrays, and the header of the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the network is for the complexity metrics: its layers, connections and memory as deployed."""
+"""The network as the complexity metrics need it: its layers, connections and memory as deployed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONVENTION = "weights and constants as the firmware holds them; pre-processing a
 
 
 def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
-    """Describe an exported network, whose activations are counted after pooling; ``takes`` is what the build takes."""
+    """Describe an exported network; activations are counted after pooling. ``takes`` is the memory of the build."""
     first, height, width = _convolved("first", "input", network.first, FRAMES, FILTERS)
     second, height, width = _convolved("second", first[0].name, network.second, height, width)
     weights = network.dense_weights
@@ -30,7 +30,7 @@ def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
 def _convolved(
     name: str, source: str, layer: Convolution, height: int, width: int
 ) -> tuple[tuple[Layer, Connection], int, int]:
-    """A convolution without padding and its pooling, with the height and the width of what it gives.
+    """Return a convolution without padding and its pooling, with the height and the width of its output.
 
     Pooling drops an odd last row or column, which the firmware does not compute.
     """

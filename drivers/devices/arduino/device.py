@@ -41,9 +41,9 @@ COUNTER_BITS = 32
 
 
 class Phases:
-    """Tells the board which phase its next loop runs, and refuses inference alone on a sample without features.
+    """Tells the board the phase of its next loop, and refuses inference alone on a sample without features.
 
-    Computing them beside the spans would be work in the gaps, from which idle power may be taken.
+    Computing features outside of spans would be work in the gaps, which may be used for idle power.
     """
 
     def __init__(self, board: Board) -> None:
@@ -129,7 +129,7 @@ def _emulator(bench: SimulatedBench | None, network: Path) -> Emulator:
 
 
 def _described(maker: str, about: About, network: Quantised, phases: tuple[str, ...]) -> DeviceInfo:
-    """What the board and its network file state."""
+    """Describe the device by what the board and its network file state."""
     return DeviceInfo(
         name="arduino",
         mode="simulator" if maker.startswith("SIM") else "hardware",
@@ -154,7 +154,7 @@ def _described(maker: str, about: About, network: Quantised, phases: tuple[str, 
 
 
 def _compared(about: About) -> str:
-    """Whether the firmware is of the sources that lie here."""
+    """Return whether the firmware is from the local sources."""
     try:
         here = source_sha256(about.board)
     except SetupError as error:

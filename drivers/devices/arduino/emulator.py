@@ -1,7 +1,7 @@
-"""QEMU in the place of the board: the firmware is built and started, and ends with whoever started it.
+"""QEMU in place of the board: the firmware is built and started, and ends with the process that started it.
 
-Its clock counts instructions (``-icount``), so that the same work takes the same time on any host. It is no model of
-the time that a Cortex-M4F takes.
+Its clock counts instructions (``-icount``), so that equal work takes equal time on any host. It does not model the time
+of a Cortex-M4F.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rig.errors import SetupError
 START_S = 10.0
 BAUD = 115200
 _UNTIL_END_OF_INPUT = '"$@" & exec >&-; read -r _; kill -9 $!; wait; rm -rf "$0"'
-"""A shell starts QEMU and waits on its own input, which ends when the rig closes it or dies in whatever way.
+"""A shell starts QEMU and waits on its own input, which ends when the rig closes it or dies in any way.
 
 QEMU alone keeps the line, its standard output, so that the line ends with QEMU.
 """
@@ -56,13 +56,13 @@ class SocketPort:
 
 
 class GuestClock:
-    """Unwraps microseconds that count instructions: they only grow, and bear no relation to the host's clock."""
+    """Unwraps microseconds that count instructions: they only grow, and are independent of the host's clock."""
 
     def __init__(self) -> None:
         self._last = 0
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
-        """Ticks of a reading that is less than 2^32 after the last one."""
+        """Return the ticks of a reading that is less than 2^32 after the last one."""
         self._last += (raw - self._last) % (1 << 32)
         return self._last
 

@@ -26,7 +26,7 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What is chosen of the pre-processing. The code 0 stands for ``noise_floor_db``, one code for ``db_per_code``."""
+    """The parameters of the pre-processing. Code 0 is ``noise_floor_db``, and a step of one code ``db_per_code``."""
 
     rate_hz: int = 16000
     slice_samples: int = 16000
@@ -53,7 +53,7 @@ FRAMES, FILTERS = PARAMETERS.frames, PARAMETERS.filters
 TURN_BITS, WEIGHT_BITS, LOG_BITS, CODE_BITS = 30, 15, 16, 30
 """Fraction bits of the twiddle factors, the filters' weights, logarithms to base 2, and codes before rounding."""
 POWER_SHIFT = 16
-"""Bits that a power loses before it is weighted: |2 X|^2 has 62 bits at most, its weighted sum 61."""
+"""Bits removed from a power before it is weighted: |2 X|^2 has at most 62 bits, its weighted sum 61."""
 LOG_STEPS_BITS = 6
 
 
@@ -121,7 +121,7 @@ def features(audio: NDArray[np.int16]) -> NDArray[np.int8]:
 
 
 def digest() -> str:
-    """SHA-256 of the parameters and tables, in hex; a network is for one pre-processing only."""
+    """Return the SHA-256 of the parameters and tables, in hex; a network fits only one pre-processing."""
     made = tables()
     values = [asdict(PARAMETERS), *(getattr(made, name) for name in Tables.__slots__)]
     return hashlib.sha256(repr([v.tolist() if isinstance(v, np.ndarray) else v for v in values]).encode()).hexdigest()

@@ -24,11 +24,11 @@ from rig.recording.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
 MOST_SHIFT = 62
-"""Half of 2^shift is added to a product of 62 bits, in 64."""
+"""The largest shift: half of 2^shift is added to a product of 62 bits, in 64 bits."""
 AT_ONCE = 64
-"""Samples that are computed together; more would fill the memory."""
+"""This many samples are computed together; more would need too much memory."""
 ZERO_CODE = -128
-"""The feature that stands for zero: the noise floor."""
+"""The feature with the meaning zero: the noise floor."""
 
 _DIGEST = re.compile(r"// sha256 of all that follows this line: ([0-9a-f]{64})\n")
 _ABOUT = re.compile(r"// (\{.*\})\n")
@@ -82,7 +82,7 @@ def convolved(layer: Convolution, image: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def patches(image: NDArray[Any]) -> NDArray[Any]:
-    """What the kernel sees at each place: (samples, height - 2, width - 2, 9 * inputs), rows before columns."""
+    """Return the kernel's input at each place: (samples, height - 2, width - 2, 9 * inputs), rows before columns."""
     height, width = image.shape[1] - KERNEL + 1, image.shape[2] - KERNEL + 1
     places = [(y, x) for y in range(KERNEL) for x in range(KERNEL)]
     return np.concatenate([image[:, y : y + height, x : x + width] for y, x in places], axis=-1)
@@ -125,7 +125,7 @@ class NetworkFile:
 def read_network(path: Path) -> NetworkFile:
     """Read and verify an exported header.
 
-    Raises ``DataError`` where it is missing, is no such header, was altered, or is for another pre-processing.
+    Raises ``DataError`` if it is missing, is no such header, was altered, or is for another pre-processing.
     """
     remedy = "Restore the file, or train it again with `rig network train asc --device arduino`"
     try:

@@ -1,4 +1,4 @@
-"""The board on a simulated bench: QEMU gives answers and times, and the bench's virtual time passes as long."""
+"""The board on a simulated bench: QEMU gives answers and times, and the bench's virtual time advances by them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASSUMPTION = "assumed, not measured: about 52 uA/MHz at 64 MHz in every phase, a
 
 
 def simulation(firmware: Firmware) -> dict[str, Any]:
-    """What a recording must say of a simulated board: what its time and its power are, and what the build takes."""
+    """Return what a recording must say about a simulated board: the origin of time and power, and the build's size."""
     return {
         "time": "SIMULATED: QEMU counts instructions, 16 ns each; it is no model of the time on a Cortex-M4F",
         "flash_bytes": firmware.flash_bytes,
@@ -28,13 +28,13 @@ def simulation(firmware: Firmware) -> dict[str, Any]:
 
 
 def taken(firmware: Firmware) -> str:
-    """What the whole build takes of the board, beside the footprint of the network."""
+    """Return the memory that the whole build takes of the board; the network's footprint is a part of it."""
     sizes = f"{firmware.flash_bytes} bytes of flash and {firmware.ram_bytes} bytes of RAM"
     return f"; the build for {firmware.board} takes {sizes}, without the stack"
 
 
 class Loops(Protocol):
-    """The board that is asked how long its loops take."""
+    """The board that is asked for the time of its loops."""
 
     def info(self) -> DeviceInfo: ...
     def stage(self, samples: Sequence[Sample]) -> None: ...
@@ -46,7 +46,7 @@ class Loops(Protocol):
 
 
 class SimulatedBoard:
-    """The Device protocol over a board in QEMU that is asked first; ``end`` ends QEMU."""
+    """The Device protocol over a board in QEMU, which runs each loop first; ``end`` ends QEMU."""
 
     def __init__(self, board: Loops, plant: SimulatedBench, end: Callable[[], None]) -> None:
         self._board, self._end = board, end
@@ -63,7 +63,7 @@ class SimulatedBoard:
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
-        """Run on the board, and occupy the bench for as long as the board's counter says."""
+        """Run on the board, and occupy the bench for the time that the board's counter shows."""
         self._board.submit_repeated(samples, times, phase, budget)
         replies: list[Reply] = []
         while len(replies) < len(samples):

@@ -1,7 +1,7 @@
 """Builds the firmware of ``firmware/``: for QEMU by the Arm compiler, for the Nano 33 BLE as a sketch folder.
 
-What is generated (tables of the pre-processing, the network, the digests) is written beside the sources at every build,
-so that the board and Python cannot differ unseen.
+Generated files (tables of the pre-processing, the network, the digests) are written beside the sources at every build,
+so that the board and Python cannot differ unnoticed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SKETCH_FLAGS = """\
 #define BUILD_FLAGS "gcc " __VERSION__
 #endif
 """
-"""What a compiler states of itself: ``arduino-cli`` chooses the flags."""
+"""Facts that the compiler states about itself: ``arduino-cli`` chooses the flags."""
 _TABLES = "mfe_tables.h"
 
 
 @dataclass(frozen=True)
 class Firmware:
-    """A firmware that was built: its file, what ``about`` states of it, and how much of the board it takes."""
+    """A built firmware: its file, the facts in its ``about``, and the memory that it takes of the board."""
 
     elf: Path
     board: str

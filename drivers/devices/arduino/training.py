@@ -20,13 +20,13 @@ Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 CHANNELS = (8, 16)
 LARGEST_BATCH, FEWEST_STEPS = 32, 10
-"""The most samples of a step, and the fewest steps of an epoch."""
+"""The largest number of samples in a step, and the smallest number of steps in an epoch."""
 HIGHEST_RATE = 3e-3
 """The rate at which Adam begins; it falls to zero by a cosine."""
 DROPPED = 0.5
 VARIANCE_LEAST = 1e-5
 KEPT_OF_MOMENTS = 0.9
-"""Of the running mean and variance, at each step."""
+"""The weight of each step in the running mean and variance."""
 _GREATEST_BIAS = 2.0**30
 
 
@@ -54,7 +54,7 @@ class Layer:
         return self.weights * scale[:, None], self.offset - self.mean * scale
 
     def activations(self, image: NDArray[Any]) -> NDArray[np.float64]:
-        """What the layer gives after rectification and pooling, normalised by the running moments."""
+        """Return the layer's output after rectification and pooling, normalised by the running moments."""
         weights, bias = self.folded()
         return np.maximum(0, pooled(patches(image) @ weights.T) + bias)
 
@@ -97,8 +97,8 @@ def trained(
 ) -> FloatNetwork:
     """Train by Adam on the cross-entropy; the last network is the result.
 
-    ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). Nothing stops early and nothing is
-    chosen, so that no data is needed but these. ``say`` is told the loss ten times.
+    ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). Training never stops early and selects
+    nothing, so it needs no other data. ``say`` gets the loss ten times.
     """
     weights, moments = _untrained(features.shape[1:], classes, settings.seed)
     rng = np.random.default_rng([settings.seed, 1])
@@ -146,7 +146,7 @@ def quantised(
 
 
 def _rounded(layer: Layer, unit_in: float, zero: int, unit_out: float) -> Convolution:
-    """``zero`` is the code of an input that stands for 0; a unit is what one code stands for."""
+    """Round a layer. ``zero`` is the input code for 0; ``unit_in`` and ``unit_out`` are the values of one code."""
     weights, bias = layer.folded()
     step = np.maximum(np.abs(weights).max(axis=1), 1e-9) / MOST
     whole = np.rint(weights / step[:, None]).astype(np.int64)
@@ -185,7 +185,7 @@ def _untrained(shape: tuple[int, ...], classes: int, seed: int) -> tuple[dict[st
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """What a layer keeps of a batch for its gradients."""
+    """The values of a batch that a layer keeps for its gradients."""
 
     columns: Floats
     normal: Floats
@@ -207,7 +207,7 @@ def _forward(weights: Mapping[str, Floats], moments: list[tuple[Floats, ...]], k
 
 
 def _backward(weights: Mapping[str, Floats], k: int, done: _Pass, grad: Floats) -> tuple[dict[str, Floats], Floats]:
-    """Gradients of a layer's parameters, and of its sums, given those of what it pooled."""
+    """Return the gradients of a layer's parameters and of its sums, from the gradients of its pooled output."""
     height, width = 2 * grad.shape[1], 2 * grad.shape[2]
     wide = [np.repeat(np.repeat(part, 2, axis=1), 2, axis=2) for part in (grad, done.out)]
     kept = done.active[:, :height, :width]
@@ -229,7 +229,7 @@ def _gradients(
     labels: Labels,
     rng: np.random.Generator,
 ) -> tuple[float, dict[str, Floats]]:
-    """The mean cross-entropy of a batch, and its gradient for each parameter; the running moments move on."""
+    """Return the mean cross-entropy of a batch and its gradients by parameter; update the running moments."""
     first = _forward(weights, moments, 0, image)
     second = _forward(weights, moments, 1, first.out)
     flat = second.out.reshape(len(labels), -1)
