@@ -1,4 +1,4 @@
-"""What devices share that learn classes from a few samples (NeuroBench, algorithm 1): the readout, and the workload."""
+"""Shared by devices that learn classes from a few samples (NeuroBench, algorithm 1): the readout and the workload."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Shown = Callable[[], Iterable[tuple[str, NDArray[Any]]]]
 
 
 def prototypes(means: Floats) -> tuple[Floats, Floats]:
-    """Return the weights and the biases of a linear readout, of the mean features of classes (classes, features).
+    """Return the weights and the biases of a linear readout from the mean features of classes (classes, features).
 
-    Twice the mean, and less its square: the largest output is that of the nearest mean.
+    Weights are twice the mean, biases minus its square, so that the largest output belongs to the nearest mean.
     """
     return 2.0 * means, -np.sum(means**2, axis=1)
 

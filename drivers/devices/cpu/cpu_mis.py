@@ -20,7 +20,7 @@ NAME = "cpu-mis"
 _MEASURED_MOVES = 4096
 _LONGEST_SLICE_S = 0.01
 _SHARE = 0.25
-"""The share of the time left that one slice may take."""
+"""One slice may take this share of the remaining time."""
 _LEAST_MOVES = 4
 
 
@@ -55,7 +55,7 @@ class _Walker:
     search: Any
 
     def load(self, graph: Graph) -> tuple[Any, float]:
-        """The graph as the search reads it, and the moves per second of a walk of its own."""
+        """Return the graph as the search reads it, and the moves per second, measured in a separate walk."""
         loaded = self.search.load(graph)
         walk = self.search.Search(loaded, -1)
         walk.advance(_MEASURED_MOVES)
@@ -65,7 +65,7 @@ class _Walker:
         return loaded, (walk.moves - before) / (time.perf_counter() - began)
 
     def solve(self, loaded: tuple[Any, float], tally: Tally) -> None:
-        """Walk until no time is left at the pace known."""
+        """Walk until, at the measured pace, no time is left."""
         graph, moves_per_s = loaded
         walk = self.search.Search(graph, tally.seed)
         tally.tuning = asdict(graph.parameters)

@@ -20,7 +20,7 @@ TUNING = "temperatures by dwave-samplers' rule for the largest degree expected; 
 _FIRST_SWEEPS = 16
 _MEASURED_SWEEPS = 128
 _MARGIN = 1.1
-"""How many times longer than measured a call may take."""
+"""A call may take this many times longer than measured."""
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
@@ -36,12 +36,12 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
 
 
 def beta_range(nodes: int, density: float) -> tuple[float, float]:
-    """Inverse temperatures at the first and last sweep, of nodes and density alone.
+    """Return the inverse temperatures at the first and the last sweep, from nodes and density only.
 
-    By the rule of dwave-samplers (``_default_ising_beta_range``), with what an instance's largest degree would be
-    expected to be: at first a flip against all neighbours has an even chance, at last one of ``nodes`` spins flips
-    against the least field, 1/2 of a node's own, with a chance of 0.01. As spins an edge couples by 2, and a node of
-    degree k has the field 2 k - 1/2.
+    The rule is that of dwave-samplers (``_default_ising_beta_range``), with the expected largest degree of an instance:
+    at first, a flip against all neighbours has probability 1/2; at last, one of ``nodes`` spins flips against the
+    smallest field, 1/2 of a node's own, with probability 0.01. In spins, an edge couples by 2, and a node of degree k
+    has the field 2 k - 1/2.
     """
     degree = density * nodes
     most = min(degree + math.sqrt(2.0 * degree * math.log(max(nodes, 2))), nodes - 1.0)
@@ -62,7 +62,7 @@ class _Annealer:
     sampler: Any
 
     def load(self, graph: Graph) -> _Problem:
-        """The model in spins, its temperatures, and how long a call and a sweep take."""
+        """Return the model in spins, its temperatures, and the times of a call and of a sweep."""
         spins = graph.to_bqm().change_vartype("SPIN", inplace=False)
         problem = _Problem(graph, spins, beta_range(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS, 0))
@@ -72,7 +72,7 @@ class _Annealer:
         return _Problem(graph, spins, problem.beta_range, max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), sweep_s)
 
     def solve(self, problem: _Problem, tally: Tally) -> None:
-        """Reads, each longer than the last, while one more fits."""
+        """Make reads, each longer than the last, while another one fits into the time."""
         sweeps, read = _FIRST_SWEEPS, 0
         tally.tuning = {"beta_range": list(problem.beta_range), "first_sweeps": sweeps, "sweeps_grow_by": 2}
         while (spare_s := tally.spare_s() / _MARGIN - problem.call_s) > problem.sweep_s:

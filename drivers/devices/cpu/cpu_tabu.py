@@ -2,8 +2,8 @@
 
 The sampler's timeout counts whole milliseconds of each read's search and leaves out its set-up, which grows with
 the square of the nodes. It is called for one read at a time, each allowed twice the time of the one before or what
-fits the time left, by a set-up time measured when the graph was loaded. Where less is left than a first read takes,
-the read is one tabu search of as many updates as fit, by a measured rate.
+fits the time left, by a set-up time measured when the graph was loaded. If less time is left than a first read takes,
+the read is one tabu search with the number of updates that fit, by a measured rate.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FIRST_READ_MS = 20
 _LONGEST_READ_MS = 2**30
 _MARGIN = 1.1
 _SHARE = 0.5
-"""The share of the time left that one read of updates may take, which may be slower than measured."""
+"""One read of updates may take this share of the remaining time, because it may be slower than measured."""
 _MEASURED_UPDATES = 100_000
 _TICK_S = 1e-3
-"""Of the sampler's timeout, which it may pass by as much."""
+"""The step of the sampler's timeout; the sampler may exceed the timeout by one step."""
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
@@ -41,7 +41,7 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
 
 
 def tenure(nodes: int) -> int:
-    """How many updates a flip stays forbidden: dwave-samplers' own rule, a quarter of the nodes and at most 20."""
+    """Return for how many updates a flip is forbidden: dwave-samplers' rule, a quarter of the nodes, at most 20."""
     return min(20, nodes // 4)
 
 
@@ -58,7 +58,7 @@ class _Tabu:
     sampler: Any
 
     def load(self, graph: Graph) -> _Problem:
-        """The model, and how long a call and an update of its search take."""
+        """Return the model, and the times of a call and of an update in its search."""
         problem = _Problem(graph, graph.to_bqm(), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, 0, None, updates=1))
         long_s = dwave.timed(lambda: self._read(problem, 0, None, updates=_MEASURED_UPDATES))
@@ -66,7 +66,7 @@ class _Tabu:
         return _Problem(graph, problem.model, short_s, max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
 
     def solve(self, problem: _Problem, tally: Tally) -> None:
-        """Reads, each allowed longer than the last, while one more fits."""
+        """Make reads, each with more time than the last, while another one fits."""
         read_ms, read = _FIRST_READ_MS, 0
         tally.tuning = {"tenure": tenure(problem.graph.nodes), "first_read_s": read_ms * 1e-3, "reads_grow_by": 2}
         threshold = tally.stop_at_cost if tally.stop_at_cost > float("-inf") else None
@@ -85,7 +85,7 @@ class _Tabu:
     def _read(
         self, problem: _Problem, seed: int, threshold: float | None, *, timeout_ms: int | None = None, updates: int = 0
     ) -> tuple[int, Any]:
-        """One read: of ``timeout_ms``, or without one of about so many updates."""
+        """Make one read: of ``timeout_ms``, or without a timeout, of about the given number of updates."""
         short = {"num_restarts": 0, "coefficient_z_first": 0, "lower_bound_z": updates} if timeout_ms is None else {}
         options = {"timeout": timeout_ms, "seed": seed, "energy_threshold": threshold, **short}
         return dwave.read(self.sampler, problem.model, problem.graph, tenure=tenure(problem.graph.nodes), **options)

@@ -25,10 +25,10 @@ WINDOW = 50
 """Steps that a buffer holds (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
 EXECUTION_S = 0.004
 BINS, BIN = 7, 7
-"""Into how many bins the flattened networks part the buffer, and the steps of one; the last of the 50 is in none."""
+"""Number of bins into which flattened networks divide the buffer, and steps per bin; step 50 is in no bin."""
 RIDGE = 1.0
 _BLOCK = 1 << 14
-"""How many steps are fitted together."""
+"""This many steps are fitted together."""
 _EPSILON = np.float32(1e-5)
 """Added to variances, as torch does."""
 Arrays = Mapping[str, Any]
@@ -39,7 +39,7 @@ class Decoder(Protocol):
     """A network that runs through a session from rest."""
 
     def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
-        """Return the predictions, and what each layer gave out or was given, by name of the source."""
+        """Return the predictions, and the outputs or inputs of each layer by the name of their source."""
         ...
 
     def synapses(self) -> tuple[Synapses, ...]: ...
@@ -80,8 +80,8 @@ class Spiking:
 class Buffered:
     """Linear layers ``fc1`` to ``fcN`` on the counts of the last ``WINDOW`` steps; ReLU and normalisation between.
 
-    There is no prediction, which counts as 0, and no execution before the buffer is full. With ``flat`` (ANN_Flat), the
-    inputs are counts in bins of the buffer, all bins of a channel together, and it runs from the first step.
+    Before the buffer is full, predictions are 0 and there is no execution. With ``flat`` (ANN_Flat), the inputs are
+    counts in bins of the buffer, all bins of a channel together, and the network runs from the first step.
     """
 
     arrays: Arrays
@@ -122,7 +122,7 @@ class Buffered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpikingFlat:
-    """SNN_Flat: three layers of leaky neurons, which are given the bins of the last 50 steps one after the other.
+    """SNN_Flat: three layers of leaky neurons, which get the bins of the last 50 steps one after another.
 
     The bins of a prediction are normalised together. It begins at rest, and its outputs, which are never reset, are
     scaled. An execution is one bin.
@@ -169,19 +169,19 @@ def binned(spikes: Spikes) -> NDArray[np.int32]:
     """
     rows = np.vstack((np.zeros_like(spikes[:1]), np.zeros_like(spikes[:1]), spikes))
     total, step = np.cumsum(rows, axis=0, dtype=np.int32), np.arange(len(spikes))[:, None]
-    held = step + 2  # the empty step, and those until now
+    held = step + 2  # the empty step, and the steps until now
     begin = np.maximum(held - WINDOW, 0) + BIN * np.arange(BINS)
     return np.asarray(total[np.minimum(begin + BIN, held)] - total[np.minimum(begin, held)])
 
 
 def windowed(spikes: Spikes) -> Floats:
-    """Return the counts of the last ``WINDOW`` steps, float32, from the step on at which there are as many."""
+    """Return the counts of the last ``WINDOW`` steps, float32, from step ``WINDOW`` on."""
     total = np.cumsum(np.vstack((np.zeros_like(spikes[:1]), spikes)), axis=0, dtype=np.int32)
     return (total[WINDOW:] - total[:-WINDOW]).astype(np.float32)
 
 
 def fitted(spikes: Spikes, velocity: Floats) -> Buffered:
-    """Return a single linear layer by regularised least squares, to compare with."""
+    """Return a single linear layer, fitted by regularised least squares, for comparison."""
     size = spikes.shape[1] + 1
     square, product = RIDGE * np.eye(size), np.zeros((size, 2))
     for begin in range(0, len(spikes) - WINDOW + 1, _BLOCK):

@@ -1,8 +1,8 @@
-"""What the two D-Wave samplers share as devices: how they are opened, and reads that fit the time left.
+"""What the two D-Wave samplers share as devices: how they are opened, and reads that fit the remaining time.
 
-A call of either cannot be stopped from outside, and its set-up alone may take longer than a short budget. What a call
-takes beyond its search is therefore measured when a graph is loaded. A call that would not end in time is not begun,
-and what still ends late is recorded as an overrun.
+A call of either sampler cannot be stopped from outside, and its set-up alone may exceed a short budget. The time of a
+call beyond its search is therefore measured when a graph is loaded. A call that would not end in time is not begun, and
+a call that still ends late is recorded as an overrun.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def opened(
         what,
         ("dimod", "dwave-samplers", "numpy"),
         longest_s,
-        schedule_depends_on_budget=True,  # the last read is made to fit what is left
+        schedule_depends_on_budget=True,  # the last read is fitted to the remaining time
         solver=what,
         cost="computed from each read's solution within the span",
         tuning=f"{tuning}; by nodes and density alone, its values with every answer",
@@ -55,16 +55,16 @@ def opened(
 
 
 def read(sampler: Any, model: Any, graph: Graph, **options: Any) -> tuple[int, Vector]:
-    """The cost and the solution (uint8, shape (nodes,)) of one read, of a model in bits or in spins."""
+    """Return the cost and the solution (uint8, shape (nodes,)) of one read of a model in bits or in spins."""
     found = sampler.sample(model, num_reads=1, **options)
-    places = found.variables  # the sampler may have put them in another order
+    places = found.variables  # the sampler may have reordered the variables
     values = (found.record.sample[0] > 0).astype(np.uint8)
     solution = values[[places.index(v) for v in range(graph.nodes)]]
     return graph.cost(solution), solution
 
 
 def timed(call: Callable[[], object], times: int = 3) -> float:
-    """Seconds of the quickest of some calls."""
+    """Return the seconds of the quickest of ``times`` calls."""
     took = []
     for _ in range(times):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What devices share that learn a series and forecast it, by a network of its own for each sample."""
+"""Shared by devices that learn a series and forecast it, with a separate network for each sample."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from rig.types import Floats
 
 EPSILON = 1e-5
-"""What torch adds to the variance of a window before it divides by its root."""
+"""The constant that torch adds to the variance of a window before it divides by the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Memories:
 
 
 def drawn(cells: int, window: int, rng: np.random.Generator) -> Weights:
-    """Draw the first weights, uniform within one over the root of the cells, as torch does."""
+    """Draw the first weights, uniform within 1 / sqrt(cells), as torch does."""
     bound = 1.0 / np.sqrt(cells)
     shapes = {"into": (window, 4 * cells), "back": (cells, 4 * cells), "bias": (2, 4 * cells), "out": (cells + 1,)}
     return Weights(
@@ -67,7 +67,7 @@ def normalised(windows: Floats) -> Floats:
 
 
 def step(weights: Weights, driven: Floats, before: Memories) -> Memories:
-    """Return the state after one step, from what the input drives the gates by, shape (4 n,)."""
+    """Return the state after one step; ``driven``, shape (4 n,), is the input's part of the gates' sums."""
     n = len(before.cell)
     gates = _gates(driven + weights.bias.sum(axis=0) + before.hidden @ weights.back, _halves(n))
     cell = gates[n : 2 * n] * before.cell + gates[:n] * gates[2 * n : 3 * n]
@@ -77,7 +77,7 @@ def step(weights: Weights, driven: Floats, before: Memories) -> Memories:
 def fitted(
     weights: Weights, series: Floats, washout: int, epochs: int, rate: float
 ) -> tuple[Weights, Memories, Floats, tuple[float, ...]]:
-    """Learn to name the next point of a series, shape (k,); points before the first one are 0.
+    """Learn to predict the next point of a series, shape (k,); points before the first one are 0.
 
     Returns the weights after the last epoch, the state and window with which a forecast begins, and three losses.
     """
@@ -131,7 +131,7 @@ def _through_time(weights: Weights, gates: Floats, cell: Floats, to_hidden: Floa
     """The gradient at the sums of all gates, shape (points, 4 n), from that at the hidden states, (points, n)."""
     points, n = to_hidden.shape
     bent = np.tanh(cell[1:])
-    # how each gate answers to its sum: of a sigmoid s (1 - s), of a hyperbolic tangent 1 - t**2
+    # derivatives of gates by their sums: s (1 - s) of a sigmoid, 1 - t**2 of a hyperbolic tangent
     slope = np.where(_halves(n) < 1.0, gates * (1.0 - gates), 1.0 - gates**2).reshape(points, 4, n)
     i, f, g, o = gates.reshape(points, 4, n).transpose(1, 0, 2)
     by_cell = np.stack([g, cell[:-1], i], axis=1) * slope[:, :3]
@@ -149,15 +149,15 @@ def _through_time(weights: Weights, gates: Floats, cell: Floats, to_hidden: Floa
 
 
 def _driven(weights: Weights, known: Floats) -> Floats:
-    """What windows that are normalised drive the gates by, shape (points, 4 n)."""
+    """Return the part of normalised windows in the gates' sums, shape (points, 4 n)."""
     return np.asarray((known * weights.norm[0] + weights.norm[1]) @ weights.into)
 
 
 def _halves(n: int) -> Floats:
-    """A half for each gate that is a sigmoid, one for the candidate, which is a hyperbolic tangent; shape (4 n,)."""
+    """Return 1/2 for each sigmoid gate and 1 for the candidate, a hyperbolic tangent; shape (4 n,)."""
     return np.repeat([0.5, 0.5, 1.0, 0.5], n)
 
 
 def _gates(sums: Floats, halves: Floats) -> Floats:
-    """The gates from their sums; a sigmoid is the hyperbolic tangent of half its input, halved and raised by a half."""
+    """Return the gates from their sums; the sigmoid of x is tanh(x / 2) / 2 + 1/2."""
     return np.asarray(np.tanh(sums * halves) * halves + (1.0 - halves))

@@ -1,4 +1,4 @@
-"""What devices share that run a network in numpy on this computer, and count what it did."""
+"""Shared by devices that run a network in numpy on this computer, and count its operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig.network.description import NetworkInfo
 from rig.types import Device, DeviceInfo, Sample
 
 Seen = Mapping[str, NDArray[Any]]
-"""What each layer gave out, and what connections were given that begin elsewhere: (executions, ...), by name."""
+"""Outputs of each layer, and inputs of connections that begin elsewhere: (executions, ...), by name."""
 
 
 def numpy_device(

@@ -13,12 +13,12 @@ from typing import Any
 WORDS = 200
 STEPS, STEP_S = 200, 0.005
 BLOCKS = ((20, 256, 4, 2), (256, 256, 3, 1), (256, 512, 3, 1), (512, 512, 3, 1))
-"""Of each block of the M5: channels given and made, kernel, stride."""
+"""For each block of the M5: input and output channels, kernel, stride."""
 INPUTS, HIDDEN = 40, 1024
 SPIKING = "Fire"
 """The class whose outputs are activations, for ``TorchCounter``."""
 ALPHA, BETA = (5.0, 25.0), (30.0, 120.0)
-"""Between which time constants, in steps, membranes and adaptations begin (Bittar and Garner 2022)."""
+"""Ranges of the initial time constants, in steps, of membranes and adaptations (Bittar and Garner 2022)."""
 
 
 def m5(torch: Any) -> Any:
@@ -93,7 +93,7 @@ def spiking(torch: Any) -> Any:
 
 
 def _stepped(model: Any, given: Any, last: Callable[[Any], Any]) -> Any:
-    """The sum over the steps of what the last part makes of the second layer; every part is called in each step."""
+    """Return the sum over the steps of the last part's output for the second layer; each step calls every part."""
     states, total = (model.first.rest(len(given)), model.second.rest(len(given))), 0.0
     for t in range(given.shape[1]):
         hidden = given[:, t]

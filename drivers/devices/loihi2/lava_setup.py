@@ -1,4 +1,4 @@
-"""The interpreter that Lava needs is found and inspected. Lava runs in Python 3.10 alone."""
+"""Find and inspect the interpreter that Lava needs. Lava runs only in Python 3.10."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def recipe() -> str:
 
 
 def candidates(interpreter: str = "") -> Iterator[str]:
-    """Paths to try, the likeliest first; the only one when it was given, or named in the environment."""
+    """Return paths to try, likeliest first; only one if it was given, or named in the environment."""
     named = interpreter or os.environ.get(VARIABLE, "")
     if named:
         yield named

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 SLACK_TICKS = 20_000
-"""How far a reading may lie from where the host expects it, beside what the rate allows."""
+"""The largest distance of a reading from its expected host time, beyond the tolerance of the rate."""
 RATE_SLACK = 0.01
 
 
 class Unwraps(Protocol):
-    """What makes ticks of the readings of a counter that wraps."""
+    """Converts readings of a counter that wraps to ticks."""
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int: ...
 
@@ -26,7 +26,7 @@ class BoardClock:
         self._last: tuple[int, int, int] | None = None
 
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
-        """Ticks of a reading made between two host stamps. Raises ``ValueError`` where the clock cannot stand there."""
+        """Return the ticks of a reading between two host stamps. Raises ``ValueError`` if the clock cannot show it."""
         if raw >= self._modulus:
             raise ValueError(
                 f"its clock reads {raw}, which does not fit the {self._modulus.bit_length() - 1} bits of its counter"

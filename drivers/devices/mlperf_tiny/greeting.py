@@ -19,8 +19,8 @@ def introduced(
 ) -> tuple[Board, dict[str, str]]:
     """The board on a line, and what it states of itself.
 
-    ``clock`` makes what unwraps its counter. Raises ``SetupError`` when no board names itself within ``boot_s``, and
-    when it stamps in another way than ``on_pin`` states.
+    ``clock`` makes the object that unwraps its counter. Raises ``SetupError`` when no board names itself within
+    ``boot_s``, or when it stamps in another way than ``on_pin`` states.
     """
     until_s = time.monotonic() + boot_s
     last = "it said nothing"

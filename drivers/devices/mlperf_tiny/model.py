@@ -1,4 +1,4 @@
-"""What a board's model takes and gives: a sample as the bytes of its input, its scores as an answer."""
+"""Input and output of a board's model: a sample as the bytes of its input, its scores as an answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True)
 class Model:
-    """How a sample becomes the bytes of the model's input, and its scores an answer."""
+    """Converts a sample to the bytes of the model's input, and the model's scores to an answer."""
 
     kind: str
     scale: float | None
@@ -50,7 +50,7 @@ class Model:
         return whole.astype(dtype).tobytes()
 
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
-        """The label by arg max (of one score: by the threshold), the scores, and probabilities if they are some."""
+        """Return the label (arg max; for one score, by threshold), the scores, and probabilities if they are such."""
         names = self.labels or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
         answer: dict[str, Any] = {"scores": list(scores)}
         if len(scores) == 1:

@@ -3,8 +3,8 @@
 Source: mlcommons/tiny, ``benchmark/api/internally_implemented.cpp`` and ``.h`` (command size 80, ``infer`` warms up
 ten times unless it is told how often), and the ``th_timestamp`` and ``th_results`` of its reference submissions.
 
-A conversation is a generator: it writes to the line, yields for the next line and returns its result, so that the same
-one can be waited for (``converse``) or polled.
+A conversation is a generator: it writes to the line, yields for the next line and returns its result. So a caller can
+wait for it (``converse``) or poll it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Board:
         return found
 
     def load(self, data: bytes, chunk: int) -> Talk[None]:
-        """Put bytes into its buffer, ``chunk`` at a time, and check that it counts as many."""
+        """Put bytes into its buffer, ``chunk`` at a time, and check that the board counts all of them."""
         size = len(data)
         lines = yield from self.ask(f"db load {size}")
         if f"m-[Expecting {size} bytes]" not in lines:
@@ -132,7 +132,7 @@ class Board:
         return self._inferred(laps, done, scores, printed_s)
 
     def timestamp(self) -> Talk[int]:
-        """Its clock, unwrapped. Returns with the stamp, so that its ``m-ready`` does not widen the round trip."""
+        """Read its clock, unwrapped. Return at the stamp, so that its ``m-ready`` does not widen the round trip."""
         yield from self._ready()
         began_ns = time.monotonic_ns()
         self._send("timestamp")
@@ -144,7 +144,7 @@ class Board:
         return self._tick(int(lap[1]), began_ns)
 
     def stamps(self) -> Talk[bool]:
-        """Whether it answers ``timestamp`` with a time in text."""
+        """Return whether the board answers ``timestamp`` with a time in text."""
         began_ns = time.monotonic_ns()
         for line in (yield from self.ask("timestamp")):
             if lap := _LAP.fullmatch(line):
@@ -196,7 +196,7 @@ class Board:
 
     @property
     def _due(self) -> int:
-        """Time stamps in text between the beginning and the end of an ``infer``."""
+        """The number of time stamps in text between the begin and the end of an ``infer``."""
         return 0 if self._on_pin else 2
 
     def _inferred(
@@ -253,7 +253,7 @@ class Board:
 
 
 def _broken_known(line: str) -> bool:
-    """Whether a line begins like a known one and goes on otherwise."""
+    """Return whether a line begins like a known one and continues differently."""
     if line.startswith(("m-lap-us-", "m-results-")):
         return not (_LAP.fullmatch(line) or _RESULTS.fullmatch(line))
     return False

@@ -1,4 +1,4 @@
-"""Queries to a board of the MLPerf Tiny protocol, as a device: a sample is loaded, runs its phases, and is answered."""
+"""A board of the MLPerf Tiny protocol as a device: it loads a sample, runs the phases, and answers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ TICK_HZ = 1e6
 
 
 class Coding(Protocol):
-    """How a sample becomes the bytes that are loaded, and scores an answer."""
+    """Converts a sample to the bytes to load, and scores to an answer."""
 
     def encoded(self, sample: Sample) -> bytes: ...
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]: ...
 
 
 class Between(Protocol):
-    """What is said to the board once a sample is loaded, and before it runs a phase."""
+    """Commands for the board after a sample is loaded, and before a phase runs."""
 
     def loaded(self) -> Talk[None]: ...
     def before(self, phase: str) -> Talk[None]: ...
 
 
 class Nothing:
-    """A board of the reference has one phase, and needs to be told nothing."""
+    """No commands: a board of the reference has one phase."""
 
     def loaded(self) -> Talk[None]:
         """Say nothing."""
@@ -45,9 +45,9 @@ class Nothing:
 class QueryPlan:
     """How a query is issued, and how its span is stamped.
 
-    It has ``iterations`` inferences in a span after ``warmups`` outside of it, each within ``timeout_s``; a sample is
-    loaded with ``chunk`` bytes a command. With ``prints_first`` the board prints its first time stamp before it begins;
-    with ``on_pin`` it stamps by a pin in place of text.
+    A span has ``iterations`` inferences, after ``warmups`` outside of it, each within ``timeout_s``; a command loads
+    ``chunk`` bytes of a sample. With ``prints_first`` the board prints its first time stamp before it begins; with
+    ``on_pin`` it stamps by a pin instead of text.
     """
 
     iterations: int
@@ -60,7 +60,7 @@ class QueryPlan:
 
 @dataclass
 class _Query:
-    """A query under way: its conversation, and the time by which it must end."""
+    """A running query: its conversation, and the time by which it must end."""
 
     sample: Sample
     talk: Talk[Reply]
@@ -84,7 +84,7 @@ class TinyDevice:
         self._running = False
 
     def info(self) -> DeviceInfo:
-        """What the board stated when it was opened."""
+        """Return what the board stated when it was opened."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
@@ -112,7 +112,7 @@ class TinyDevice:
         self._begin()
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Read on until an answer is whole, or ``timeout_s`` has passed. After an error nothing is under way."""
+        """Read until an answer is complete, or ``timeout_s`` has passed. After an error no query is running."""
         try:
             return self._read(time.monotonic() + timeout_s)
         except BaseException:

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     kept = _kept(args.out)
     said = []
     for key in keys:
-        # above the size that is proven, what a search finds stands beside the specified target
+        # above the proven size, the result of a search is shown beside the specified target
         beside = ("search",) if args.method == "size" and key[0] >= PROVEN_BELOW else ()
         for method in (args.method, *beside):
             found, others = _found(key, method, args.seconds)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_seeds(problem: Sequence[str], draw: int) -> list[str]:
-    """The problem as it was named, with drawn seeds where ``draw`` asks for them. Raises ``UsageError`` for both."""
+    """Return the named problem, with drawn seeds if ``draw`` asks for them. Raises ``UsageError`` if both are given."""
     if draw and (draw < 0 or len(problem) != 2):
         what = f"{' '.join(problem)!r} names seeds and draws {draw}" if len(problem) > 2 else "nothing can be drawn"
         raise refused("draw", draw, "Write `rig targets NODES DENSITY --draw N`", what)
@@ -114,7 +114,7 @@ def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
 
 
 def _kept_of(known: Target | None, found: Target) -> Target:
-    """The row that a file keeps: a proof outranks Tabu, the last Tabu counts, and of a search the better row."""
+    """Return the row that a file keeps: a proof before Tabu, the later one of two Tabu, the better one of searches."""
     if found.name != SPECIFIED:
         return better(known, found)
     return known if known is not None and known.proven and not found.proven else found

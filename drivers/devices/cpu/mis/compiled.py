@@ -1,4 +1,4 @@
-"""numba's compiler, kept on disk where there is a place to keep it. Imports numba: import this file when opening."""
+"""numba's compiler, with its results on disk where possible. Imports numba: import this file when opening."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba import njit
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """The function as machine code that leaves the interpreter's lock alone, compiled at its first call.
+    """Return the function as machine code that does not hold the interpreter's lock, compiled at its first call.
 
     A later process loads it from beside the source, or from the user's cache where that cannot be written.
     """

@@ -31,9 +31,9 @@ WALKS = 3
 def compute(
     graph: Graph, density: float, seed: int, *, method: str = "search", seconds: float = 10.0, first_seed: int = 0
 ) -> Target:
-    """A row for the graph that was drawn with ``density`` and ``seed``, by one of four methods.
+    """Compute a row for the graph that was drawn with ``density`` and ``seed``, by one of four methods.
 
-    "size" is the benchmark's rule: "exact" below 50 nodes, "tabu" from there on.
+    "size" is the benchmark's rule: "exact" below 50 nodes, else "tabu".
     "search" takes ``seconds`` for three walks, one after the other, whose seeds begin at ``first_seed``. "exact" is a
     proof. "tabu" is D-Wave's as the benchmark specifies it for its targets: half a minute up to 250 nodes and several
     minutes at 1000. Raises ``UsageError`` for another method and for a proof from 50 nodes on, ``MissingExtraError``
@@ -68,7 +68,7 @@ def largest_set(graph: Graph) -> Vector:
         if not degrees:
             return 0
         v = min(degrees, key=lambda v: degrees[v])
-        if degrees[v] <= 1:  # some largest set holds it
+        if degrees[v] <= 1:  # some largest set contains it
             return 1 << v | largest(left & ~near[v] & ~(1 << v))
         v = max(degrees, key=lambda v: degrees[v])
         with_v = 1 << v | largest(left & ~near[v] & ~(1 << v))

@@ -1,10 +1,10 @@
 """Local search for large independent sets, anytime and resumable. Imports numba: import this file when opening.
 
 The search walks over independent sets. A vertex without a neighbour in the set (a free one) joins at once. Otherwise
-a vertex with one neighbour in the set takes its place or, more rarely, a vertex with two takes the place of both. How
-much more rarely is set by a temperature that falls along a cycle of moves. A vertex that left stays out for a few
-moves. Each cycle is longer than the last, so the schedule does not depend on how long the search may run. No move is
-rejected: vertices stand in lists by the number (0, 1, 2) of their neighbours in the set.
+a vertex with one neighbour in the set replaces this neighbour or, more rarely, a vertex with two replaces both. A
+temperature that falls along a cycle of moves sets how much more rarely. A vertex that left stays out for a few moves.
+Each cycle is longer than the last, so the schedule does not depend on the time of the search. No move is rejected:
+vertices are in lists by the number (0, 1, 2) of their neighbours in the set.
 
 The walk is annealing of a hard-core lattice gas with swap moves (as in Angelini and Ricci-Tersenghi, Phys. Rev. E
 100, 013302, 2019) with the tabu lists of swap-based local search (as in Jin and Hao, Eng. Appl. AI 37, 2015).
@@ -80,7 +80,7 @@ class Search:
         self._arguments = (*graph_and_state, until, self._best, self._counters, *settings)
 
     def advance(self, moves: int) -> bool:
-        """Walk up to ``moves`` further; stops early and returns True at a set larger than any before.
+        """Walk at most ``moves`` further; stop early and return True at a set larger than any before.
 
         Such a set is maximal: no vertex could be added.
         """

@@ -17,7 +17,7 @@ from drivers.devices.cpu.mis.compiled import compiled
 # counters, one int64 each: the lengths of the three lists come first
 FREE, ONE, TWO, MOVE, RANDOM, SIZE, BEST, CYCLE_START, CYCLE, COUNTERS = range(10)
 STEP = 64
-"""Moves between two looks at the temperature; cycles are multiples of it, so slices do not change the walk."""
+"""Moves between updates of the temperature; cycles are multiples of it, so slices do not change the walk."""
 _SHIFT = 40
 _TIGHT = 1 << _SHIFT
 _IDS = _TIGHT - 1
@@ -83,7 +83,7 @@ def _leave(start, indices, member, key, lists, positions, counters, v):
 
 @compiled
 def _weight(counters, cooling_first, cooling_last):
-    """Of replacing two, at the last multiple of the step."""
+    """Return the weight of replacing two members, at the last multiple of the step."""
     now = counters[MOVE] // STEP * STEP
     share = (now - counters[CYCLE_START]) / counters[CYCLE]
     return math.exp(-(cooling_first + (cooling_last - cooling_first) * share))
@@ -99,7 +99,7 @@ def _next_cycle(counters, growth):
 
 @compiled
 def _entrant(lists, member, counters, weight):
-    """A vertex to come in, and how many leave for it: 1, 2, or where there is no such vertex all it takes; 0: none."""
+    """Choose a vertex to enter, and how many members leave for it: 1, 2, else as many as it needs; 0: no vertex."""
     ones = counters[ONE]
     draw = _below(counters, 1 << 30) / (1 << 30) * (ones + weight * counters[TWO])
     if draw < ones:
@@ -112,7 +112,7 @@ def _entrant(lists, member, counters, weight):
 
 @compiled
 def _make_room(start, indices, member, key, lists, positions, until, counters, tenure, v, leaving):
-    """Have the members leave that v is adjacent to, ``leaving`` of them."""
+    """Remove the members adjacent to v, ``leaving`` of them."""
     now = counters[MOVE]
     if leaving == 1:
         u = key[v] & _IDS
@@ -134,7 +134,7 @@ def walk(
     start, indices, member, key, lists, positions, until, best, counters,
     cooling_first, cooling_last, tenure, growth, moves,
 ):  # fmt: skip
-    """Up to ``moves`` moves; True, at once, when the set is larger than any before and nothing can be added."""
+    """Make at most ``moves`` moves; return True as soon as the set is the largest so far and nothing can be added."""
     weight = _weight(counters, cooling_first, cooling_last)
     for _ in range(moves):
         counters[MOVE] += 1
