@@ -1,4 +1,4 @@
-"""Archives of a submission (.zip, .tar.gz), unpacked within bounds into a folder of one's own."""
+"""Unpack archives of a submission (.zip, .tar.gz), within limits, into a separate folder."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from rig.errors import StoreError
 
 BYTES_MOST = 64 << 30
 SMALL, RATIO_MOST = 64 << 20, 200
-"""Whatever unpacks to more than both, in bytes and for each byte, is a bomb; recordings shrink by far less."""
+"""An archive is a bomb if it unpacks to more bytes than the first and to more per byte than the second. Recordings
+shrink far less."""
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
 DAMAGED = "Fetch it again, and compare its size and its hash with those at its source"
 FINDER = "__MACOSX/"
-"""What the Finder of macOS adds to a .zip beside the folder."""
+"""The folder that the Finder of macOS adds to a .zip."""
 HOSTILE = "Do not unpack it: `rig submit` makes no such archive"
 _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
@@ -33,13 +34,13 @@ _BROKEN = (
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is called as archives are."""
+    """Return whether a file has the name of an archive."""
     return path.is_file() and path.name.lower().endswith(SUFFIXES)
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """The path itself, or the folder that the archive there holds, until the block ends."""
+    """Yield the path itself, or the unpacked folder of the archive at this path; it exists until the block ends."""
     if not is_archive(path):
         yield path
         return
@@ -48,7 +49,7 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 def unpack(path: Path, folder: Path) -> Path:
-    """Unpack an archive into ``folder``; the folder that it holds. Refuses damage, links, ways out, and bombs."""
+    """Unpack an archive into ``folder``; return the folder in it. Refuse damage, links, outside paths, and bombs."""
     folder.mkdir(parents=True)
     try:
         with ExitStack() as stack:
@@ -81,13 +82,13 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
             if not name.endswith("/") and not name.startswith(FINDER):
                 yield name, archive.open(entry)
         return
-    with gzip.open(path) as whole:  # tarfile takes a damaged header for the end, and looks at no checksum
+    with gzip.open(path) as whole:  # tarfile treats a damaged header as the end, and checks no checksum
         while whole.read(1 << 20):
             if whole.tell() > most:
                 refuse("it", bomb)
     packed = stack.enter_context(tarfile.open(path, "r:gz"))  # noqa: SIM115
     members: list[tarfile.TarInfo] = []
-    for member in packed:  # all heads first, so that nothing is written of what is refused
+    for member in packed:  # all headers first, so that nothing of a refused archive is written
         members.append(member)
         _check_count(len(members))
     for member in members:

@@ -1,4 +1,4 @@
-"""The check of a submission that the rig's own code makes: all that it says is made again of its sessions."""
+"""The check of a submission by the rig's own code: all its pages are generated again from its sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALLOWED = (
 )
 SHOWN = 3
 WHOLE = (1, 2)
-"""The checks that a folder is whole and as its hashes say; the rig's own readers are not let loose on others."""
+"""The checks that a folder is complete and fits its hashes; the rig's own readers read only such folders."""
 NOT_COMPARED = "pages not compared"
 EQUALS = "submission.json and results.csv are equal; the rest differs, by versions or by hand"
 DIFFER = "submission.json or results.csv differs too, by less than the intervals of the figures as computed now"
@@ -25,7 +25,7 @@ UNEXPLAINED = "no version explains"
 
 
 def with_pages(one: Audit, folder: Path) -> Audit:
-    """Return an audit with the check of what is made again of the submission in ``folder``; of others as it is."""
+    """Return an audit with this check added for the submission in ``folder``; other audits unchanged."""
     if one.kind != "submission":
         return one
     damaged = [c.name for c in one.failed if c.number in WHOLE]

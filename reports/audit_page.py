@@ -14,7 +14,7 @@ from reports.audit.hashes import UNLISTED
 
 FORMAT = 1
 WORST = (2, 3, 32, 30, 24, 13, 15, 25, 31)
-"""Alterations come first, then claims that are not those of the recording, then all other checks."""
+"""Alterations come first, then claims that differ from the recording, then all other checks."""
 REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
 SOUND = "no check failed"
 MEND = "Mend it and submit again, or ask its author"
@@ -27,7 +27,7 @@ def document(audits: Sequence[Audit]) -> str:
 
 
 def not_seen() -> dict[str, str]:
-    """What no audit sees, by its name."""
+    """Return what no audit can see, by name."""
     return dict(json.loads((Path(__file__).parent / "audit" / "not_seen.json").read_bytes()))
 
 
@@ -47,7 +47,7 @@ def to_json(one: Audit) -> dict[str, Any]:
 
 
 def worst(one: Audit) -> tuple[str, str]:
-    """The worst finding in a word, and in a sentence with what to do about it."""
+    """Return the worst finding in a word, and in a sentence that also says what to do."""
     if one.failed:
         order = [*WORST, *range(33)]
         first, *more = sorted(one.failed, key=lambda c: order.index(c.number))
@@ -71,7 +71,7 @@ def worst(one: Audit) -> tuple[str, str]:
 
 
 def _derived(one: Audit) -> str:
-    """How much of what is claimed the audit derived again."""
+    """Return how many of the claims the audit derived again."""
     apart = sum(not c.ok for c in one.compared)
     agree = (
         f"{len(one.compared) - apart} of {one.claimed} claims were derived again"
@@ -93,14 +93,14 @@ def html(audits: Sequence[Audit]) -> str:
 
 
 def counted(one: Audit) -> str:
-    """How the checks and figures came out, in numbers."""
+    """Return the numbers of checks and figures by outcome."""
     outcomes = [c.outcome for c in one.checks]
     counts = ", ".join(f"{outcomes.count(out)} {out}" for out in ("passed", "warned", "failed", "not applicable"))
     return f"of {len(one.checks)} checks {counts}; {_derived(one)}"
 
 
 def beside(one: Audit) -> str:
-    """What stands in the folder and was not looked at, in one sentence."""
+    """Return one sentence on the files of the folder that were not looked at."""
     more = f" and {len(one.beside) - 3} more" if len(one.beside) > 3 else ""
     return f"not looked at, and no hash covers them: {', '.join(one.beside[:3])}{more}"
 

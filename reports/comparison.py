@@ -22,9 +22,9 @@ _SCORES = ("accuracy", "map", "r2", "smape_mean")
 KEPT = {True: "kept within 5 %", False: "worse by more than 5 %", None: ""}
 GAP = "  "
 MOST_DIFFERING = 8
-"""Places in which two recordings differ that are shown without ``--verbose``."""
+"""Without ``--verbose``, at most this many differences between two recordings are shown."""
 MOST_TEXT = 32
-"""The longest text of a value that differs."""
+"""The largest length of the shown text of a differing value."""
 
 
 def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judged]], verbose: bool = False) -> None:
@@ -48,9 +48,9 @@ def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judg
 
 
 def beside(c: Comparison) -> dict[str, Any]:
-    """Return a small table for the page of the second: how well both answered, and what their networks ask for.
+    """Return a small table for the page of the second result: quality of the answers, and complexity of the networks.
 
-    Of one device it has times, powers and energies too, also by phase, and says what a slow meter did not see.
+    If both are of one device, it also has times, powers and energies, also by phase, and says what a slow meter missed.
     """
     devices = [clean(subject.result.start.device.name) for subject in (c.first, c.second)]
     headlines, heads, notes = list[FigureKey](), devices, list(_on_differences(c))
@@ -72,7 +72,7 @@ def beside(c: Comparison) -> dict[str, Any]:
 
 
 def _unseen(subject: Subject) -> Iterator[str]:
-    """What each meter that reads less than once in an execution cannot know."""
+    """Return what a meter with less than one reading per execution cannot know, for each such meter."""
     start, quantities = subject.result.start, subject.result.quantities
     for rail in (rail for meter in start.meters for rail in meter.rails if rail.rate_hz > 0.0 and rail.kind != "edges"):
         executions = {p: quantities.get(FigureKey("execution_time_s", p)) for p in start.device.phases}
@@ -87,7 +87,7 @@ def _unseen(subject: Subject) -> Iterator[str]:
 
 
 def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
-    """The rows in the widest form that fits; a title that leaves no place for numbers stands above them."""
+    """Return the rows in the widest form that fits; a title that leaves no room for the numbers is above them."""
     judged = any(d.kept is not None for d in c.differences)
     headlines = headline_keys(c.first.result)
     rows = [
@@ -120,12 +120,12 @@ def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
 
 
 def _bare(text: str) -> str:
-    """A figure without its half-width."""
+    """Return a figure without its half-width."""
     return re.sub(r" ± \S+", "", text)
 
 
 def _percent(d: Difference) -> str:
-    """The difference relative to the first, with its interval; a dash for a first of zero."""
+    """Return the difference relative to the first figure, with its interval; a dash if the first is zero."""
     if d.relative is None:
         return "—"
     one = abs(d.first.value)
@@ -141,7 +141,7 @@ def signed(q: Quantity, scale: Scale = "auto") -> str:
 
 
 def _gate(one: Judged, c: Comparison) -> str:
-    """One line: what was decided, the limit, what was found, and what would decide."""
+    """Return one line: the decision, the limit, the finding, and what would be needed for a decision."""
     unit = "1" if one.limit.relative else next(d.first.unit for d in c.differences if str(d.key) == one.limit.figure)
     change = Quantity(one.change, unit, limits=(one.low, one.high))
     limit = one.limit.text if one.limit.relative else f"{one.limit.text} {unit}".removesuffix(" 1")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 NOTES = 3
-"""How many notes and failed rules the first screen shows; the report has all of them."""
+"""The first screen shows at most this many notes and failed rules; the report has all of them."""
 _STYLES = {"valid": "bold green", "partial": "bold yellow", "invalid": "bold red"}
 ROUTINE = ("A session of", "Warm-up: ")
 """The first words of notes that say nothing about the figures."""

@@ -1,4 +1,4 @@
-"""Read back the files of each harness into the same form, and compute figures from it. No other side effects."""
+"""Read back the files of each harness into one form, and compute figures from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the uncertainty of each key figure is made of, as one bar."""
+"""The components of the uncertainty of each key figure, as one bar."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
 
 _LEAST = 0.09
-"""Share of the variance from which a part of a bar has its number written in it."""
+"""A part of a bar with at least this share of the variance shows its number."""
 _WHOLE = 0.995
-"""Share from which one source is all of it, which a line of text says."""
+"""A source with at least this share of the variance is treated as the only one; a line of text says so."""
 OTHERS = "others"
 
 
 def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collection[str]) -> Sheet | None:
-    """Return a bar for each of ``keys`` that several sources make; sources that differ by the rail alone are one.
+    """Return a bar for each of ``keys`` with several sources; sources that differ only by rail are joined.
 
-    A figure of one source has a line of text. None where no figure has several.
+    A figure with one source has a line of text. Return None if no figure has several sources.
     """
     shown = {key: _shares(quantities, key, rails) for key in keys if key in quantities and quantities[key].u > 0}
     bars = {key: shares for key, shares in shown.items() if shares and max(shares.values()) < _WHOLE}

@@ -1,4 +1,4 @@
-"""Clock fits as a picture: how far each reading of a clock is from the map that was fitted to all."""
+"""Clock fits as a picture: the distance of each clock reading from the map that was fitted to all readings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rig.analysis.result.result import ClockSummary
 from rig.terminal import clean
 
 _MOST = 4
-"""Clocks that are drawn; more are in the table."""
+"""At most this many clocks are drawn; the table has all."""
 _MARKS = 400
 _HEIGHT = 90.0
 

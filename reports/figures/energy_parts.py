@@ -1,4 +1,4 @@
-"""Energy per inference as a picture: by phase, and in each by rail."""
+"""Energy per inference as a picture: by phase, and by rail in each phase."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 8
 
 
 def energy_figure(quantities: Figures) -> Sheet | None:
-    """Return a bar for each phase, divided by rails; None where there is one phase and one rail, or no energy."""
+    """Return a bar for each phase, divided by rails; None if there is one phase and one rail, or no energy."""
     found = {key: q.value for key, q in quantities.items() if key.quantity == _ENERGY and not (key.method or key.layer)}
     phases = [key for key in found if key.phase and not key.rail]
     bars = (phases or [key for key in found if key.of_whole])[:_MOST]

@@ -11,7 +11,7 @@ from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey, Figures
 
 _WIDE = 50.0
-"""Slowest over median, from which the axis is logarithmic."""
+"""If slowest over median is at least this, the axis is logarithmic."""
 _HEIGHT = 150.0
 _LINES = (
     ("mean", FigureKey("execution_time_s"), "", INK),

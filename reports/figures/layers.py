@@ -1,4 +1,4 @@
-"""What the network did as a picture: operations by connection, and silent neurons by layer."""
+"""The activity of the network as a picture: operations by connection, and silent neurons by layer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MOST = 8
 
 
 def layers_figure(quantities: Figures) -> Sheet | None:
-    """Return operations of each connection over its dense ones, above the sparsity of each layer; None without any.
+    """Return two panels: operations of each connection over its dense ones, and below, the sparsity of each layer.
 
-    Of many connections, those with the most dense operations are shown, and of many layers the first ones.
+    Of many connections, those with the most dense operations are shown; of many layers, the first. None without data.
     """
     dense = {k.layer: q.value for k, q in quantities.items() if k.layer and k.quantity == "dense_operations_per_sample"}
     sparsity = {k.layer: q.value for k, q in quantities.items() if k.layer and k.quantity == "activation_sparsity"}

@@ -1,4 +1,4 @@
-"""Service as a picture: how long answers took, over time and by share."""
+"""Service as a picture: latency over time, and by share of answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def service_figure(result: Result) -> Any:
 
 
 def _limit(scenario: ScenarioRecord) -> tuple[str, float] | None:
-    """What the scenario bounds latency by: its name, and seconds."""
+    """Return the name and the seconds of the scenario's bound on latency."""
     for name, value in (("bound", scenario.latency_bound_s), ("deadline", scenario.deadline_s)):
         if isinstance(value, (int, float)) and np.isfinite(value) and value > 0:
             return name, float(value)
@@ -82,7 +82,7 @@ def _over_time(axis: Any, asked: Floats, took: Floats, bound: float) -> None:
 
 
 def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """(begin, end, least, median, greatest) of the columns that hold anything; ``x`` is sorted."""
+    """Return (begin, end, least, median, greatest) of the columns that are not empty; ``x`` is sorted."""
     edges = np.linspace(x[0], x[-1], _COLUMNS + 1)
     column = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, _COLUMNS - 1)
     order = np.lexsort((y, column))
@@ -93,7 +93,7 @@ def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floa
 
 
 def _distribution(axis: Any, took: Floats, factor: float) -> None:
-    """Latency against the share answered within it, on an axis that gives every nine the same room."""
+    """Draw latency against the share answered within it; each nine (90 %, 99 %, ...) has the same width on the axis."""
     ordered = np.sort(took)
     n = len(ordered)
     slower = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 100)]).astype(int)) - 1
@@ -112,7 +112,7 @@ def _distribution(axis: Any, took: Floats, factor: float) -> None:
 
 
 def _nines(axis: Any, end: float) -> None:
-    """A logarithmic axis of one over the share that is slower, up to ``end``, labelled by the share that is not."""
+    """Make a logarithmic axis of 1 over the slower share, up to ``end``, labelled with the share that is not slower."""
     width_in = (WIDTH_IN - 0.8 - KEY_IN) / 2.6
     shares: list[float] = []
     last_in = -1.0
@@ -129,7 +129,7 @@ def _nines(axis: Any, end: float) -> None:
 
 
 def _height(axis: Any, extent: tuple[float, float], wide: bool, bounded: bool) -> None:
-    """One scale for both panels: logarithmic where the spread is large, else from 0 where there is a bound."""
+    """Set one scale for both panels: logarithmic if the spread is large, else from 0 if there is a bound."""
     low, high = extent
     if wide:
         log_axis(axis.yaxis, axis.set_yscale)

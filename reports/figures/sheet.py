@@ -14,10 +14,10 @@ from reports.figures.style import GRID, HUES, INK, MUTED, SIM
 from rig.terminal import clean
 
 WIDTH, EDGE = 360.0, 6.0
-"""Units of a picture's width, and of the room at its sides; on a telephone a unit is about a pixel."""
+"""A picture's width, and the margin at its sides, in units; on a telephone a unit is about a pixel."""
 ROW, BAR, KEY = 34.0, 13.0, 15.0
 LETTER = 11.0
-"""Units of the height of text."""
+"""The height of text, in units."""
 Span = tuple[float, float]
 Place = Callable[[float], float]
 
@@ -36,7 +36,7 @@ class Sheet:
         self.parts.append(f"<text {place}>{html.escape(clean(said))}</text>")
 
     def box(self, x: Span, y: Span, colour: str, opacity: float = 1.0) -> None:
-        """Fill from ``x`` to ``x`` and ``y`` to ``y``; what has no width is left out."""
+        """Fill a rectangle between the two values of ``x`` and of ``y``; a rectangle without width is left out."""
         if x[1] > x[0] and y[1] > y[0]:
             size = f'x="{x[0]:.2f}" y="{y[0]:.2f}" width="{x[1] - x[0]:.2f}" height="{y[1] - y[0]:.2f}"'
             faint = f"; fill-opacity: {opacity:g}" if opacity < 1.0 else ""
@@ -53,7 +53,7 @@ class Sheet:
         self.parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{radius:g}" style="fill: {colour}"/>')
 
     def bar(self, told: str, parts: Sequence[tuple[float, str, str]], end: float) -> None:
-        """Add a row: ``told`` above a bar of parts, each of a length, a colour and a word; ``end`` fills the width."""
+        """Add a row: ``told`` above a bar of parts (length, colour, word); a length of ``end`` fills the width."""
         self.text(EDGE, self.y + 11.0, told)
         x, scale, y = EDGE, (WIDTH - 2.0 * EDGE) / end, self.y + 16.0
         for length, colour, word in parts:
@@ -77,7 +77,7 @@ class Sheet:
         self.y += 36.0
 
     def panel(self, x: Span, y: Span, height: float, label: str, log: bool = False) -> tuple[Place, Place]:
-        """Add axes of two ranges with their ticks; returns what places a value across and upwards."""
+        """Add axes of two ranges with ticks; return the functions that place a value across and upwards."""
         left, top = EDGE + 36.0, self.y + 6.0
         self.y = top + height
 
@@ -91,7 +91,7 @@ class Sheet:
         return lambda value: _across(value, x, left, log), up
 
     def key(self, labels: Sequence[tuple[str, str]]) -> None:
-        """Add what each colour stands for, one a line."""
+        """Add the meaning of each colour, one per line."""
         for colour, label in labels:
             self.box((EDGE, EDGE + 12.0), (self.y + 2.0, self.y + 11.0), colour)
             self.text(EDGE + 18.0, self.y + 11.0, textwrap.shorten(clean(label), 56, placeholder=" …"))
@@ -103,7 +103,7 @@ class Sheet:
         self.y += KEY
 
     def svg(self, simulated: bool) -> bytes:
-        """Return the picture, marked where it is simulated."""
+        """Return the picture, marked if it is simulated."""
         height = self.y + (18.0 if simulated else 4.0)
         if simulated:
             own = (
@@ -130,7 +130,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Return powers of ten between two ends, and twice and five times them where they are few."""
+    """Return powers of ten between two ends; if these are few, also 2 and 5 times the powers."""
     tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     some = (1.0, 2.0, 5.0) if len(tens) < 4 else (1.0,)
     return [m * 10.0**k for k in tens[:: max(1, len(tens) // 5)] for m in some if low <= m * 10.0**k <= high]

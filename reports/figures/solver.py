@@ -27,7 +27,7 @@ Path = tuple[Floats, Floats]
 def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) -> Any:
     """Return the best gap so far over the time of each solve, and the share at each threshold; None without data.
 
-    With the power over the runtime, a second axis is energy: as in the figures, this power times the time.
+    With ``runtime_w``, a second axis shows energy: as in the figures, this power times the time.
     """
     target, own = _target(solves)
     paths = [_path(s, s.targets[target]) for s in own]
@@ -60,7 +60,7 @@ def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) ->
 
 
 def _energy_axis(axis: Any, watts: float, about_j: float) -> None:
-    """Energy above the panel, at ``watts`` joules for each step of the axis of time."""
+    """Add an axis of energy above the panel: ``watts`` joules per second of the axis of time."""
     factor, unit = prefix(about_j, "J")
     above = axis.secondary_xaxis("top", functions=(lambda t: t * watts * factor, lambda e: e / (watts * factor)))
     above.set_xlabel(f"energy of the solve, {unit}")
@@ -69,14 +69,14 @@ def _energy_axis(axis: Any, watts: float, about_j: float) -> None:
 
 
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
-    """The target that most solves have, of several that which solves are told to come close to, and those solves."""
+    """Return the target that most solves have (of several, the one that solves must approach), and these solves."""
     names = [name for s in solves for name, cost in s.targets.items() if cost]
     target = max(by_preference(names), key=names.count, default="")
     return target, [s for s in solves if s.targets.get(target)]
 
 
 def _path(solve: Solve, target: float) -> Path:
-    """Seconds and the best gap claimed until then, the solution given as the last; each shape (k,)."""
+    """Return times (s) and the best gap claimed by then, with the returned solution last; each of shape (k,)."""
     order = np.argsort(solve.at_s, kind="stable")
     times = np.append(solve.at_s[order], solve.seconds)
     costs = np.append(solve.cost_at[order], solve.cost if np.isfinite(solve.cost) else solve.claimed)
@@ -130,7 +130,7 @@ def _reached(axis: Any, paths: Sequence[Path], last: float, factor: float) -> No
 
 
 def _held(t: Floats, g: Floats, grid: Floats) -> Floats:
-    """The best gap at each moment of ``grid``; inf before the first claim."""
+    """Return the best gap at each moment of ``grid``; inf before the first claim."""
     at = np.searchsorted(t, grid, side="right") - 1
     return np.where(at >= 0, g[np.maximum(at, 0)], np.inf)
 

@@ -57,7 +57,7 @@ def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> A
 
 
 def _together(axes: Sequence[Any], shown: Shown) -> None:
-    """One axis of time, with every change of scene across all panels."""
+    """Give all panels one axis of time, and mark every change of scene across all of them."""
     for axis in axes:
         axis.set_xlim(*shown.limits)
         axis.tick_params(labelbottom=axis is axes[-1])
@@ -71,7 +71,7 @@ def _together(axes: Sequence[Any], shown: Shown) -> None:
 
 
 def _stacked(left_in: float, heights: Sequence[float], gaps: Sequence[float]) -> list[Any]:
-    """Axes of these heights from the top down, with these gaps between them, in inches."""
+    """Return axes with these heights and gaps, from the top down, in inches."""
     height = _TOP_IN + sum(heights) + sum(gaps) + _BOTTOM_IN
     figure = new_figure(height)
     axes, at = [], height - _TOP_IN
@@ -84,7 +84,7 @@ def _stacked(left_in: float, heights: Sequence[float], gaps: Sequence[float]) ->
 
 
 def _lanes(axis: Any, shown: Shown) -> None:
-    """A lane for each class: shaded where it is the scene, filled up to its probability."""
+    """Draw a lane for each class: shaded while it is the scene, filled up to its probability."""
     rows = len(shown.rows)
     blank = np.zeros(len(shown.heard))
     for k, name in enumerate(shown.rows):
@@ -110,7 +110,7 @@ def _lanes(axis: Any, shown: Shown) -> None:
 
 
 def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **style: Any) -> None:
-    """Steps between two heights (n,) over knots (n + 1,), where ``here`` and high enough to be seen; one path."""
+    """Fill between two heights (n,) over knots (n + 1,), where ``here`` is true and the height is visible; one path."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -129,7 +129,7 @@ def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **st
 
 
 def _answers(axis: Any, stream: Stream, shown: Shown) -> None:
-    """Each answer right or wrong by its height and shape, and how long each scene took to be recognised."""
+    """Draw each answer, right or wrong by height and shape, and the time until each scene was recognised."""
     inside = (stream.at_s >= shown.limits[0]) & (stream.at_s <= shown.limits[1])
     if _one_by_one(stream, shown):
         at, right = stream.at_s[inside], right_answers(stream)[inside]
@@ -152,7 +152,7 @@ def _one_by_one(stream: Stream, shown: Shown) -> bool:
 
 
 def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
-    """From each change of scene to the first answer that is right and stays so; to the scene's end if none is."""
+    """Draw a line from each change of scene to the answer after which all are right; without one, to the scene's end."""
     took = change_latencies_s(stream)[: len(shown.onset_s) - 1]
     begin, ends = shown.onset_s[1:], shown.end_s[1:]
     for style, some, until in (
@@ -185,7 +185,7 @@ def _power(axis: Any, series: Series, limits: tuple[float, float], quantities: M
 
 
 def _overview(axis: Any, stream: Stream, limits: tuple[float, float]) -> None:
-    """The whole stream: the share of time right, and which part stands above."""
+    """Draw the whole stream: the share of time with right answers, and the part that is shown above."""
     edges = np.linspace(stream.onset_s[0], max(stream.end_s, stream.at_s[-1]), _COLUMNS // 2 + 1)
     share = np.append(right_share(stream, edges), 0.0)
     axis.fill_between(edges, 0.0, share, step="post", color=_ON, alpha=0.9, linewidth=0)
@@ -207,7 +207,7 @@ def _short(name: str, longest: int = _LONGEST) -> str:
 
 
 def _names(shown: Shown, width_in: float) -> tuple[list[str], bool, float]:
-    """What is written above each scene, whether upright since it does not fit across, and the height that takes."""
+    """Return the text above each scene, whether it is upright because it does not fit across, and the height needed."""
     span = shown.limits[1] - shown.limits[0]
     room_in = (shown.end_s - shown.onset_s) / span * width_in
     wide = room_in >= _UPRIGHT_IN
@@ -220,7 +220,7 @@ def _names(shown: Shown, width_in: float) -> tuple[list[str], bool, float]:
 
 
 def _wrapped(name: str, characters: int) -> str:
-    """A name on lines of at most so many characters, broken after spaces and underscores; empty if it cannot be."""
+    """Break a name into lines of at most ``characters``, after spaces and underscores; empty if that is impossible."""
     lines = [""]
     for piece in re.findall(r"[^\s_-]*[\s_-]?", name):
         joined = lines[-1] + piece
