@@ -1,14 +1,14 @@
-"""What does the rig sustain of an instrument at its own rate: is a reading lost, and is an issue delayed?
+"""Does the rig sustain an instrument at its full rate: is a reading lost, or an issue delayed?
 
     python -m benchmarks.capture [--seconds 60] [--rate-hz 2000000] [--rails 2] [--folder /tmp]
 
 Three runs in one process, each through the engine to disk: samples on a schedule, without a meter, then with as many
-Joulescopes as there are rails, then without again. The Joulescopes are a stand-in for ``pyjoulescope_driver``: blocks
-of the package's own size come in the thread of each, with levels, bursts and noise, made beforehand so that they cost
-next to nothing. Every reading on disk is compared with the one that was sent. ``waiting_s`` is the most that ever
-waited for the disk, ``cpu_share`` is what the meters add, in cores, and ``verify_s`` is how long all hashes take to
-check. Prints the rows and, last, one JSON line; exits 1 when a goal is missed: no reading lost or changed, the rate
-sustained, and 99 of 100 issues no later by ``SLIP_S`` than without a meter.
+Joulescopes as there are rails, then without again. The Joulescopes are a stand-in for ``pyjoulescope_driver``: the
+thread of each delivers blocks of the package's size with levels, bursts and noise, made in advance so that they cost
+nearly nothing. Every reading on disk is compared with the sent one. ``waiting_s`` is the longest backlog for the disk,
+``cpu_share`` the load that meters add, in cores, and ``verify_s`` the time to check all hashes. Prints the rows and,
+last, one JSON line; exits 1 when a goal is missed: no reading lost or changed, the rate sustained, and 99 of 100 issues
+at most ``SLIP_S`` later than without a meter.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from rig.types import Budget, DeviceInfo, Floats, Idle, Issue, Mark, Meter, Repl
 BLOCK = 16_240
 """Readings of float32 in a full block of the package: 64 KiB without its header and one USB frame."""
 PATTERN = 3_000_017
-"""Readings before the stand-in repeats itself; a prime, so that a block that is lost or comes twice does not fit."""
+"""Readings before the stand-in repeats itself; a prime, so that a lost or doubled block does not fit."""
 PERIOD_S, SPAN_S, IDLE_S = 10e-3, 2e-3, 0.5
 SLIP_S = 1e-3
 BESIDE_S = 60.0
@@ -53,7 +53,7 @@ BESIDE_S = 60.0
 
 
 def pattern(seed: int) -> Floats:
-    """Watts as a Joulescope gives them: idle, bursts, noise of its converter, as float32; and one block once more."""
+    """Return watts as a Joulescope gives them (idle, bursts, converter noise; float32), with one block repeated."""
     rng = np.random.default_rng(seed)
     busy = (np.arange(PATTERN) % 20_000) < 4_000
     codes = np.round(np.where(busy, 12_000.0, 4_000.0) + rng.normal(0.0, 12.0, PATTERN))
@@ -128,7 +128,7 @@ def recorded(path: Path, meters: Sequence[Meter], seconds: float) -> None:
 
 
 def run(path: Path, meters: Sequence[Meter], seconds: float) -> dict[str, Any]:
-    """Record one run: its time, its CPU time, how full its buffers were, the slip of its issues, and what ended it."""
+    """Record one run. Return its time, CPU time, fill of buffers, slip of issues, and the error that ended it."""
     row: dict[str, Any] = {"error": None}
     began_s, cpu_s = time.monotonic(), time.process_time()
     try:
@@ -155,7 +155,7 @@ def _captured_s(recording: Run) -> float:
 
 
 def compared(file: Path, sent: Replayed) -> dict[str, Any]:
-    """Readings on disk against those that were sent, and the bytes of one."""
+    """Compare readings on disk with the sent ones; also return the bytes per reading."""
     count = wrong = missing = 0
     with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:
         for batch in reader:

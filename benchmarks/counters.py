@@ -1,16 +1,17 @@
-"""Do the intervals of cumulative rails hold the truth, and are they no wider than they need be?
+"""Do the intervals of cumulative rails contain the truth, and are they no wider than necessary?
 
     python -m benchmarks.counters --runs 200
 
 Counters like RAPL's (renewed every millisecond, steps of 61 uJ, 100 or 200 looks a second) and like NVML's (renewed
-every 20 to 100 ms, steps of a millijoule, a reading whenever it has changed), over random windows, levels and jitter.
-Every run goes the whole way: engine, run directory, verified reading, estimators.
+every 20 to 100 ms, steps of a millijoule, a reading at each change), over random windows, levels and jitter. Every run
+passes all stages: engine, run directory, verified reading, estimators.
 
-``ratio`` is the median half-width over the median error, ``exact`` what exact Gaussians of these half-widths give, and
-``own`` the same with each run in units of its own half-width (2.9 for a Gaussian). The sensors of a third have noise.
+``ratio`` is the median half-width over the median error, ``exact`` its value for exact Gaussians of these half-widths,
+and ``own`` the ratio with each run in units of its own half-width (2.9 for a Gaussian). A third of the sensors have
+noise.
 
-A few dozen idle readings, as those of NVML's, cannot tell a counter whose ages creep from one that is noisy: there the
-intervals are about twice as wide as an exact Gaussian's.
+With a few dozen idle readings, as of NVML, a counter whose age drifts cannot be distinguished from a noisy one:
+intervals are then about twice as wide as an exact Gaussian's.
 
 Prints a table and, last, one JSON line; exits 1 when coverage or sharpness misses its goal.
 """
@@ -85,7 +86,7 @@ class HostDevice:
         return [self._reply]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Release nothing."""
 
 
 def one(kind: str, seed: int) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _if_exact(half: Array) -> float:
-    """The ratio that exact Gaussians of these half-widths give, the middle of 1,000 trials."""
+    """Return the ratio for exact Gaussians of these half-widths: the median of 1,000 trials."""
     trials = np.abs(np.random.default_rng(0).normal(0.0, half / 1.96, (1000, len(half))))
     return float(np.median(np.median(half) / np.median(trials, axis=1)))
 

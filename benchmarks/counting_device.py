@@ -1,7 +1,7 @@
-"""A simulated device whose energy per operation and per execution are known, and a meter of one gain and fresh noise.
+"""A simulated device with known energy per operation and per execution, and a meter with one gain and fresh noise.
 
-A network is a text file that holds how many inputs of an execution are active; each active input is ``FAN_OUT``
-operations. ``law`` says how the dynamic energy of an execution follows from its operations.
+A network is a text file with the number of active inputs of an execution; each active input is ``FAN_OUT`` operations.
+``law`` says how the dynamic energy of an execution depends on its operations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAWS: dict[str, Callable[[float, float, float], float]] = {
     "constant": lambda slope_j, base_j, operations: base_j + 0.5 * slope_j * INPUTS * FAN_OUT,
     "scatter": lambda slope_j, base_j, operations: (base_j + slope_j * operations) * (0.7 + 0.6 * _drawn(operations)),
 }
-"""Only on the first one do energies lie on a line that grows."""
+"""Energies are on a rising line only with the first of these laws."""
 
 
 def open_device(

@@ -33,7 +33,7 @@ OTHERS = tuple(law for law in LAWS if law != "line")
 
 
 def main() -> int:
-    """Work the draws off, print what held, and return whether the goals were missed."""
+    """Measure all draws, print the counts, and return whether the goals were missed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2)
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def drawn(law: str, draw: int) -> dict[str, Any]:
-    """Measure the networks of one draw, and return what became of its line."""
+    """Measure the networks of one draw, and return the outcome of its line."""
     rng = np.random.default_rng([draw, 0xE9])
     slope_j, base_j = 10.0 ** rng.uniform(-9.5, -8.0), 10.0 ** rng.uniform(-6.0, -4.5)
     idle_w = 10.0 ** rng.uniform(-4.0, -2.0)

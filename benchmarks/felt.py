@@ -51,7 +51,7 @@ NO_PEER = "LoadGen is not installed: pip install mlcommons-loadgen"
 
 @dataclass(frozen=True)
 class Row:
-    """What was found in each turn, and beside it; ``asked`` is of the ratio, or of the row itself without a peer."""
+    """The values of each turn, ours and the peer's; ``asked`` is the goal of the ratio, without a peer of the row."""
 
     what: str
     unit: str
@@ -88,13 +88,13 @@ def cpu_s(argv: list[str]) -> float:
 
 
 def in_turn(times: int, commands: Mapping[str, list[str]]) -> dict[str, list[float]]:
-    """The processor time (s) of each command, once in each of so many turns, after one that warms up."""
+    """Return the processor time (s) of each command in each of ``times`` turns, after one turn of warm-up."""
     turns = [{name: cpu_s(argv) for name, argv in commands.items()} for _ in range(times + 1)][1:]
     return {name: [turn[name] for turn in turns] for name in commands}
 
 
 def start(a: argparse.Namespace, _: Path) -> Iterator[Row]:
-    """What a person waits for who has asked nothing yet."""
+    """Time what a person waits for before any question."""
     found = in_turn(a.times, {"pass": NOTHING, "help": [*RIG, "--help"], "list": [*RIG, "list"]})
     yield Row("rig --help / python -c pass", "s CPU", found["help"], found["pass"], 2.0)
     yield Row("rig list / python -c pass", "s CPU", found["list"], found["pass"], 2.5)
@@ -132,7 +132,7 @@ def _measured(out: Path) -> tuple[float, float]:
 
 
 def single(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """What the rig needs between two queries, and its memory."""
+    """Measure the rig's time between two queries, and its memory."""
     _check_peer()
     ours, theirs = list[dict[str, float]](), list[dict[str, float]]()
     for k in range(a.times):
@@ -178,7 +178,7 @@ def arrivals(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def long(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """A trace in its file: 4 bytes a reading on the disk, and 2 to spare."""
+    """Report a trace from its file: it needs 4 bytes per reading on the disk, and 2 more as reserve."""
     if not a.readings:
         raise Skipped("give --readings 1e8; 1e9 take 4 GB of disk")
     for readings in map(int, a.readings):

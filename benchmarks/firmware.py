@@ -1,13 +1,13 @@
-"""Accuracy of the microcontroller's network in floating point, in int8, and as the firmware in QEMU gives it.
+"""Accuracy of the microcontroller's network in floating point, in int8, and in the firmware on QEMU.
 
     python -m benchmarks.firmware [--samples 200] [--again]
     python -m benchmarks.firmware --data FOLDER [--folds 4]
 
-The first hears synthetic scenes of seeds from 2000 on with the shipped network; `--again` trains that once more, says
-whether it is the same file, and has its floating point heard too. The second trains on all folds but one and hears that
-one, for each fold. Nothing is chosen on what is heard. Every slice goes the whole way of the device driver, and its
-scores must be those of Python's int8; it exits with 1 where one is not, and where no slice was heard. Prints a line for
-each network, with the least and the most time of a phase, and last JSON.
+The first form tests the shipped network on synthetic scenes with seeds from 2000 on; `--again` trains it once more,
+says whether the file is the same, and also tests its floating point. The second form trains on all folds but one and
+tests on that one, for each fold. Test data never influences a choice. Every slice passes the whole device driver, and
+its scores must equal those of Python's int8; exits 1 if one differs, or if no slice was tested. Prints a line for each
+network, with the least and the most time of a phase, and last JSON.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def shipped(samples: int, again: bool) -> Iterator[Trial]:
 
 
 def by_fold(data: str, folds: int) -> Iterator[Trial]:
-    """The samples of each fold with the networks that did not hear it."""
+    """Yield the samples of each fold with the networks that were not trained on it."""
     for k in range(1, folds + 1):
         fold = f"{k}/{folds}"
         heard = open_workload(data=data, fold=fold, split="train")
@@ -53,7 +53,7 @@ def by_fold(data: str, folds: int) -> Iterator[Trial]:
 
 
 def trial_of(trial: Trial, folder: Path) -> Counter[str]:
-    """Right answers of each form of the network, and slices on which firmware and Python have the same scores."""
+    """Count right answers of each form of the network, and slices with equal scores in firmware and Python."""
     workload, floats, whole = trial
     path = folder / "net.h"
     train_command.write(path, whole)
@@ -78,7 +78,7 @@ def trial_of(trial: Trial, folder: Path) -> Counter[str]:
 
 
 def main() -> int:
-    """Train, hear and compare; the exit code is 1 where the firmware differs from Python."""
+    """Train, test and compare; the exit code is 1 if the firmware differs from Python."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--data", help="a folder of recordings with a labels.csv")
     parser.add_argument("--folds", type=int, default=4)

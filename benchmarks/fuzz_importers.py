@@ -1,4 +1,4 @@
-"""Hostile files for every importer: a typed error or a run that can be read back and evaluated, nothing else.
+"""Hostile files for every importer: each must give a typed error, or a run that can be read back and evaluated.
 
     python -m benchmarks.fuzz_importers [--inputs 10000] [--only ppk2] [--seed 0]
 
@@ -84,9 +84,9 @@ def fuzz(name: str, case: Case, inputs: int, seed: int) -> int:
 
 
 def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
-    """Import, write, read back, evaluate one mutant (the case itself without ``rng``): what came of it.
+    """Import, write, read back and evaluate one mutant (without ``rng``, the case itself). Return the outcome.
 
-    Anything but a ``RigError`` is let through, a warning and a figure that is no number too.
+    All errors except ``RigError`` pass through; so do warnings, and figures that are no numbers.
     """
     shutil.rmtree(work, ignore_errors=True)
     factory = load("importers", case.format)
@@ -106,7 +106,7 @@ def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
 
 
 def lay_out(case: Case, work: Path, rng: np.random.Generator | None) -> dict[str, Any]:
-    """Write the files, mutated by ``rng``; the options, paths resolved."""
+    """Write the files, mutated by ``rng``; return the options with resolved paths."""
     files = dict(case.files)
     options = dict(case.options)
     if rng is not None:
@@ -215,7 +215,7 @@ def _splice(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _floats(data: bytes, rng: np.random.Generator) -> bytes:
-    """A 4-byte group overwritten by a hostile float."""
+    """Overwrite a 4-byte group with a hostile float."""
     if len(data) < 8:
         return data
     at = 1 + 4 * int(rng.integers((len(data) - 1) // 4 or 1))

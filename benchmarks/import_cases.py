@@ -22,7 +22,7 @@ N = 200
 
 @dataclass(frozen=True)
 class Case:
-    """One importer: a valid recording, which path in it is the source, and options that make it import."""
+    """One importer: a valid recording, the path of its source, and the options for the import."""
 
     format: str
     files: Files
@@ -64,13 +64,13 @@ def cases() -> dict[str, Case]:
 
 
 def _trace(begin_s: Floats) -> tuple[Bools, Floats]:
-    """Whether the device is busy, and mean watts, in readings of a millisecond that begin at these moments."""
+    """Return whether the device is busy, and mean watts, in readings of 1 ms that begin at these moments."""
     busy = ((begin_s >= 0.06) & (begin_s < 0.1)) | ((begin_s >= 0.11) & (begin_s < 0.15))
     return busy, 1e-3 + 2e-3 * busy + np.random.default_rng(1).normal(0.0, 1e-5, N)
 
 
 def _statistics(end_s: Floats) -> bytes:
-    """Each row holds the means up to its time, and charge and energy since the time of the first row."""
+    """Return rows with the means up to the row's time, and charge and energy since the time of the first row."""
     _, watts = _trace(np.round(end_s - 1e-3, 9))
     since_j = np.cumsum(watts * 1e-3) - watts[0] * 1e-3
     head = "#time,current,voltage,power,charge,energy"
@@ -118,7 +118,7 @@ def _mlperf() -> Files:
 
 
 def _jls(rng: np.random.Generator | None = None) -> bytes:
-    """A JLS file; with ``rng`` one whose definitions are strange and whose checksums are right."""
+    """Return a JLS file; with ``rng``, one with strange definitions and valid checksums."""
     from pyjls import DataType, Writer
 
     rate = 1000 if rng is None else int(rng.choice([1, 7, 1000, 1001, 2**31 - 1, 2**32 - 1]))

@@ -1,4 +1,4 @@
-"""Do stated intervals hold the truth on benches of every kind that labs have?
+"""Do stated intervals contain the truth on benches of every kind that labs have?
 
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
 ``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
@@ -6,9 +6,9 @@ The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``uns
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
-Each recording is written by hand in the documented format and evaluated. A figure counts as held when its interval,
-bias included, holds the truth. A miss beyond two half-widths is silent, since nothing in the result covers it. A
-recording or a figure that is refused counts as refused.
+Each recording is written directly in the documented format and evaluated. A figure is held if its interval, bias
+included, contains the truth. A miss beyond two half-widths is silent: nothing in the result warns of it. A refused
+recording or figure counts as refused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WIDEST = 10.0
 
 
 def one(task: tuple[str, int]) -> dict[str, Any]:
-    """One recording of a kind: relative error and relative half-width of each figure, or why there is none."""
+    """Evaluate one recording of a kind: relative error and half-width of each figure, or why there is none."""
     kind, seed = task
     lab = plain_lab(seed, kind)
     KINDS[kind](lab)
@@ -67,14 +67,14 @@ def one(task: tuple[str, int]) -> dict[str, Any]:
 
 
 def compared(lab: Lab) -> dict[str, Any]:
-    """What ``judged`` says of a lab's recording."""
+    """Return ``judged`` of a lab's recording."""
     with tempfile.TemporaryDirectory() as folder:
         write(lab, Path(folder) / "run")
         return judged(Path(folder) / "run", lab.truth())
 
 
 def judged(path: Path, real: Mapping[str, float]) -> dict[str, Any]:
-    """Figures of a recording against the truth, as parts of the true value, and what was refused."""
+    """Return errors and half-widths of a recording's figures relative to the truth, and what was refused."""
     try:
         result = evaluate(open_run(path))
     except RigError as error:
@@ -110,7 +110,7 @@ def summary(rows: list[dict[str, Any]], kinds: int) -> dict[str, Any]:
 
 
 def missed(found: dict[str, Any]) -> bool:
-    """Whether a kind is held too seldom (below 90 %, upper bound below 93.5 %), refused too often, or too wide."""
+    """Return whether a kind is held too rarely (below 90 %, upper bound below 93.5 %), refused too often, or wide."""
     low = [
         found["upper"][n] < ASKED and (found["held"][n] or 0.0) < LEAST for n in FIGURES if found["held"][n] is not None
     ]
