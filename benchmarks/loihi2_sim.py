@@ -1,4 +1,4 @@
-"""How close Lava's CPU backend comes to the official targets in a given time, and D-Wave's tabu search beside it.
+"""How close do Lava's CPU backend and D-Wave's tabu search come to the official targets in a given time?
 
     python -m benchmarks.loihi2_sim --nodes 10,25,50,100,250,1000 --budgets 0.1,1,10
 

@@ -3,14 +3,14 @@
     python -m benchmarks.long_report [--readings 1e7 [1e8 ...]] [--folder /tmp] [--spans 50000] [--rounds 1]
 
 Makes a recording of a simulated bench whose power is known exactly: a float32 trace at 1 MS/s, one span for every
-``--spans`` readings, idle before and after. In the same run and the same state of the cache it then reads and hashes
-the bytes of the trace, and evaluates the recording in a process of its own, as ``rig report`` does before it draws.
-Prints both times, their ratio, the same of the time of the processor, which other programs on the machine change less,
-the most memory of that process, and each figure against the truth; last, one JSON line for each size. A process that
-evaluates next to nothing shows what of the time does not grow with the trace. Between two sizes it prints what the
-further readings cost, beside reading and hashing them, by the time of the processor. Exits 1 when a goal is missed: six
-times the time of reading and hashing at the last size, further readings that cost alike within 20 % from size to size,
-1 GiB, every truth inside its interval.
+``--spans`` readings, idle before and after. In the same run and with the same state of the cache, it reads and hashes
+the bytes of the trace, and evaluates the recording in a separate process, as ``rig report`` does before it draws.
+Prints both times and their ratio, as wall time and as processor time (which other programs change less), the peak
+memory of that process, and each figure against the truth; last, one JSON line for each size. A process that evaluates
+nearly nothing shows the part of the time that does not grow with the trace. Between two sizes it prints the processor
+time of the additional readings, relative to reading and hashing them. Exits 1 when a goal is missed: at most six times
+the time of reading and hashing at the last size, equal cost of additional readings within 20 % from size to size, at
+most 1 GiB, every truth inside its interval.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def grows_evenly(sizes: list[dict[str, Any]]) -> bool:
-    """Print what further readings cost from size to size; whether they cost alike."""
+    """Print the cost of additional readings from size to size; return whether it stays equal."""
     costs = []
     for less, more in itertools.pairwise(sizes):
         report_s, bytes_s = (more[name] - less[name] for name in ("processor_s", "bytes_processor_s"))
@@ -86,12 +86,12 @@ def long_lab(readings: int, cycle: int) -> Lab:
     lab.span_w, lab.label = np.full(count, lab.span_w[0]), lab.rng.integers(0, 4, count)
     lab.idle_s = [(0.1 * lead_s, 0.9 * lead_s), (end_s - 0.9 * lead_s, end_s - 0.1 * lead_s)]
     lab.end_s, lab.rate_hz, lab.noise_w = end_s, RATE_HZ, 0.02 * float(lab.span_w[0])
-    lab.sense = lambda w: w * 1.0003  # inside of the declared limit of 1e-3
+    lab.sense = lambda w: w * 1.0003  # within the declared limit of 1e-3
     return lab
 
 
 def measure(folder: Path, readings: int, cycle: int, rounds: int) -> tuple[dict[str, Any], bool]:
-    """Make one recording, time it, print; what was found, and whether memory and figures are as they should be."""
+    """Make one recording, time it and print. Return the findings, and whether memory and figures meet the goals."""
     lab, tiny = long_lab(readings, cycle), long_lab(NEXT_TO_NOTHING, NEXT_TO_NOTHING // 20)
     for one, name in ((lab, "run"), (tiny, "tiny")):
         write(one, folder / name, BLOCK)
@@ -145,7 +145,7 @@ def read_and_hashed_s(path: Path) -> float:
 
 
 def alone_s(run: Path, found: dict[str, Any]) -> float:
-    """Seconds of a process that evaluates a recording; what it found goes to ``found``."""
+    """Return the seconds of a process that evaluates a recording; its findings go to ``found``."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "benchmarks.long_report", "--evaluate", str(run)]
     one_thread = os.environ | dict.fromkeys(BLAS_THREADS, "1")  # as `rig report` runs

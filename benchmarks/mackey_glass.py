@@ -1,4 +1,4 @@
-"""Is a forecast of Mackey-Glass scored as neurobench scores it, and how long does each take?
+"""Is a forecast of Mackey-Glass scored as by neurobench, and how long do both take?
 
     python -m benchmarks.mackey_glass [--starts 30]
 
@@ -37,7 +37,7 @@ SHAPE = Shape(
 )
 PUBLISHED_SMAPE = 14.79
 SAME = {"smape": 0.05, "connection_sparsity": 1e-4, "footprint_bytes": 0.0, "dense": 0.0, "effective": 0.0}
-"""Largest differences: a forecast lasts ten Lyapunov times, so that rounding alone moves it; theirs rounds sparsity."""
+"""Largest differences: a forecast lasts ten Lyapunov times, so rounding alone moves it; neurobench rounds sparsity."""
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
     import torch
     from neurobench.benchmarks import Benchmark  # noqa: F401  # importing it is no part of its time
 
-    torch.set_num_threads(1)  # processor time of several threads is no time that anyone waits
+    torch.set_num_threads(1)  # with several threads, processor time is not waiting time
     seconds = {"learning": 0.0, "numpy": 0.0, "ours": 0.0, "torch": 0.0, "neurobench": 0.0}
     rows = []
     for sample in open_workload(starts=args.starts).samples:
@@ -115,7 +115,7 @@ def by_neurobench(network: Trained, wanted: Floats) -> dict[str, float]:
     metrics = [[Footprint, ConnectionSparsity], [SMAPE, SynapticOperations]]
     benchmark = Benchmark(TorchModel(_module(network)), loader, [], [], metrics)
     found = benchmark.run(quiet=True)
-    del benchmark  # its hooks would take away those of the next one
+    del benchmark  # its hooks would remove those of the next one
     operations = found["SynapticOperations"]
     return {
         "smape": found["SMAPE"],
@@ -144,7 +144,7 @@ def _module(network: Trained) -> Any:
         def forward(self, given: Any) -> Any:
             one, value, found = torch.ones(1), torch.tensor([network.value]), []
             state = torch.tensor(network.state)
-            for _ in given:  # a forecast reads nothing but itself
+            for _ in given:  # a forecast reads only its own values
                 drive = self.back(state[None])[0] + self.into(torch.cat((one, value))[None])[0]
                 state = (1.0 - SHAPE.leak) * state + SHAPE.leak * torch.tanh(drive)
                 value = self.out(torch.cat((one, value, state))[None])[0]

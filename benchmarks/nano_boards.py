@@ -1,11 +1,11 @@
-"""Do both ways of measuring the microcontroller baseline hold the truth? Random boards, each measured twice.
+"""Do both ways to measure the microcontroller baseline give the truth? Random boards, each measured twice.
 
     python -m benchmarks.nano_boards --boards 60 --seed 1
 
-As published: one slice is looped for 60 s a phase, at 3 readings a second that look for 0.2 s. And at 50 kS/s, loops of
-1 s. Both are in virtual time. A board draws times and powers of its phases, and what an execution draws more in two
-parts of it. Prints a table and, last, one JSON line. Exits 1 if an interval fails more often than one in ten, or if
-fewer than nine in ten of the figures are stated.
+As published: one slice is looped for 60 s per phase, with 3 readings a second that last 0.2 s each. And at 50 kS/s, in
+loops of 1 s. Both are in virtual time. Times and powers of a board's phases are random, and so is the additional power
+in two parts of an execution. Prints a table and, last, one JSON line. Exits 1 if an interval fails more often than one
+in ten, or if fewer than nine in ten of the figures are stated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rig.types import Budget, ClockInfo, DeviceInfo, Idle, Issue, Preprocessing,
 PHASES = ("preprocessing", "inference")
 FIGURES = ("energy_per_inference_j", "active_power_w", "dynamic_power_w")
 WAYS = {"as published, 3 Hz": (3.0, 0.6, 60.0), "50 kS/s": (50_000.0, 1.0, 1.0)}
-"""Rate of the readings, part of the time that they look, and seconds of a loop."""
+"""Rate of the readings, share of the time that they cover, and seconds of a loop."""
 LEAST_STATED = 0.9
 
 
@@ -122,7 +122,7 @@ def steps(d: Draw, sample: Sample, loop_s: float) -> Iterator[Step]:
 
 
 def compared(seed: int, way: str, folder: Path) -> list[dict[str, Any]]:
-    """Measure one board one way; how each figure of each phase compares with the truth."""
+    """Measure one board one way; return the comparison of each figure of each phase with the truth."""
     d, (rate_hz, aperture, loop_s) = draw(seed), WAYS[way]
     plant = UnevenPlant(open_plant().clock, Traits(seed=seed))
     device = SimulatedBoard(StatedBoard(d.seconds), plant, lambda: None)
@@ -176,7 +176,7 @@ def main() -> int:
 
 
 def failed(n: int, of: int, held: int, **_: float) -> bool:
-    """Whether too few figures are stated, or too few of them hold the truth."""
+    """Return whether too few figures are stated, or too few intervals contain the truth."""
     return n < max(1, LEAST_STATED * of) or held < 0.9 * n
 
 

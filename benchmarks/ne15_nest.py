@@ -1,10 +1,10 @@
-"""NE15-MNIST on NEST, each network a cell of one sweep, beside what the chapter publishes of NEST and SpiNNaker.
+"""NE15-MNIST on NEST, each network a cell of one sweep, compared with the chapter's figures of NEST and SpiNNaker.
 
     python -m benchmarks.ne15_nest --data mnist --networks ne15-1.npz ne15-10.npz [--samples 200] [--out DIR]
         [--option encoding=dvs]
 
 Power comes from the RAPL meter, on counters that are SIMULATED: they follow the processor time that the sweep and its
-NEST really use, by so many watts a core. The power above idle that the report states is held against that truth.
+NEST really use, with fixed watts per core. The power above idle in the report is compared with that truth.
 
 Prints the chapter's table with ours beside it, its contradictions and, last, one JSON line; DIR/energies.svg is the
 chapter's figure of energies. DIR must be new. Needs RIG_NEST_PYTHON. Exits 1 when a cell failed, or when an interval of
@@ -42,17 +42,17 @@ ROWS = {
     "dynamic_power_w": PHASE,
     ENERGY: PHASE,
 }
-"""Published figures, and the phase of the one of ours that stands beside each."""
+"""Published figures, and the phase of our figure that is compared with each."""
 
 
 def swept(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
     """Sweep the networks with counters that follow the processor time, and return the truth."""
     cores, root = BusyCores(IDLE_W, CORE_W), given.out.with_name(given.out.name + "-powercap")
-    root.mkdir(parents=True)  # counters that another run left are of other processes
+    root.mkdir(parents=True)  # counters from an earlier run belong to other processes
     rig = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
     vary = ",".join(str(path.resolve()) for path in networks)
     options = [*FOLD, f"samples={given.samples}", f"root={root}", "meter.rate_hz=200", "idle_s=5", *given.option]
-    chosen = dict(option.split("=", 1) for option in options)  # what is given overrides
+    chosen = dict(option.split("=", 1) for option in options)  # given options override
     told = [part for name, value in chosen.items() for part in ("--option", f"{name}={value}")]
     case = ["--device", "nest", "--workload", "ne15-mnist", "--data", given.data, "--vary", f"network={vary}"]
     with PowercapTree(root, cores, {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}):
@@ -72,7 +72,7 @@ def true_power(run: Run, cores: BusyCores) -> float:
 
 
 def beside(subclasses: int, ours: Figures) -> Iterator[str]:
-    """The chapter's rows of one size, ours beside them, and what is doubtful of the published ones."""
+    """Return the chapter's rows of one size with ours, and the doubts about the published ones."""
     theirs = {name: of for name in SYSTEMS if (of := found(name, subclasses))}
     yield (
         f"{f'subclasses: {subclasses}':32}"
@@ -87,7 +87,7 @@ def beside(subclasses: int, ours: Figures) -> Iterator[str]:
 
 
 def found(system: str, subclasses: int) -> Published | None:
-    """What the chapter publishes of a system at one size."""
+    """Return the chapter's figures of a system at one size."""
     return next((p for p in published() if p.name == f"{system}, NE15-MNIST, subclasses: {subclasses}"), None)
 
 

@@ -35,13 +35,13 @@ FOLDS = 5
 THRESHOLD_MV, RESET_MV = NEURON["v_thresh"] - NEURON["v_rest"], NEURON["v_reset"] - NEURON["v_rest"]
 DECAY, CURRENT_DECAY = math.exp(-1.0 / NEURON["tau_m"]), math.exp(-1.0 / NEURON["tau_syn_E"])
 LIFT_MV = (DECAY - CURRENT_DECAY) / (NEURON["cm"] * (1.0 / NEURON["tau_syn_E"] - 1.0 / NEURON["tau_m"]))
-"""What 1 nA of synaptic current adds to the potential in a step of 1 ms: the exact solution of the two equations."""
+"""The potential that 1 nA of synaptic current adds in a step of 1 ms: the exact solution of the two equations."""
 NO_CURRENT_NA = 1e-12
-"""A relay without more current than this is not followed step by step until its next event."""
+"""A relay with at most this current is not computed step by step until its next event."""
 
 
 class Answer(NamedTuple):
-    """What the network makes of a sample; the latency is -1 where no decision neuron fires."""
+    """The network's answer to a sample; the latency is -1 if no decision neuron fires."""
 
     right: bool
     label: str | None
@@ -184,7 +184,7 @@ def answered(network: NetworkFile, samples: Sequence[Sample]) -> dict[str, Answe
 
 
 def told(answers: Collection[Answer], neurons: int, seconds: float) -> dict[str, Any]:
-    """Figures of all answers of so many decision neurons."""
+    """Return the figures of all answers of ``neurons`` decision neurons."""
     right = proportion(sum(each.right for each in answers), len(answers), "")
     latencies = np.array([each.latency_ms for each in answers if each.latency_ms >= 0])
     into = 2 * neurons

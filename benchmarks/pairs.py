@@ -1,9 +1,9 @@
-"""Do stated intervals hold the truth on benches that have two troubles at once?
+"""Do stated intervals contain the truth on benches that have two troubles at once?
 
     python -m benchmarks.truth --pairs 600 [--seed 1] [--rows pairs.jsonl]
 
-Two kinds of ``benchmarks.kinds.KINDS`` are drawn for each recording, and applied one after the other to a plain lab.
-The order is changed if only the other one makes sense. A pair that makes no sense is left out and counted.
+Two kinds of ``benchmarks.kinds.KINDS`` are drawn for each recording, and applied one after the other to a plain lab;
+in reverse order if only that makes sense. A pair that makes no sense in either order is left out and counted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
 
 
 def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
-    """Refuse what a second kind undoes, and benches that cannot be."""
+    """Refuse a second kind that undoes the first, and impossible benches."""
     if twice := (begun & ended) - SHARED - {"raw", "deliver"}:
         raise SenselessError(f"both set {', '.join(sorted(twice))}")
     if "spans_s" in ended and (placed or "deliver" in begun):
@@ -100,7 +100,7 @@ def one(seed: int) -> dict[str, Any]:
 
 
 def every_pair(count: int, seed: int, workers: int, kept: Path | None) -> dict[str, Any]:
-    """Print what became of ``count`` pairs, each that was silent, and for each kind how many were."""
+    """Print the outcomes of ``count`` pairs, each silent pair, and the number of silent pairs of each kind."""
     table: list[dict[str, Any]] = []
     with ProcessPoolExecutor(workers) as pool, (kept or Path(os.devnull)).open("w") as file:
         for row in pool.map(one, range(seed * 1_000_000, seed * 1_000_000 + count), chunksize=4):

@@ -1,12 +1,12 @@
-"""How small a loss of multiples of 64 readings does the PPK2's driver find, how soon, and how often is it wrong?
+"""Which losses of multiples of 64 readings does the PPK2's driver find, how soon, and how often is it wrong?
 
     python -m benchmarks.ppk2_losses --logs 200
 
 Arrival logs are made up, 20 s each: clocks that drift, delays that scatter, and stalls in which nothing arrives.
-``calm`` is a machine that is left alone, ``busy`` one with processes for every core, ``hog`` one whose interpreter is
-kept from the driver as well. With and without a loss at a random moment they pass through slots of 10 ms, as the driver
-makes them, and its ``LossDetector``. ``missed``, ``false`` (a loss told where none was) and ``wrong`` (another count,
-or a stretch that does not hold the place) must be 0; ``refused`` is an error that ends the run. It waits for no clock.
+``calm`` is a machine without other load, ``busy`` one with processes on every core, ``hog`` one on which the driver
+also waits for the interpreter. With and without a loss at a random moment, logs pass through slots of 10 ms, as in the
+driver, and its ``LossDetector``. ``missed``, ``false`` (a reported loss without a real one) and ``wrong`` (another
+count, or a stretch without the place) must be 0; ``refused`` is an error that ends the run. It waits for no clock.
 
 Prints a table and, last, one JSON line; exits 1 when one of the three is not 0.
 """
@@ -34,7 +34,7 @@ VERDICTS = ("right", "refused", "missed", "false", "wrong")
 
 @dataclass(frozen=True)
 class Machine:
-    """Mean delay of an arrival, stalls in a second, and their mean length; exponential, all of them."""
+    """Mean delay of an arrival, stalls per second, and mean length of a stall; all are exponential."""
 
     delay_s: float
     stalls_hz: float
@@ -80,7 +80,7 @@ def slots(log: Log) -> list[tuple[int, float]]:
 
 
 def followed(log: Log) -> tuple[list[tuple[Loss, float]], bool]:
-    """The losses that are told, each with when; and whether the run was refused."""
+    """Return the reported losses, each with its time, and whether the run was refused."""
     follower, told = LossDetector("ppk2", RATE_HZ, TOLERANCE), []
     try:
         for count, at_s in slots(log):
@@ -92,7 +92,7 @@ def followed(log: Log) -> tuple[list[tuple[Loss, float]], bool]:
 
 
 def verdict(log: Log, missing: int, told: list[tuple[Loss, float]], refused: bool) -> str:
-    """What became of one log."""
+    """Return the outcome of one log."""
     if refused:
         return "refused"
     if not missing or not told:

@@ -53,7 +53,7 @@ def solved(out: Path, given: argparse.Namespace) -> None:
 def powered(out: Path, given: argparse.Namespace) -> BusyCores:
     """Sweep the solvers of this computer with counters that follow their processor time."""
     cores, root = BusyCores(IDLE_W, CORE_W), out.with_name(out.name + "-powercap")
-    root.mkdir(parents=True)  # counters that another run left are of another process
+    root.mkdir(parents=True)  # counters from an earlier run belong to another process
     zone = {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}
     with PowercapTree(root, cores, zone):
         meter = ("--meter", "rapl", "--option", f"root={root}", "--option", "rate_hz=200")

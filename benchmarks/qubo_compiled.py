@@ -42,7 +42,7 @@ def compiled() -> Callable[[int, float, int], Edges]:
 
 
 def _fill(raw: Any, shift: Any, nodes: Any, drawn: Any, bits: Any, have: int, missing: int) -> tuple[int, int]:
-    """Set the bits of the pairs in ``raw`` until none is missing; what is left over waits at the front of ``drawn``."""
+    """Set the bits of the pairs in ``raw`` until none is missing; unused pairs stay at the front of ``drawn``."""
     for i in range(raw.size):  # written without branches on random numbers, which are mispredicted half the time
         drawn[have] = raw[i] >> shift
         have += drawn[have] < nodes

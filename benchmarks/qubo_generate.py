@@ -1,4 +1,4 @@
-"""The QUBO graphs against the benchmark's own way of making them: the same edges, how much sooner, in how much memory.
+"""Compare the QUBO graphs with the benchmark's own generator: equal edges, time and memory.
 
     python -m benchmarks.qubo_generate             time and peak memory at 5000 nodes and 25 %
     python -m benchmarks.qubo_generate --all       every official workload, edge for edge, and complete graphs
@@ -106,7 +106,7 @@ def child(way: str, nodes: int, density: float, seed: int, times: int) -> Json:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held; what its parent held does not count."""
+    """Return the peak memory of this process, without that of its parent."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -182,7 +182,7 @@ def compare_all() -> Json:
 
 
 def largest(density: float, limit_bytes: int) -> Json:
-    """The largest graph, to a thousand nodes, under a limit on address space, by trying."""
+    """Find the largest graph, to within 1000 nodes, under a limit on address space, by trials."""
     low, best = STEP, None
     high = math.isqrt(int(limit_bytes / (4 * density))) // STEP * STEP + STEP
     probe = high

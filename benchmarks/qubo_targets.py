@@ -1,4 +1,4 @@
-"""How do the published QUBO targets stand against the search that the rig ships, and how many are proven?
+"""How do the published QUBO targets compare with the search that the rig ships, and how many are proven?
 
     python -m benchmarks.qubo_targets --quick          one seed, up to 1000 nodes
     python -m benchmarks.qubo_targets                  all 180 workloads, proofs included; some minutes to an hour
@@ -83,7 +83,7 @@ def against_targets(keys: list[Key], seconds: float) -> dict[str, float]:
             cost = graph.cost(solution)
             proofs += closed
             wrong += closed and (cost != known.cost or cost > target)
-        # what is proven optimal cannot be beaten: enough time to match it then
+        # a proven optimum cannot be beaten: then allow only enough time to match it
         result = race(graph, target, MATCH_S if closed and cost == target else seconds)
         if key[0] >= SEARCHED_FROM:
             races.append((result, target))
@@ -103,7 +103,7 @@ def against_targets(keys: list[Key], seconds: float) -> dict[str, float]:
 
 
 def against_tabu(most_nodes: int, seed: int = 0) -> dict[str, float]:
-    """D-Wave Tabu as specified, and how long the search takes to the cost that it reached."""
+    """Run D-Wave Tabu as specified, and measure how long the search takes to reach Tabu's cost."""
     ratios = []
     for nodes, density in product([n for n in NODES if SEARCHED_FROM <= n <= most_nodes], DENSITIES):
         graph = gnm_edges(nodes, density, seed)

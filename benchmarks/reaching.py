@@ -1,4 +1,4 @@
-"""Are sessions of primate reaching, and the published networks on them, what they are to neurobench?
+"""Do sessions of primate reaching, and the published networks on them, give the same results as in neurobench?
 
     python -m benchmarks.reaching NETWORKS
 
@@ -32,7 +32,7 @@ NAME = "indy_20160622_01"
 UNITS, RATE_HZ, BEGIN_S, TICK_HZ = 5, 3.0, 1234.5, 24414.0625
 STEPS = 6000
 SAME = 5e-6
-"""Theirs is in 32 bits."""
+"""Neurobench computes in 32 bits."""
 
 
 def main() -> int:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.rent --plants 8 --seed 1 [--kind gated_late ...] [--case "ends of spans" ...]
 
-A case is a function with an answer that says "not here". It acts in a plant where it answers otherwise. With the case
-switched off, a plant may be held no more, wrong by more than two half-widths, refused, or have another width. A row per
-case and kind that it changes names how many plants that are. A case pays no rent if no plant of any kind is held less,
-stated though it was refused, or wider without it. A few plants of a kind do not show what is rare in it.
+A case is a function with an answer that means "not here"; it acts in a plant where it answers otherwise. With the case
+switched off, a plant may be no longer held, wrong by more than two half-widths, refused, or have another width. A row
+per case and kind gives the number of changed plants. A case earns nothing if without it no plant of any kind is held
+less, is stated instead of refused, or is wider. A few plants of a kind do not show its rare effects.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from rig.analysis.timing.screen import RULES, Rule, Screened, screened
 from rig.types import Bools, Floats
 
 WIDER = 1.1
-"""By how much the widest half-width of a plant must change to count."""
+"""The widest half-width of a plant is changed only if it changes by more than this."""
 PAYS = {"held no more", "wrong now", "wider", "stated now"}
-"""What a kind misses where a case is off. A figure that is stated now was refused for a reason."""
+"""The losses of a kind with a case switched off. A newly stated figure is one: it had been refused for a reason."""
 Row = dict[str, Any]
 
 

@@ -42,11 +42,11 @@ RATE_HZ, RANGE_A, SUPPLY_V = 50_000.0, 0.1, 1.8
 SPAN_S, IDLE_S = 0.1, 1.0
 GAIN_LIMIT, OFFSET_LIMIT = 5e-4, 1e-4
 WITHIN = {"sound": 1.0, "exact": 1.7, "stall, MEM": 1.0}
-"""Half-widths (95 %) that the estimate may be off. Noise alone may pass one in 5 of 100 runs, 1.7 in 1 of 1000."""
+"""The estimate may be off by this many half-widths (95 %). Noise alone exceeds 1 in 5 of 100 runs, 1.7 in 1 of 1000."""
 STALL_S = 2.0
 FIGURE = FigureKey("dynamic_energy_per_inference_j")
 CPU_GOAL = 0.5
-"""Of one core, for everything in the reading process: engine, device, meter and recorder."""
+"""The allowed share of one core for the whole reading process: engine, device, meter and recorder."""
 
 
 @contextmanager

@@ -48,7 +48,7 @@ SHARED = ("samples=2", "audio_hz=1000", "idle_s=0.2")
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill when so many cells are done, and a moment later."""
+    """Kill a moment after this many cells are done."""
 
     done: int
     then_s: float
@@ -88,7 +88,7 @@ def seals(folder: Path) -> dict[str, str]:
 
 
 def told(name: str, folder: Path, words: Sequence[str], kills: Sequence[Kill], victims: Sequence[int] = ()) -> Story:
-    """Begin, be killed each time, and go on to the end; the ``victims`` die with the first kill."""
+    """Start the sweep, kill it at each of ``kills``, and continue to the end; ``victims`` die with the first kill."""
     story = Story(name)
     done: dict[str, str] = {}
     for kill in [*kills, None]:

@@ -1,4 +1,4 @@
-"""In which form should a trace be stored: bytes a reading, speed of writing and reading, and what a kill leaves?
+"""In which form should a trace be stored? Compare bytes per reading, speeds, and what a killed writer leaves.
 
     python -m benchmarks.trace_storage [--readings 20000000] [--folder /tmp]
 
@@ -34,7 +34,7 @@ from rig.types import Floats
 
 RATE_HZ, BLOCK = 2_000_000, 500_000
 ROUNDS = 3
-"""Each time is the best of so many."""
+"""Each time is the best of this many."""
 
 
 class Hashed:

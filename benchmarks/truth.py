@@ -10,10 +10,10 @@ The other half are recordings written by hand, of each kind of bench in turn (``
 two kinds at once (``benchmarks.pairs``). "Noise dominates" where white noise
 makes up seven tenths of the stated variance.
 
-Sharpness is half-width over |error|. An exact Gaussian gives 2.9 (1.96 / 0.6745) where every plant has the
-same width; ours differ by two decades, and there the plain ratio of the two medians is anything from 2.9
-to 5 for exact Gaussians too. So the gate takes each plant in units of its own half-width, which gives 2.9
-whatever the widths; the plain ratio stands beside it, with what exact Gaussians of these widths would give.
+Sharpness is half-width over |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same
+width. Our widths differ by two decades, and then the plain ratio of the two medians is between 2.9 and 5
+even for exact Gaussians. So the gate takes each plant in units of its own half-width, which gives 2.9 for
+all widths; the plain ratio is printed beside it, with its value for exact Gaussians of these widths.
 
 Prints a table and, last, one JSON line; exits 1 when a goal is missed.
 """
@@ -118,7 +118,7 @@ def _plain(error: Array, half: Array) -> float | None:
 
 
 def _plain_if_exact(half: Array) -> float | None:
-    """The plain ratio that exact Gaussians of these half-widths give, the middle of 1,000 trials."""
+    """Return the plain ratio for exact Gaussians of these half-widths: the median of 1,000 trials."""
     if not len(half):
         return None
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Read back the files of each harness into one form, and compute figures from it."""
+"""Read back the files of each harness in one form, and compute figures from it."""
 
 from __future__ import annotations
 

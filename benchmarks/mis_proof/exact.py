@@ -26,9 +26,9 @@ from scenarios.workloads.qubo_mis.target_file import Target
 Bits = NDArray[np.uint64]
 PROOF = "reductions and branch and bound"
 _REDUCE_BELOW = 20.0
-"""Mean degree above which no rule applies, so that trying them would only cost time."""
+"""Above this mean degree no rule applies, so trying the rules would only cost time."""
 _FIRST_MOVES = 100_000
-"""Moves of the local search whose set the proof has to beat."""
+"""Moves of the local search; the proof must beat its set."""
 
 
 def maximum_independent_set(graph: Graph, seconds: float = 60.0) -> tuple[Vector, bool]:
@@ -80,7 +80,7 @@ def _solved(graph: Graph, deadline: float) -> tuple[list[int], bool]:
 
 
 def _order(graph: Graph) -> NDArray[np.int64]:
-    """Vertices by repeated removal of the one with the most neighbours left, that one last."""
+    """Order vertices by repeated removal of the one with most remaining neighbours; the first removed comes last."""
     start, indices = graph.neighbours()
     degree = np.diff(start).astype(np.int64)
     out = np.zeros(graph.nodes, np.int64)
@@ -93,7 +93,7 @@ def _order(graph: Graph) -> NDArray[np.int64]:
 
 
 def _compatible(graph: Graph, order: NDArray[np.int64]) -> Bits:
-    """Row i: the places of the vertices that may join the vertex at place i; shape (nodes, words)."""
+    """Return in row i the places of the vertices that may join the vertex at place i; shape (nodes, words)."""
     n = graph.nodes
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
@@ -112,7 +112,7 @@ def _full(n: int, words: int) -> Bits:
 
 
 def proven(target: Target, graph: Graph, seconds: float) -> Target:
-    """The row after an attempt to prove it, with a larger set if that found one.
+    """Return the row after an attempt to prove it, with a larger set if the attempt found one.
 
     Raises ``DataError`` where the proof contradicts the row.
     """

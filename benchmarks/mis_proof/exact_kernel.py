@@ -1,8 +1,8 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 """The tree of the branch and bound, compiled: see ``exact.py``.
 
-A set of vertices is a row of 64-bit words. ``compatible[v]`` are the vertices that v is not adjacent to; a class is
-a set of which at most one can be chosen.
+A set of vertices is a row of 64-bit words. ``compatible[v]`` are the vertices that are not adjacent to v; from a class,
+at most one vertex can be chosen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from drivers.devices.cpu.mis.compiled import compiled
 
 DEPTH, BEST, STATE = range(3)
-"""Of ``state``: how many are chosen on this path, the largest set so far, and whether the tree found it."""
+"""Places in ``state``: the chosen vertices on this path, the largest set so far, and whether the tree found it."""
 _SLICE = 500
 
 
@@ -28,7 +28,7 @@ def _lowest(word):
 
 @compiled
 def _only(a, b):
-    """The one place in both sets; -1 when there is none, -2 when there are several."""
+    """Return the only place in both sets; -1 if there is none, -2 if there are several."""
     found = np.int64(-1)
     for i in range(len(a)):
         both = a[i] & b[i]
@@ -74,7 +74,7 @@ def _absorbed(compatible, classes, locked, enough, v):
                 _flip(classes[k], v)
                 _flip(classes[j], w)
                 return True
-            if incomplete:  # no three of v, class k and class j go together: the three sets bound two
+            if incomplete:  # v and one vertex each of classes k and j never fit together: these three add at most 2
                 locked[k] = locked[j] = 1
                 return True
     return False

@@ -18,8 +18,8 @@ Adjacency = dict[int, set[int]]
 class Kernel:
     """The rest of the graph (``adjacency``), and the decisions in order.
 
-    A decision ``(v,)`` puts v into the set. ``(v, a, b)`` stands for v and its two neighbours, folded into v: both
-    of them when v is in the set that is undone, and v alone when it is not.
+    A decision ``(v,)`` puts v into the set. ``(v, a, b)`` is v with its two neighbours folded into it: if v is in the
+    set of the kernel, the original set has a and b, else v.
     """
 
     adjacency: Adjacency
@@ -42,7 +42,7 @@ def reduced(graph: Graph) -> Kernel:
 
 
 def undone(kernel: Kernel, chosen: Iterable[int]) -> set[int]:
-    """The set of the whole graph that an independent set of the kernel stands for."""
+    """Return the set of the whole graph for an independent set of the kernel."""
     out = set(chosen)
     for v, *pair in reversed(kernel.decided):
         if pair and v in out:
@@ -68,7 +68,7 @@ def components(adjacency: Adjacency) -> list[list[int]]:
 
 def _decide(adjacency: Adjacency, v: int, work: set[int], decided: list[tuple[int, ...]]) -> None:
     near = adjacency[v]
-    if all(near - {u} <= adjacency[u] for u in near):  # its neighbours are a clique: v is as good as any of them
+    if all(near - {u} <= adjacency[u] for u in near):  # its neighbours are a clique: v is as good as each of them
         decided.append((v,))
         for u in list(near):
             _remove(adjacency, u, work)
