@@ -25,7 +25,7 @@ _DESCRIPTION, _TRAINED_ON = "description", "trained_on"
 
 
 class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Neurons of the description's one model, or with ``source`` spike sources. Sources count addresses on in order."""
+    """Neurons of the description's one model, or with ``source``, spike sources; these are addressed in order."""
 
     name: str
     size: Size
@@ -99,7 +99,7 @@ class NetworkFile:
         return {"description": json.loads(msgspec.json.encode(self.description)), "arrays": arrays}
 
     def about(self) -> dict[str, Any]:
-        """Return what a device says of itself: the model-level description of the NE15-MNIST chapter."""
+        """Return the device's own description: the model-level description of the NE15-MNIST chapter."""
         d, neurons = self.description, self.description.neuron
         synapses = {f"{p.source} to {p.target}, {p.connector}, {p.receptor}": d.synapses(p) for p in d.projections}
         return {

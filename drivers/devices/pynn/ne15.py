@@ -117,7 +117,7 @@ def deployed(
 ) -> NetworkFile:
     """Return the network that recognises, of learnt weights (sources, templates) in nA.
 
-    Weak weights inhibit alike. ``scale`` multiplies what was learnt and the inhibition.
+    All weak weights inhibit equally. ``scale`` multiplies learnt weights and inhibition.
     """
     weak = weights <= WEAK_NA
     arrays = {

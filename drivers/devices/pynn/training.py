@@ -1,4 +1,4 @@
-"""Teach the network of NE15-MNIST a folder of images, template by template, on whatever simulates a lesson."""
+"""Teach the network of NE15-MNIST a folder of images, template by template, on any simulator of lessons."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from scenarios.workloads.ne15.poisson import Events, poisson
 from scenarios.workloads.ne15.workload import ADDRESSES, kept_numbers, open_workload, sample_id
 
 Learn = Callable[[Iterator[Events]], Iterable[NDArray[np.float64]]]
-"""Turns lessons into the weights that each leaves, shape (sources,), in their order."""
+"""Takes lessons; returns the weights after each, shape (sources,), in the same order."""
 REST_S = 0.02
-"""Between two streams that teach."""
+"""The pause between two streams of a lesson."""
 Lessons = tuple[list[int], frozenset[str], Iterator[Events]]
 """The digit of each template, the ids of the samples that teach, and what teaches each template."""
 

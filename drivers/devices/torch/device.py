@@ -1,7 +1,7 @@
 """A network in torch on this computer, on its CPU or on a CUDA GPU: what a chip is compared with.
 
-A span reaches from inputs in the host's memory to outputs there. All samples of the workload are made fit, executed
-once and counted when the device is opened, so that nothing but the network runs while it is measured.
+A span begins with inputs and ends with outputs in the host's memory. All samples of the workload are prepared, executed
+once and counted when the device is opened, so that only the network runs during the measurement.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _answers(runner: _Runner, samples: Sequence[Sample], times: int) -> list[Rep
 
 
 class _Runner:
-    """A module at its place, and the inputs of samples, each of shape (1, ...)."""
+    """A module on its processor, and the inputs of samples, each of shape (1, ...)."""
 
     def __init__(self, torch: Any, model: Model, execute: Execute, dtype: Any) -> None:
         self._torch, self._model, self._execute, self.dtype = torch, model, execute, dtype
@@ -139,7 +139,7 @@ class _Runner:
         return self._executed(inputs[0] if len(inputs) == 1 else self._torch.cat(inputs), times)
 
     def warm_up(self, batch: int, times: int) -> None:
-        """Execute what will be measured, and look at its answers. Raises ``DataError`` for one that is no label."""
+        """Execute what will be measured, and check its answers. Raises ``DataError`` for an answer that is no label."""
         inputs = self._torch.cat([values for _, values in self._prepared()[:batch]])
         for _ in range(times):
             for row in self._executed(inputs)[0]:
@@ -154,7 +154,7 @@ class _Runner:
         return {"label": self.classes[int(np.argmax(scores))], "scores": scores}
 
     def counted(self) -> NetworkInfo:
-        """Return what the network is, and note what each sample makes it do, by a pass that is not timed."""
+        """Return the network's description, and count its operations for each sample, in a pass without timing."""
         model, counter = self._model, None
         try:
             counter = TorchCounter(model.module, model.states, neurons=model.neurons)
@@ -205,7 +205,7 @@ class _Runner:
 
 
 def _enough(torch: Any, make: Callable[[], T]) -> T:
-    """Return what ``make`` makes. Raises ``SetupError`` where it finds no memory."""
+    """Return the result of ``make``. Raises ``SetupError`` if there is not enough memory."""
     try:
         return make()
     except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError

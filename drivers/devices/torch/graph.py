@@ -1,8 +1,8 @@
 """A NIR graph as a torch module that goes through the time steps of its input.
 
 NIR's neurons are differential equations. They are integrated by Euler's method, as by the frameworks that write NIR,
-and a neuron sends at most one spike in a step. What leads back to a neuron was sent in the step before. A node of
-another kind is refused by its name.
+and a neuron sends at most one spike in a step. Recurrent inputs come from the step before. A node of another kind is
+refused by its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from drivers.devices.nir_file import Edges, Nodes, refused
 
 Given = Sequence[tuple[str, bool]]
-"""The nodes that lead to a node, each with whether it is what they gave in the step before."""
+"""The nodes that lead to a node, each with whether its output is from the step before."""
 NEURONS = ("Neurons", "Threshold")
 """The classes of the modules whose outputs are activations."""
 _STATEFUL = ("CubaLIF", "LIF", "IF", "CubaLI", "LI", "I")
@@ -77,7 +77,7 @@ def module_of(torch: Any, nodes: Nodes, edges: Edges, dt_s: float, to_zero: bool
             return now
 
         def _shapes(self, at: Any) -> dict[str, tuple[int, ...]]:
-            """What neurons give out before the first step has the shapes that a first step without it shows."""
+            """Find the shapes of the neurons' outputs before the first step, from a first step without recurrence."""
             for name in own:
                 parts[name].begin()
             with torch.no_grad():
@@ -117,7 +117,7 @@ def _plan(nodes: Nodes, edges: Edges) -> list[tuple[str, Given]]:
 
 
 def _in_order(nodes: Nodes, edges: Edges) -> list[str]:
-    """The neurons from the input on, as far as no loop leads back, and the output."""
+    """Order the neurons from the input on, ignoring loops back, and the output."""
     seen, after = set[str](), list[str]()
 
     def visit(name: str) -> None:
@@ -206,7 +206,7 @@ def _threshold(torch: Any, threshold: NDArray[Any]) -> Any:
 
 def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero: bool) -> Any:
     class Neurons(torch.nn.Module):  # type: ignore[misc]
-        """Current-based neurons; those that do not spike give out their membranes."""
+        """Current-based neurons; neurons that do not spike output their membranes."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -215,7 +215,7 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
             self.begin()
 
         def begin(self) -> None:
-            """Come to rest."""
+            """Reset to the resting state."""
             self.current = self.membrane = None
 
         def forward(self, arrives: Any) -> Any:

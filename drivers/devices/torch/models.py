@@ -1,4 +1,4 @@
-"""What a network file gives: a torch module, how its input looks, and how a sample becomes one."""
+"""Read a network file: a torch module, the form of its input, and the conversion of a sample to it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_model(torch: Any, network: str, dt_s: float | None, reset: str | None) 
 
 
 def no_memory(error: BaseException) -> bool:
-    """Return whether an error of torch, whose class is that of others too on a CPU, says that memory was refused."""
+    """Return whether an error of torch means refused memory; on a CPU, its class does not show that."""
     return isinstance(error, MemoryError) or "you tried to allocate" in str(error)
 
 
@@ -118,7 +118,7 @@ def _of_graph(torch: Any, path: Path, dt_s: float | None, reset: str | None) -> 
 
 
 def _encoder(shape: tuple[int, ...], in_time: bool, dt_s: float | None) -> Encode:
-    """Events as they are; audio as the front end of a Xylo makes events of it; without neurons, one step."""
+    """Encode events unchanged, and audio as a Xylo's front end does; without neurons, as one step."""
 
     def encode(sample: Sample) -> NDArray[Any]:
         audio = in_time and sample.payload.ndim == 1 and len(shape) == 1 and sample.rate_hz is not None

@@ -1,4 +1,4 @@
-"""Where a module runs, and how one execution of it is timed: on the CPU by the host's clock, on a GPU by CUDA too."""
+"""The processor of a module, and the timing of an execution: by the host's clock, and on a GPU also by CUDA."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Timed:
 
 
 Execute = Callable[[Any, Any, int], Timed]
-"""Runs a module so many times on inputs in the memory of the host, until its output is there too."""
+"""Runs a module a number of times on inputs in the host's memory, until its output is in the host's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _cpu(torch: Any, threads: int) -> Processor:
 
 
 def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
-    """Open a GPU. It is synchronised before each stamp, and CUDA events stand around the module beside the stamps.
+    """Open a GPU. It is synchronised before each stamp; CUDA events also mark begin and end of the module.
 
     With ``clock_mhz`` its clock is locked through NVML until ``close``. Raises ``SetupError`` without such a GPU, and
     where its clock cannot be locked.
@@ -114,7 +114,7 @@ def open_cuda(torch: Any, index: int, clock_mhz: int) -> Processor:
 
 
 def _clocks(uuid: object, index: int, clock_mhz: int) -> tuple[dict[str, Any], Callable[[], None]]:
-    """The clocks of a GPU now, and what lets go of one that is locked."""
+    """Return the present clocks of a GPU, and the function that unlocks a locked clock."""
     try:
         nvml = open_nvml()
     except SetupError as error:

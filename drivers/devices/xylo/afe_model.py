@@ -26,7 +26,7 @@ from rig.types import Floats
 MODEL_HZ = 110_000
 """The model wants 101.6 kHz or more; at this rate a bin of 10 ms is a whole number of its steps."""
 FULL_SCALE_V = 0.2
-"""What audio of amplitude 1 is at the microphone: the most that the model's microphone gives undistorted."""
+"""Audio of amplitude 1 has this value at the microphone: the model's largest undistorted one."""
 CHANNELS = 16
 
 
@@ -49,7 +49,7 @@ class AfeModel:
         self._known: dict[bytes, Raster] = {}
 
     def details(self) -> dict[str, Any]:
-        """What a recording should say of it."""
+        """Return the facts about the model for a recording."""
         return {"name": "Rockpool AFESim", "seed": self._seed, "rate_hz": MODEL_HZ, "full_scale_v": FULL_SCALE_V}
 
     def encode(self, audio: NDArray[Any], rate_hz: float) -> Raster:
@@ -76,7 +76,7 @@ class AfeModel:
 
 @contextmanager
 def _own_random(*seeds: int) -> Iterator[None]:
-    """The model draws from numpy's global generator; outside, that stays as it was."""
+    """Let the model draw from numpy's global generator, and restore the generator afterwards."""
     before = np.random.get_state()
     np.random.seed(list(seeds))
     try:

@@ -1,9 +1,9 @@
-"""An opened Xylo board: its stopwatch, its power monitor, and when its readouts come by.
+"""An opened Xylo board: its stopwatch, its power monitor, and the times of its readouts.
 
-The stopwatch of the board's FPGA stamps every reading of the power monitor, and nothing that Rockpool calls reads it
-directly. So the stamps tell the time: the quickest reading of the last seconds shows how far the host's clock is from
-the stopwatch, but for the least delay of the link. Readouts of the core come over the same link with the same delay,
-and get the stopwatch's time by it. The power monitor therefore runs from open to close, and is the driver's own.
+The stopwatch of the board's FPGA stamps every reading of the power monitor, and no function that Rockpool calls reads
+it directly. So the stamps give the time: the quickest reading of the last seconds shows the offset of the host's clock
+from the stopwatch, except for the shortest delay of the link. Readouts of the core come over the same link with the
+same delay, so this offset gives their time. The power monitor therefore runs from open to close, for the driver alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from drivers.devices.xylo.stopwatch import StopWatch, span_of
 from rig.errors import DeviceError, SetupError
 
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
-"""How often what arrived is looked at, while the chip works and otherwise. The thread sleeps between looks: on a busy
-computer, one that spins has used up its turn when a readout comes."""
+"""The times between looks at arrived data, while the chip works and otherwise. The thread sleeps between looks: on a
+busy computer, a thread that spins has used up its turn when a readout comes."""
 SWITCH_S = 2e-4
 """Rockpool's wait for Audio 3 spins; without a short switch interval the looks are 5 ms late."""
 
 WARM_S, PATIENCE_S = 1.0, 2.0
 SETTLE_S = 0.01
-"""How long after the answer readouts may still come here; Rockpool has a buffer of its own."""
+"""Readouts may still come this long after the answer; Rockpool has its own buffer."""
 
 Reading = tuple[str, int, float]
 """Rail, microseconds of the stopwatch, watts."""
@@ -97,7 +97,7 @@ class Board:
         return self.rate_hz
 
     def calls(self) -> dict[str, list[str]]:
-        """Return what stopwatch and monitor can be asked, so that a first board tells what we do not know."""
+        """Return the calls that stopwatch and monitor offer, so that a first real board shows what is unknown."""
         parts = {"stopwatch": self.kit.hdk.get_stop_watch(), "monitor": self._monitor}
         return {name: [n for n in dir(part) if not n.startswith("_")] for name, part in parts.items()}
 
@@ -171,7 +171,7 @@ class Board:
         quietly(self._monitor.stop_auto_power_measurement)
 
     def _seen(self, steps: int) -> bool:
-        """Whether the last ``steps`` readouts follow one another. A readout that was asked for may come before them."""
+        """Return whether the last ``steps`` readouts are consecutive; a requested readout may come before them."""
         known = sorted(self._steps)[-steps:]
         return len(known) == steps and known[-1] - known[0] == steps - 1
 

@@ -28,10 +28,10 @@ from rig.network.description import Activity
 from rig.types import Span
 
 SPAN_TICK_HZ = 1000.0
-"""Spans are stated in milliseconds of the stopwatch: USB does not tell the end of a readout more closely."""
+"""Spans are stated in milliseconds of the stopwatch: USB does not show the end of a readout more exactly."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 5
-"""How often a sample is processed whose span nobody saw. Its latency holds every try, so nothing is gained by it."""
+"""Tries for a sample whose span was not seen. Its latency includes every try, so a retry improves no figure."""
 _CLOSE = None
 
 
@@ -126,7 +126,7 @@ class ChipBackend:
     def _timed(self, job: Job) -> Done:
         """Process the job until its span is known; a busy computer is held up now and then.
 
-        While power is recorded there is one try: in a trace, work that no span covers passes for that of a span.
+        While power is recorded there is only one try, because work outside of spans would be counted for a span.
         """
         most = 1 if self.board.collecting else TRIES
         for tries in range(1, most):

@@ -22,7 +22,7 @@ from rig.types import Floats, Sample, SimulatedBench, Workload
 WEIGHT, THRESHOLD = 127, 16_000
 """The largest weight of 8 bits, and the largest threshold: half of the 16 bits of a membrane."""
 CURRENT_SHIFT, MEMBRANE_SHIFT = 1, 15
-"""Of the readout's neurons: a current that passes in a few steps, and a membrane that adds it up."""
+"""Shifts of the readout's neurons: the current decays in a few steps, and the membrane integrates it."""
 
 
 class Learner:
@@ -80,10 +80,10 @@ class Learner:
         return sum(each.seconds for each in heard)
 
     def _write(self, steps: int) -> None:
-        """Fit the readout to samples of so many steps: where its output is 0, a neuron fires in half of them."""
+        """Fit the readout to samples of ``steps`` steps: with an output of 0, a neuron fires in half of them."""
         means = np.array(list(self._means.values()))
         weights, biases = prototypes(means)
-        weights, biases = weights - weights.mean(axis=0), biases - biases.mean()  # what all share decides nothing
+        weights, biases = weights - weights.mean(axis=0), biases - biases.mean()  # a common part decides nothing
         most = 2.0 * np.abs(means @ weights.T + biases).max() / steps or 1.0
         scale = min(WEIGHT / (np.abs(weights).max() or 1.0), THRESHOLD / most)
         threshold, known = math.ceil(scale * most), [self.network.classes.index(word) for word in self._means]

@@ -18,7 +18,7 @@ from rig.errors import DeviceError, refused
 from rig.types import Sample
 
 SLACK_S = 0.15
-"""A command may take so much longer than its sound: what it takes to start is cut from the end of a sample."""
+"""A command may take this much longer than its sound: its start-up time is cut from the end of a sample."""
 
 
 class Playing(Protocol):
@@ -34,7 +34,7 @@ class Playing(Protocol):
 
 
 Play = Callable[[Sample, int], Playing]
-"""Begins to play a sample so many times, and returns at once."""
+"""Begins to play a sample a number of times, and returns at once."""
 
 
 def player_of(command: str) -> Play:

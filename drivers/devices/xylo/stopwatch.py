@@ -14,10 +14,10 @@ TICK_HZ = 1_000_000
 COUNTER = 1 << 32
 """Where the stopwatch wraps if it has 32 bits, after 71.6 minutes."""
 BACK_US = 800_000
-"""How far a stamp may lie before the newest one: readings of different channels do not come in order. A board is open
-for longer before anything is measured, so a stopwatch that is started again is always seen."""
+"""A stamp may be at most this far before the newest one: readings of different channels are not in order. A board is
+open for longer than this before a measurement, so a restart of the stopwatch is always seen."""
 WINDOW_NS = 3_000_000_000
-"""How long the quickest stamp counts; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
+"""The quickest stamp is used for this long; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
 LOOK_NS, NEAR = 2_000_000, 0.25
 """A readout is sure if two looks around it are this close, because spans are stated in milliseconds; and how far in it
 may be."""
@@ -65,8 +65,8 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
     """Return when the core began the first step and ended the last, by the looks at its readouts (ns of the host).
 
     ``arrived`` has shape (steps, 2): the look that found a readout, and the look before it. A readout came halfway
-    between them. Where that is long, the next readout towards the middle tells the end of the span by the mean step.
-    Raises ``HeldUpError`` if none is sure enough.
+    between them. If the two are far apart, the next readout towards the middle, with the mean step, gives the end of
+    the span. Raises ``HeldUpError`` if no readout is exact enough.
     """
     steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
     if steps < 2:

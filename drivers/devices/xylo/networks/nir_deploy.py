@@ -125,7 +125,7 @@ def _check_times(layer: Neurons, dt_s: float) -> None:
 
 
 def _input_kept(layer: Neurons, dt_s: float) -> float:
-    """The least share of an input that reaches a membrane in its first step: on the chip it decays once before."""
+    """Return the smallest share of an input that reaches a membrane in its first step; on the chip it decays once."""
     return float(1.0 - 2.0 ** -np.rint(np.log2(layer.values["tau_syn"].min() / dt_s)))
 
 
@@ -151,7 +151,7 @@ def _rounded_times(graph: Graph, dt_s: float) -> list[dict[str, Any]]:
 
 
 def _rounded_weights(graph: Graph, wanted: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """The largest error of a weight relative to the threshold that it works on, since only this ratio acts."""
+    """Return the largest error of a weight relative to its target's threshold, because only this ratio matters."""
     sizes, found = (graph.inputs, *(layer.size for layer in graph.layers)), []
     for weights in graph.weights:
         name, (row, column) = place_of((graph.place(weights.source), graph.place(weights.target)), sizes)

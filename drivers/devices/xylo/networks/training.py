@@ -20,7 +20,7 @@ from drivers.devices.xylo.networks.float_network import FloatNetwork, Neurons, c
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 LARGEST_BATCH, FEWEST_STEPS = 100, 10
-"""The most samples of a step, and the fewest steps of an epoch; chosen on synthetic scenes of tuning seeds."""
+"""The largest number of samples in a step, and the smallest number of steps in an epoch; chosen on tuning seeds."""
 LOGIT_PER_SPIKE = 0.2
 SURROGATE_SLOPE = 2.5
 """Of the exponential that stands for the derivative of a spike below the threshold."""
@@ -98,7 +98,7 @@ def _untrained(sizes: Sequence[int], seed: int) -> tuple[FloatNetwork, list[Floa
 
 
 def _gain(neurons: Neurons) -> NDArray[np.float64]:
-    """What an input adds to a current in all; weights are divided by it, so that slow and fast neurons learn alike."""
+    """Return the total that an input adds to a current; weights are divided by it, so that all neurons learn alike."""
     keep = neurons.keep_syn.astype(np.float64)
     return np.asarray(keep / (1 - keep))
 
@@ -128,7 +128,7 @@ def _gradients(network: FloatNetwork, events: Floats, labels: Labels) -> list[Fl
 
 
 def _grad_of_drive(neurons: Neurons, before_reset: Floats, grad: Floats) -> Floats:
-    """Gradient of what arrives at a layer, given that of its spikes; the reset is left out of it."""
+    """Return the gradient of a layer's input from that of its spikes; the reset is ignored."""
     grad = grad * np.exp(np.minimum(0, (before_reset - 1) * SURROGATE_SLOPE))
     drive = np.empty_like(grad)
     membrane, current = np.zeros_like(grad[0]), np.zeros_like(grad[0])
