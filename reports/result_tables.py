@@ -59,9 +59,9 @@ _DETAILS = (
     "dynamic_energy_per_inference_j",
     "execution_time_p{percentile}_s",
 )
-"""Quantities that make room on the first screen, the last ones first."""
+"""Quantities that are left out when the first screen is full, the last one first."""
 _COMPONENTS = 12
-"""Components of one figure that the page lists."""
+"""The page lists at most this many components of one figure."""
 _HEADED = ("phase", "rail", "phase and rail", "cross-check", LITERAL)
 
 

@@ -14,7 +14,7 @@ from rig.types import Bools, Indices
 
 MAX_SCENES = 120
 FIRST_SCENES = 60
-"""How many scenes are shown of a stream that has too many for one picture."""
+"""The number of scenes shown of a stream that has too many for one picture."""
 MAX_CLASSES = 12
 _KNOTS = 6000  # of all classes together
 

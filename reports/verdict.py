@@ -13,7 +13,7 @@ from rig.types import Rules
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
 _NAMED = 2
-"""Runs that are all named before a rule."""
+"""At most this many runs are all named before a rule."""
 NEVER = "never submittable"
 ALONE = "one run, submittable only as part of a session"
 

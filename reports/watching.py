@@ -26,11 +26,11 @@ from rig.terminal import clean
 
 LOOK_EVERY_S = 1.0
 TAIL_BYTES = 1 << 14
-"""How much of the end of ``events.jsonl`` is searched for the last chunk of each rail."""
+"""The last chunk of each rail is searched in this many bytes at the end of ``events.jsonl``."""
 LATEST = 10_000
-"""The latest power is the mean of so many readings at most."""
+"""The latest power is the mean of at most this many readings."""
 FAR_S = 30 * 86_400.0
-"""A disk that will be full later than this is not said to fill."""
+"""A disk that will be full only later than this is reported as not filling."""
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def _one_by_one(stream: Stream, shown: Shown) -> bool:
 
 
 def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
-    """Draw a line from each change of scene to the answer after which all are right; without one, to the scene's end."""
+    """Draw a line from each change of scene to the answer after which all are right, or else to the scene's end."""
     took = change_latencies_s(stream)[: len(shown.onset_s) - 1]
     begin, ends = shown.onset_s[1:], shown.end_s[1:]
     for style, some, until in (

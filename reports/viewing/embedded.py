@@ -21,15 +21,15 @@ from rig.recording.reader import Run
 from rig.terminal import clean
 
 _RAILS = 4
-"""More rails are in the total alone."""
+"""With more rails than this, only their total is shown."""
 WHOLE = 32_768
 """Columns of the whole trace, shared by the rails: 16 bytes each in the page."""
 NEAR, NEAR_ALL = 1_000, 60_000
 """Single readings, or columns of a long span, around each chosen span, and around all of them for all rails."""
 LONG = 1.5
-"""A trace with so many times the readings of its series is a long one, whose series holds means."""
+"""A trace with at least this many times the readings of its series is long; its series consists of means."""
 SPANS = 8_000
-"""Spans of all phases that are drawn wherever they are; of a run with more, only those around the chosen ones."""
+"""Up to this many spans, all are drawn; of a run with more, only those around the chosen spans."""
 
 
 def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[str, Any] | None:

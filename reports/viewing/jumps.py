@@ -13,7 +13,7 @@ from rig.terminal import clean
 from rig.types import Floats, Indices
 
 EACH = 3
-"""How many spans of each order are listed, for each phase."""
+"""The number of listed spans for each order and phase."""
 MOST_PHASES = 6
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rig.types import Floats, Indices
 
 FACTOR = 16
-"""How many buckets of one level make one of the next. A picture of 1500 columns then looks at 24000 buckets at most, in
+"""This many buckets of one level make one of the next. A picture of 1500 columns then reads at most 24000 buckets, in
 a few milliseconds; with a smaller factor there are more levels, and with a larger one each look reads more."""
 FINEST = FACTOR**3
 """Readings in a bucket of the finest level. Below it, a picture of 1500 columns needs 6e6 readings at most, which are
