@@ -84,11 +84,11 @@ CASES: Mapping[str, Case] = {
     "step in spans": Case(POWER + "budget.step_in", lambda value, _: (0.0, value[:0])),
     "no dither": Case(POWER + "budget.undithered", always(0.0)),
     "apparent ends of a range": Case(TIMING + "readings.ends_of", always(())),
-    "breaks": Case(TIMING + "synchronise._bridged", always(None)),
+    "breaks": Case(TIMING + "aligned_rails._bridged", always(None)),
     "edges that wander": Case(TIMING + "placement.wander", always(None)),
-    "readings after the end": Case(TIMING + "synchronise.after_end", always(())),
+    "readings after the end": Case(TIMING + "aligned_rails.after_end", always(())),
 } | {
-    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "synchronise.screened", without(rule))
+    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "aligned_rails.screened", without(rule))
     for rule in RULES
 }
 

@@ -39,12 +39,12 @@ from rig.analysis.solving.solves import (
     solving_figures,
     solving_findings,
 )
+from rig.analysis.timing.aligned_rails import aligned_rails
 from rig.analysis.timing.at_rest import restless
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
 from rig.analysis.timing.unspanned import with_unspanned

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rig.errors import Interrupted, StoreError, refused
-from rig.session.run_name import run_name
+from rig.session.default_out import default_out
 from rig.terminal import command, say, usable_streams, width, wrapped
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def log_of(args: argparse.Namespace) -> Path:
     if args.out is None and args.resume is None:
         from rig.session.setup import scenario_for
 
-        args.out = Path("runs") / run_name(args.device, scenario_for(args.workload, args.scenario))
+        args.out = default_out(args.device, scenario_for(args.workload, args.scenario))
     place: Path = args.resume or args.out
     return place.absolute().parent / f"{place.absolute().name}.log"
 

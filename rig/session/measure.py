@@ -19,8 +19,8 @@ from rig.factories import build, takes, values_of
 from rig.plugins import load
 from rig.recording.events import SessionLink
 from rig.session.book import opened, unused
+from rig.session.default_out import default_out
 from rig.session.locks import device_lock
-from rig.session.run_name import run_name
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
 from rig.terminal import tell
@@ -49,7 +49,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
         print("recorded", rig.measure(request, quiet=True))
     """
     _check(request)
-    folder = request.out or Path("runs") / run_name(request.device, request.scenario)
+    folder = request.out or default_out(request.device, request.scenario)
     if not resume:
         unused(folder)
     with ExitStack() as staying:

@@ -1,0 +1,14 @@
+"""The default of ``--out``: the directory of a new recording."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+def default_out(device: str, scenario: str) -> Path:
+    """Return a directory in ``runs`` whose name sorts by time and does not collide."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    safe = ["".join(c if c.isalnum() else "-" for c in name).strip("-")[-24:] for name in (device, scenario)]
+    return Path("runs") / f"{now}-{'-'.join(safe)}-{secrets.token_hex(2)}"
