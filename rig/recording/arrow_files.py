@@ -1,4 +1,4 @@
-"""The Arrow streams of a run directory: appended to in whole batches, and hashed as they are written."""
+"""The Arrow streams of a run directory: batches are appended whole, and the files are hashed while written."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work that is done a step at a time, between two samples that are due."""
+"""Work in short steps, which are done in the time between two samples."""
 
 
 def to_the_end(steps: Steps[T]) -> T:
-    """Take the steps that are left, and return what comes of them."""
+    """Take all steps that are left, and return their result."""
     while True:
         try:
             next(steps)
@@ -35,7 +35,7 @@ def to_the_end(steps: Steps[T]) -> T:
 
 
 class Whole(io.FileIO):
-    """A file to which each write goes whole, or raises; Arrow does not look at how much was written."""
+    """A file in which each write is complete or raises; Arrow ignores how many bytes were written."""
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
@@ -46,7 +46,7 @@ class Whole(io.FileIO):
 
 
 class Hashed(Whole):
-    """A file whose SHA-256 is made as it is written. What is written waits until ``put``.
+    """A file whose SHA-256 is computed while it is written. Data wait in memory until ``put``.
 
     Arrow hands a batch over in many pieces of a few bytes, and each write to a file lets other threads run.
     """
@@ -61,7 +61,7 @@ class Hashed(Whole):
         return len(view)
 
     def put(self) -> None:
-        """Write what waits, in one piece. Raises ``OSError``; nothing waits afterwards."""
+        """Write the waiting data in one piece; none wait afterwards, even if it raises ``OSError``."""
         data, self._waiting = self._waiting, bytearray()
         if data:
             super().write(data)
@@ -69,7 +69,7 @@ class Hashed(Whole):
             self.hashed += len(data)
 
     def cut(self, end: int, sha256: Any) -> None:
-        """Go back to where the file was ``end`` bytes long and had this hash. Raises ``OSError``."""
+        """Cut the file to ``end`` bytes, and go back to the hash that it had then. Raises ``OSError``."""
         self.truncate(end)
         self.sha256, self.hashed = sha256, end
 
@@ -85,7 +85,7 @@ class ArrowFiles:
         """Files to which a write failed; each ends with its last whole batch."""
 
     def append(self, name: str, make: Callable[[], pa.RecordBatch]) -> StoreError | None:
-        """Write a batch to the file ``name``, and return what went wrong. Nothing is written to a file in ``full``."""
+        """Write a batch to the file ``name``, and return the error or None. A file in ``full`` is not written."""
 
         def made() -> Steps[pa.RecordBatch]:
             return make()
@@ -94,7 +94,7 @@ class ArrowFiles:
         return to_the_end(self.appending(name, made()))
 
     def appending(self, name: str, making: Steps[pa.RecordBatch]) -> Steps[StoreError | None]:
-        """Do the same in steps, after those that make the batch."""
+        """Do the same as ``append``, but in steps: first those of ``making``, then those of the write."""
         before: tuple[int, Any] | None = None
         try:
             batch = yield from making
@@ -123,9 +123,9 @@ class ArrowFiles:
             raise StoreError(f"{gone[0]} was removed while it was recorded", field="out", value=gone[0], remedy=remedy)
 
     def finished(self) -> dict[str, str]:
-        """Sync and close every file. Return the SHA-256 of each that was hashed as it was written, by its name.
+        """Sync and close every file. Return by name the SHA-256 that was computed while the file was written.
 
-        A file whose length is not what was hashed is left out. Raises ``OSError``.
+        A file whose length differs from what was hashed is left out. Raises ``OSError``.
         """
         for name, (file, writer) in self._streams.items():
             with suppress(OSError):  # a stream without its end is read to its last whole batch
@@ -137,7 +137,7 @@ class ArrowFiles:
         return self._digests
 
     def close(self) -> None:
-        """Close the files as they are, as after a crash."""
+        """Close the files without ends, as a crash leaves them."""
         for file, _ in self._streams.values():
             with suppress(OSError):  # a driver may have closed it, and the first error says more
                 file.close()
@@ -151,7 +151,7 @@ class ArrowFiles:
         return self._streams[name]
 
     def _end(self, name: str, before: tuple[int, Any] | None) -> None:
-        """End a file with its last whole batch; later batches would need what the failed one held."""
+        """End a file with its last whole batch; later batches would need parts of the failed one."""
         self.full.add(name)
         file, _ = self._streams.pop(name, (None, None))
         with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Where the parts of an Arrow stream stand and what they become, read from its messages before any is unpacked.
+"""Read from the messages of an Arrow stream where its parts are and how large they get, before any is unpacked.
 
 The layout is that of Arrow's ``Message.fbs`` and ``Schema.fbs`` as FlatBuffers: a table begins with the distance back
-to its vtable, which holds the place of each field. A compressed buffer begins with its length unpacked, or -1 if it is
-stored as it is.
+to its vtable, which holds the place of each field. A compressed buffer begins with its unpacked length, or -1 if it is
+not compressed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rig.errors import StoreError
 from rig.recording.files import Opened
 
 SMALL, RATIO_MOST = 20 << 20, 8
-"""What is read into memory may become so many bytes, or so many for each byte of its file."""
+"""A file may take this many bytes in memory, or this many for each byte on disk if that is more."""
 MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
@@ -32,7 +32,7 @@ class Damaged(ValueError):
 
 
 class Buffer(NamedTuple):
-    """A buffer in its file: where it begins, its bytes there, those that it becomes, and whether it is packed."""
+    """A buffer: where it begins in its file, how many bytes it has there and unpacked, and whether it is packed."""
 
     at: int
     held: int
@@ -41,7 +41,7 @@ class Buffer(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A record batch or a dictionary: rows, the absent values of each column, and its buffers in order."""
+    """A record batch or a dictionary: rows, the number of absent values of each column, and buffers in order."""
 
     kind: int
     at: int
@@ -52,12 +52,12 @@ class Message(NamedTuple):
 
     @property
     def becomes(self) -> int:
-        """Return its bytes in memory; a row takes one at least."""
+        """Return its size in memory in bytes; a row takes at least one."""
         return self.rows + sum(buffer.becomes for buffer in self.buffers)
 
 
 class _Bytes:
-    """The bytes of a file, read in windows, so that small messages cost no read each."""
+    """The bytes of a file, read in windows, so that not each small message costs a read."""
 
     def __init__(self, file: Opened) -> None:
         self._file, self._from, self._window = file, 0, memoryview(b"")
@@ -74,7 +74,7 @@ class _Bytes:
 def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
     """Yield every record batch and dictionary of a stream, and put its schema into the list first.
 
-    Raises ``Damaged`` where the stream is cut off or is none, and ``StoreError`` for very many batches without a row.
+    Raises ``Damaged`` where the stream is cut off or is no stream, ``StoreError`` for too many batches without rows.
     """
     held, at, empty = _Bytes(file), 0, 0
     while at < file.size:
@@ -129,7 +129,7 @@ def _message(held: _Bytes, meta: bytes, root: int, kind: int, at: int, body: int
 
 
 def becomes_of(file: Opened, row_bytes: int = 0) -> int:
-    """Return the bytes that a stream becomes in memory, and ``row_bytes`` for each row; what is torn does not count."""
+    """Return the size of a stream in memory (bytes), plus ``row_bytes`` for each row; a torn end is left out."""
     total = 0
     with suppress(Damaged):
         for message in messages(file, []):
@@ -138,14 +138,14 @@ def becomes_of(file: Opened, row_bytes: int = 0) -> int:
 
 
 def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MOST) -> None:
-    """Refuse what would take far more memory than its file is large. Raises ``StoreError``."""
+    """Refuse a file that takes far more bytes in memory than on disk. Raises ``StoreError``."""
     if becomes > (most := max(SMALL, ratio_most * size)):
         what, remedy = f"{name} unpacks to more than {most} bytes", "No recording is like this; see its origin"
         raise StoreError(what, field="bounds", value=becomes, remedy=remedy)
 
 
 def parts_of(type_: pa.DataType) -> tuple[int, int]:
-    """Return how many nodes and buffers a column of a type has in a message. Raises ``Damaged`` for one of views."""
+    """Return how many nodes and buffers a column of a type has in a message. Raises ``Damaged`` for types of views."""
     own = 2
     if isinstance(type_, pa.BaseExtensionType):
         return parts_of(type_.storage_type)
@@ -181,7 +181,7 @@ def _number(meta: bytes, table: int, number: int, kind: str) -> int:
 
 
 def _field(meta: bytes, table: int, number: int) -> int:
-    """Where a field of a table stands; 0 where it is left out."""
+    """Return the place of a field of a table; 0 if the field is left out."""
     vtable = table - struct.unpack_from("<i", meta, table)[0]
     if vtable < 0:
         raise Damaged("a message refers to what is before it")

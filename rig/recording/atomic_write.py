@@ -109,7 +109,7 @@ def folder_inside(root: Path, path: Path) -> Path:
 
 
 def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path.
+    """Move a file or recording that is not valid to ``broken``, under the first free number; return its new path.
 
     Raises ``StoreError``, also where ``broken`` or the directory of ``path`` is a link.
     """

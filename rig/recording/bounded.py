@@ -1,4 +1,4 @@
-"""Bounds on what anyone may have written: the size of files and lines, the length of texts, the depth of nesting.
+"""Bounds on files that anyone may have written: size of files and lines, length of texts, depth of nesting.
 
 Whatever exceeds a bound is refused with a typed error before it is read into memory or decoded.
 """
@@ -30,9 +30,9 @@ TEXT_CHARACTERS = 100_000
 DEPTH = 64
 """The deepest nesting of lists and objects in a line."""
 SPARSE_BYTES, DENSITY = 64 << 20, 1e-3
-"""A file above this size of which less than this share is on disk is a hole, not a recording."""
+"""A file larger than this is refused if less than this share of it is on disk: it is a hole, not a recording."""
 TABLE_BYTES, CELLS_BYTES = 1 << 40, 1 << 20
-"""The largest table of text, and the longest of its lines."""
+"""The largest table of text, and its longest line."""
 DIGITS = 400
 """The longest number, in digits; the largest double has 309."""
 _NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
@@ -42,7 +42,8 @@ _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 def open_bounded(path: Path, most_bytes: int) -> BinaryIO:
     """Open a regular file to read it.
 
-    Raises ``OSError``, also for a pipe, a device or a directory, which might never end, and for a file that is larger.
+    Raises ``OSError``, also for a pipe, a device or a directory, which might never end, and for a file above
+    ``most_bytes``.
     """
     # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")

@@ -1,4 +1,4 @@
-"""Arrow columns are made from buffers here and not with ``pyarrow.array``, and read without ``to_numpy``.
+"""Make Arrow columns from buffers, without ``pyarrow.array``, and read them without ``to_numpy``.
 
 The first call of either imports pandas, which would take 50 MB and 0.2 s of every report and in the middle of a
 recording.
@@ -82,7 +82,8 @@ class Texts:
 def array_of(column: pa.Array | pa.ChunkedArray, absent: float = math.nan) -> NDArray[Any]:
     """Return a column as an array of shape (n,): numbers, truth values, or texts as objects.
 
-    An absent number is ``absent``: if that is NaN, all are floats. An absent truth value is False, an absent text None.
+    An absent number becomes ``absent``; if ``absent`` is NaN, all numbers become floats. An absent truth value becomes
+    False, and an absent text None.
     """
     if isinstance(column, pa.ChunkedArray):
         parts = column.chunks or [pa.nulls(0, column.type)]

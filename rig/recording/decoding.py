@@ -66,7 +66,7 @@ def from_json(line: bytes, type_: type[T]) -> T:
 
 
 def strict(text: bytes | str) -> Any:
-    """Return plain JSON. Raises ``ValueError`` for a key that stands twice in an object, for NaN and for infinity."""
+    """Return plain JSON. Raises ``ValueError`` for a repeated key in an object, for NaN and for infinity."""
     return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
 
 
@@ -100,7 +100,7 @@ def start_of(document: Mapping[str, Any]) -> Start:
 
 
 def declared_start(document: Mapping[str, Any]) -> Start:
-    """Return a start line for the present moment from what drivers, workload and rules declare.
+    """Return a start line, dated now, from what drivers, workload and rules declare.
 
     Raises ``StoreError`` for a value that a line cannot hold.
     """
@@ -117,7 +117,7 @@ def declared_start(document: Mapping[str, Any]) -> Start:
 
 
 def _check_declared(kind: str, part: Any) -> None:
-    """Refuse what a driver or a workload declares and no reader would take. Raises ``StoreError``, which names it."""
+    """Refuse a declaration that readers would refuse. Raises ``StoreError``, which names the driver or workload."""
     name = part.get("name") if isinstance(part, Mapping) else getattr(part, "name", None)
     where = f"what the {kind} {str(name)[:80]!r} declares"
     try:
@@ -141,9 +141,9 @@ def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
 
 
 def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> dict[str, Any]:
-    """Return the values in ``details`` that have a field of their own.
+    """Return those values in ``details`` for which the record now has a field.
 
-    Older recordings and drivers have them in ``details``.
+    Older recordings and drivers state them in ``details``.
     """
     if not isinstance(details, Mapping):
         return {}
@@ -178,7 +178,7 @@ def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> S
 
 
 def place_of(error: Exception, document: Any) -> tuple[str, str, Any]:
-    """Return the field at which a document is no struct, what is wrong there, and the value that it has."""
+    """Return the field at which a document does not fit its struct, what is wrong, and the field's value."""
     what, _, where = str(error).partition(" - at ")
     field = where.strip("`").removeprefix("$").removeprefix(".")
     if named := re.search("(?:missing required|unknown) field `([^`]+)`", what):
@@ -193,7 +193,7 @@ def place_of(error: Exception, document: Any) -> tuple[str, str, Any]:
 
 
 def _check_order(found: Line, type_: str, number: int) -> None:
-    """Refuse a stretch of time that ends before it begins. Raises ``DataError``."""
+    """Refuse an interval that ends before it begins. Raises ``DataError``."""
     if isinstance(found, IdleWindow | HostGap):
         pairs: Sequence[Sequence[int]] = [(found.on_ns, found.off_ns)]
     else:

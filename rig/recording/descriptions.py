@@ -13,12 +13,12 @@ from rig.recording.trace_validation import described_rail, grid_of
 from rig.types import Accuracy, MeterInfo, Rail
 
 COMPARED = ("conversion", "rate_hz", "accuracy", "resolution", "range_max", "filter_tau_s")
-"""What of a rail decides on its watts and on their uncertainty."""
+"""The fields of a rail that affect its watts or their uncertainty."""
 _REMEDY = "Restore the original recording; no figure is computed from one with two descriptions"
 
 
 def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: bool) -> dict[str, str]:
-    """Return the description of a trace. Raises what a reader raises for one that it does not take."""
+    """Return the description of a trace. Raises the reader's error if a reader would refuse the description."""
     period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
     aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
     told = json.dumps(asdict(rail))
@@ -34,7 +34,7 @@ def described(info: MeterInfo, rail: Rail, trigger_tick: int, keep_identity: boo
 
 
 def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
-    """Refuse a rail or a clock that is described twice, in two ways. Raises ``DataError``.
+    """Refuse a rail or a clock with two different descriptions. Raises ``DataError``.
 
     ``rails`` are those of the traces. A rail that its meter does not list in the start line is described by its trace
     alone.
@@ -63,6 +63,6 @@ def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
 
 
 def _told(rail: Rail, field: str) -> object:
-    """What a rail says of a field, without the words about where its limits come from: these may hold a path."""
+    """The value of a rail's field, without the source of its limits, which may hold a path."""
     told = getattr(rail, field)
     return replace(told, source="") if isinstance(told, Accuracy) else told

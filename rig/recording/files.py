@@ -1,8 +1,8 @@
 """Files below a directory that is opened once: each is reached through its descriptor, and no link is followed.
 
-So what was checked is what is used: neither the directory nor a file can be exchanged in between. Where the system has
-no such descriptors (Windows), links are looked for by name. No file is made wider than 0644, and no directory wider
-than 0755, whatever the umask.
+So neither the directory nor a file can be exchanged between its check and its use. Where the system has no such
+descriptors (Windows), links are looked for by name. Whatever the umask, new files have at most the mode 0644, and new
+directories 0755.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.support
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _FOLDER = os.O_RDONLY | _PLAIN | getattr(os, "O_DIRECTORY", 0)
 IN_MEMORY = 32 << 20
-"""A file of at most so many bytes is read once, and its bytes are hashed and used."""
+"""A file of at most this many bytes is read once; these bytes are both hashed and used."""
 PIECE = 1 << 20
 TICK_NS = 20_000_000
-"""Changes that follow each other sooner may have the same time in an older kernel."""
+"""Two changes within this time may get the same time stamp from an older kernel."""
 
 
 class Folder:
-    """A directory that was opened. ``path`` is for messages alone, and for systems without descriptors."""
+    """An open directory. ``path`` is used only in messages, and on systems without descriptors."""
 
     def __init__(self, path: Path, handle: int | None) -> None:
         self.path, self._handle = path, handle
         self._let_go = weakref.finalize(self, os.close, handle) if handle is not None else None
 
     def close(self) -> None:
-        """Let the directory go; nothing below it can be reached any more."""
+        """Close the directory; its files cannot be reached afterwards."""
         if self._let_go is not None:
             self._let_go()
             self._handle = -1
 
     @staticmethod
     def at(path: Path | Folder, *, make: bool = False) -> Folder:
-        """Open the directory that a user names, with links followed; ``make`` makes it. Raises ``OSError``."""
+        """Open the directory that a user names, following links; with ``make``, make it first. Raises ``OSError``."""
         if isinstance(path, Folder):
             return path
         if make:
@@ -98,7 +98,7 @@ class Folder:
         return found
 
     def stat(self, name: str) -> os.stat_result | None:
-        """Return what stands under a name, links not followed, or None. Raises what ``sub`` raises for its folders."""
+        """Return the status of a name without following a link, or None. Raises what ``sub`` raises for its folders."""
         try:
             folder, last = self._holder(name)
             return os.stat(folder._at(last), follow_symlinks=False, dir_fd=folder._handle)
@@ -112,7 +112,7 @@ class Folder:
         return found is not None
 
     def names(self, name: str = "") -> list[str]:
-        """Return what the directory, or one below it, holds, sorted; nothing if it does not exist."""
+        """Return the sorted names in this directory or in one below it; none if it does not exist."""
         try:
             folder = self.sub(name)
             return sorted(os.listdir(folder.path if folder._handle is None else folder._handle))  # noqa: PTH208
@@ -129,7 +129,7 @@ class Folder:
                 yield name
 
     def read(self, name: str, most_bytes: int) -> bytes:
-        """Return the content of a file. Raises what ``open`` raises, and ``OSError`` for a larger one."""
+        """Return the content of a file. Raises what ``open`` raises, and ``OSError`` for more than ``most_bytes``."""
         with open(name, "rb", opener=self.open) as file:
             size = os.fstat(file.fileno()).st_size
             content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
@@ -144,7 +144,7 @@ class Folder:
             os.unlink(folder._at(last), dir_fd=folder._handle)
 
     def rename(self, name: str, to: Folder, new: str) -> None:
-        """Move what stands under a name into a directory, in place of what stands there. Raises ``OSError``."""
+        """Move the entry ``name`` to ``new`` in the directory ``to``, replacing what is there. Raises ``OSError``."""
         os.replace(self._at(name), to._at(new), src_dir_fd=self._handle, dst_dir_fd=to._handle)
 
     def sync(self) -> None:
@@ -154,7 +154,7 @@ class Folder:
 
     @contextmanager
     def replacing(self, name: str, *, sync: bool = False, mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
-        """Yield a file that takes the place of another when the block ends, and is removed if the block raises.
+        """Yield a file that replaces the one of this name when the block ends, and is removed if the block raises.
 
         Raises what ``open`` raises, also for a link in the place of the file.
         """
@@ -197,7 +197,7 @@ class Folder:
         return str(self.path / name) if self._handle is None else name
 
     def _check(self, name: str, wanted: Callable[[int], bool], kind: int = 0) -> None:
-        """Raise ``StoreError`` where something else stands under a name than what is wanted."""
+        """Raise ``StoreError`` if the entry of a name is not of the wanted kind."""
         with suppress(OSError, ValueError):
             kind = kind or os.stat(self._at(name), follow_symlinks=False, dir_fd=self._handle).st_mode
         if kind and not wanted(kind):
@@ -207,9 +207,9 @@ class Folder:
 
 
 class Opened:
-    """A file that was opened once. A small one is held in memory; of a larger one, each read is from its descriptor.
+    """A file that is opened once. A small one is held in memory; a larger one is read through its descriptor.
 
-    A file that was changed since it was opened is refused when it is read.
+    A read refuses a file that was changed after it was opened.
     """
 
     def __init__(self, folder: Folder, name: str, in_memory: int = IN_MEMORY) -> None:
@@ -256,7 +256,7 @@ class Opened:
         return digest.hexdigest()
 
     def read(self, at: int, count: int) -> memoryview:
-        """Return ``count`` bytes from the place ``at``, fewer at the end of the file.
+        """Return ``count`` bytes from offset ``at``, fewer at the end of the file.
 
         Raises ``IntegrityError`` for a file that was changed since it was opened.
         """
@@ -281,7 +281,7 @@ def _read_at(handle: int, count: int, at: int) -> bytes:
 
 
 def made(path: Path) -> Path:
-    """Make a directory and those that hold it, where they are missing, none wider than 0755. Raises ``OSError``."""
+    """Make a directory and its missing parents, with at most the mode 0755. Raises ``OSError``."""
     try:
         path.mkdir(mode=FOLDER_MODE)
     except FileNotFoundError:

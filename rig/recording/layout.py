@@ -44,7 +44,7 @@ def is_recorded(path: Path, name: str) -> bool:
 
 
 def run_folder(path: Path | Folder) -> Folder:
-    """Open a run directory. Raises ``StoreError`` for what is none, and ``OSError``."""
+    """Open a run directory. Raises ``StoreError`` for a path that is no run directory, and ``OSError``."""
     found = path if isinstance(path, Folder) else None
     with suppress(FileNotFoundError, NotADirectoryError, ValueError):
         found = Folder.at(path)

@@ -1,4 +1,4 @@
-"""Writing of ``events.jsonl``: lines that are chained by their hashes, and room on the disk for the last of them."""
+"""Writing of ``events.jsonl``: lines are chained by their hashes, and disk space is reserved for the last one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rig.recording.files import Folder, Opened
 from rig.recording.layout import EVENTS, GENESIS, SEAL
 
 ROOM = ".room"
-"""A file that keeps room for the stop line and the seal, until they are written."""
+"""A file that reserves disk space for the stop line and the seal until they are written."""
 ROOM_BYTES = 1 << 16
 LINE_BYTES = 256
-"""Room for one file in the stop line."""
+"""Bytes reserved in the stop line for one file."""
 
 
 class Chain:
@@ -37,7 +37,7 @@ class Chain:
     def append(self, event: Line) -> None:
         """Append one line, chained to the line before by its SHA-256.
 
-        Raises ``StoreError``, also for a line that no reader would take.
+        Raises ``StoreError``, also for a line that readers would refuse.
         """
         self._counted()
         seq, prev = self._last
@@ -55,13 +55,13 @@ class Chain:
         self._counted()
 
     def _counted(self) -> None:
-        """Go on from the newest line that is in the file: an interruption may come between its bytes and its count."""
+        """Continue after the newest line in the file: an interruption may come after its write and before its count."""
         end, last = self._next
         if self._file.tell() >= end:
             self._last = last
 
     def keep_room(self, files: int) -> None:
-        """Keep room on the disk for a stop line that lists so many files, and for the seal. Raises ``OSError``."""
+        """Reserve disk space for a stop line that lists ``files`` files, and for the seal. Raises ``OSError``."""
         needed = ROOM_BYTES + LINE_BYTES * files
         if needed > self._room:
             needed += ROOM_BYTES
@@ -71,7 +71,7 @@ class Chain:
             self._room = needed
 
     def free_room(self) -> None:
-        """Give the room to the stop line and the seal."""
+        """Free the reserved space for the stop line and the seal."""
         self._folder.remove(ROOM)
 
     def seal(self, stop: Stop) -> None:
@@ -92,10 +92,10 @@ class Chain:
 
 
 def line_of(event: Line, keep_identity: bool, number: int = 0, previous: str = GENESIS) -> bytes:
-    """Return a line as it is written.
+    """Return the bytes of a line as they are written.
 
     NaN and infinity are written as null, because JSON has no form for them. Raises ``StoreError``, also for a line that
-    no reader would take.
+    readers would refuse.
     """
     type_ = str(event.__struct_config__.tag)
     try:

@@ -67,7 +67,7 @@ def read_log(run: Path | Folder) -> Log:
 
 
 def _schema(line: bytes) -> Any:
-    """The schema that a start line states; one that cannot be read is refused when it is decoded."""
+    """The schema that a start line states. An unreadable line is refused later, when it is decoded."""
     try:
         return from_json(line, _First).schema
     except (ValueError, RecursionError):
@@ -110,7 +110,7 @@ def _check_counters(lines: Sequence[Line]) -> None:
 
 
 def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
-    """Refuse a second network of one sample, and the network of a sample that the run does not have.
+    """Refuse a second network for one sample, and a network for a sample that the run does not have.
 
     A run that did not end as planned may have lost its last samples. Raises ``StoreError``.
     """
@@ -129,7 +129,7 @@ def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
-    """The whole lines of a log and the head of each, the chain verified; what a crash tore is left out."""
+    """Verify the chain, and return the head of each whole line and the lines; a line torn by a crash is left out."""
     lines = data.split(b"\n")
     heads: list[_Head] = []
     prev = GENESIS
@@ -164,10 +164,10 @@ def _seal(folder: Folder, digest: str) -> bool:
 
 
 def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> dict[str, Opened]:
-    """Verify the hash of every file that the stop line lists, and return those Arrow files that are ``present``.
+    """Verify the hash of every file that the stop line lists, and return the Arrow files among ``present``.
 
-    They are used by the descriptor by which they were hashed. Raises ``IntegrityError``, also for a file that is
-    present and not listed.
+    They are later read through the descriptor with which they were hashed. Raises ``IntegrityError``, also for a file
+    that is present and not listed.
     """
     listed = {} if stop is None else stop.files
     for name in listed:
