@@ -1,4 +1,4 @@
-"""The reader of the run directory: it verifies the hashes first, gives a read-only view, and computes nothing."""
+"""The reader of the run directory: it verifies the hashes, then gives a read-only view, and computes nothing."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class Run:
     digest: str
     truncated: tuple[str, ...]
     left_out: tuple[str, ...]
-    """What the files hold and no reader can use: a span or a reading, and what is wrong with it."""
+    """Spans and readings that were left out, each with what is wrong with it."""
     folder: Folder
-    """The directory, opened; what is written below it goes through this."""
+    """The open directory, through which files below it are written."""
     trace_files: tuple[Batches, ...]
     """The files of the traces, each opened once."""
 
@@ -92,15 +92,15 @@ class Run:
         return [Bracket(*row) for e in self.of_type(Brackets) if e.clock == clock for row in e.rows]
 
     def networks(self) -> dict[str, NetworkInfo]:
-        """Return the networks of the samples that have one of their own, by sample."""
+        """Return by sample id the network of each sample that has its own."""
         return {e.sample_id: e.network for e in self.of_type(SampleNetwork)}
 
     def marks(self) -> NDArray[np.int64]:
-        """Return begin and end of the pulses that the device drew, in ticks of its clock, shape (k, 2)."""
+        """Return begin and end of the device's power pulses, in ticks of its clock, shape (k, 2)."""
         return np.array([row for e in self.of_type(MarkPulses) for row in e.spans], dtype=np.int64).reshape(-1, 2)
 
     def arrivals(self, rail: str) -> NDArray[np.int64]:
-        """Return the count of readings so far and the host time when the last of them had arrived, shape (k, 2)."""
+        """Return for each arrival the number of readings so far and the host time (ns), shape (k, 2)."""
         rows = [(e.readings, e.arrived_ns) for e in self.of_type(ChunkArrived) if e.rail == rail]
         table = np.array(rows, dtype=np.int64).reshape(-1, 2)
         table[:, 0] = np.cumsum(table[:, 0])
@@ -130,7 +130,7 @@ class Run:
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail.
 
-        Times are ticks as they were recorded, each on a clock of its own. ``Result.frames`` has seconds on one
+        Times are ticks as recorded, on several clocks. ``Result.frames`` has seconds on one
         timeline, and watts.
         """
         import pandas as pd
@@ -149,8 +149,8 @@ def open_run(path: Path | str | Folder, *, traces: bool = True, at_once: int = A
     than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
     Raises ``StoreError`` if it is not a run directory or if a file unpacks to far more than its size,
-    ``IntegrityError`` if a byte was changed after recording, and ``DataError`` if a stretch of time runs backwards, or
-    if a rail or a clock is described in two ways.
+    ``IntegrityError`` if a byte was changed after recording, and ``DataError`` if an interval ends before it begins, or
+    if a rail or a clock has two different descriptions.
 
     Example::
 

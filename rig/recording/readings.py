@@ -1,4 +1,4 @@
-"""Readings on their way to the trace files: checked, joined, hashed and written, perhaps by a thread of their own."""
+"""Readings on their way to the trace files: checked, joined, hashed and written, optionally in an own thread."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from rig.recording.layout import trace_path
 from rig.types import Chunk, Rail
 
 HOLDS_BYTES = 1 << 28
-"""So much may wait for the disk: 16 s of two rails of 2,000,000 readings a second."""
+"""At most this many bytes may wait for the disk: 16 s of two rails at 2,000,000 readings per second."""
 BATCH = 1 << 20
-"""Chunks are joined to batches of so many readings at most."""
+"""Chunks are joined into batches of at most this many readings."""
 
 Check = Callable[[Chunk, Chunk | None], None]
-"""Look at a chunk and the one before it; raises a ``RigError`` for readings that no reader could use."""
+"""Checks a chunk against the one before it, and raises a ``RigError`` for readings that no reader could use."""
 
 
 _Arrived = tuple[Chunk, int, float | None]
-"""A chunk, when it arrived (host ns), and how much of its rail waited then (s)."""
+"""A chunk, its arrival (host ns), and how many seconds of readings of its rail waited then."""
 
 
 @dataclass
 class _Waiting:
-    """One rail: what waits to be written, and what was written and is not yet announced."""
+    """The chunks of one rail that wait to be written, and the written ones that are not yet announced."""
 
     rail: Rail
     meta: Mapping[str, str]
@@ -42,19 +42,19 @@ class _Waiting:
     chunks: deque[_Arrived] = field(default_factory=deque)
     written: deque[ChunkArrived] = field(default_factory=deque)
     came: int = 0
-    """Readings that were handed over. Only the thread of the run counts here."""
+    """Number of readings that were handed over. Only the thread of the run changes it."""
     gone: int = 0
-    """Readings that no longer wait. Only who writes counts here."""
+    """Number of readings that no longer wait. Only the thread that writes changes it."""
     last: Chunk | None = None
     ended: bool = False
-    """Whether the check refused a chunk; the place of later readings may follow from those before."""
+    """Whether the check refused a chunk. Later readings are then dropped: their ticks may depend on earlier ones."""
 
 
 class Readings:
     """The readings of all rails of a run.
 
-    ``put`` hands over a chunk and never waits for the disk. ``write`` writes all that waits; with ``background``, it
-    lets a thread do so. ``settle`` waits for it. ``written`` and ``failed`` say what became of it.
+    ``put`` hands over a chunk and never waits for the disk. ``write`` writes all waiting chunks; with ``background``, a
+    thread does it. ``settle`` waits until they are written. ``written`` and ``failed`` return the outcome.
     """
 
     def __init__(self, files: ArrowFiles, background: bool) -> None:
@@ -65,7 +65,7 @@ class Readings:
         self._failed: deque[RigError] = deque()
         self._late = False
         self._came = self._gone = 0
-        """Bytes that were handed over, and that no longer wait; counted as in ``_Waiting``."""
+        """Bytes that were handed over, and that no longer wait; changed by the same threads as in ``_Waiting``."""
 
     def __contains__(self, rail: str) -> bool:
         return rail in self._rails
@@ -78,9 +78,9 @@ class Readings:
         self._rails[rail.name] = _Waiting(rail, meta, check)
 
     def put(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Hand over readings of a declared rail. What is no array counts as no reading.
+        """Hand over readings of a declared rail. A value that is not an array counts as no reading.
 
-        Raises ``DiskTooSlowError``, once, if more readings wait for the thread than may. These are written too.
+        Raises ``DiskTooSlowError`` once if more than ``HOLDS_BYTES`` wait for the thread. They are written too.
         """
         own = self._rails[chunk.rail]
         rate_hz, waiting = own.rail.rate_hz, self._came - self._gone
@@ -96,9 +96,9 @@ class Readings:
             raise DiskTooSlowError(said, field="out", value=waiting, remedy=remedy)
 
     def write(self) -> None:
-        """Write what waits; with ``background``, let the thread do so.
+        """Write the waiting readings; with ``background``, let the thread do it.
 
-        Raises ``MemoryError`` where the system gives no thread, which Python says by ``RuntimeError``.
+        Raises ``MemoryError`` if the system cannot start a thread (Python raises ``RuntimeError``).
         """
         if not self._background:
             self.settle()
@@ -113,20 +113,20 @@ class Readings:
         self._work.set()
 
     def settle(self) -> None:
-        """Write all that waits; return when it is written."""
+        """Return after all waiting readings are written."""
         with self._writing:
             while any([self._write_some(own) for own in self._rails.values()]):  # noqa: C419  each rail in turn
                 pass
 
     def end(self) -> None:
-        """End the thread, once it has written what waits."""
+        """End the thread after it has written all waiting readings."""
         if self._thread is not None:
             self._halt = True
             self._work.set()
             self._thread.join()
 
     def written(self) -> Iterator[ChunkArrived]:
-        """Yield the lines of what was written since the last call; one for the chunks of a rail that came together."""
+        """Yield lines for readings written since the last call; chunks of a rail that came together share a line."""
         for own in self._rails.values():
             lines = [own.written.popleft() for _ in range(len(own.written))]
             for _, together in groupby(lines, key=lambda line: line.arrived_ns):
@@ -134,7 +134,7 @@ class Readings:
                 yield replace(last, readings=last.readings + sum(line.readings for line in before))
 
     def failed(self) -> list[RigError]:
-        """Return what went wrong since the last call."""
+        """Return the errors since the last call."""
         return [self._failed.popleft() for _ in range(len(self._failed))]
 
     def _run(self) -> None:
@@ -144,7 +144,7 @@ class Readings:
             self.settle()
 
     def _write_some(self, own: _Waiting) -> bool:
-        """Write one batch of a rail; whether anything waited."""
+        """Write one batch of a rail, and return whether anything waited."""
         taken = self._taken(own)
         if not taken:
             return False
@@ -165,7 +165,7 @@ class Readings:
         return True
 
     def _taken(self, own: _Waiting) -> list[_Arrived]:
-        """The next chunks of one type, as many as one batch may hold, or one that holds more."""
+        """Take the next chunks of one type: as many as fit a batch, or a single one that is larger."""
         taken: list[_Arrived] = []
         held = 0
         while own.chunks:
@@ -177,7 +177,7 @@ class Readings:
         return taken
 
     def _usable(self, own: _Waiting, chunks: Sequence[Chunk]) -> list[Chunk]:
-        """The chunks before the first that the check refuses."""
+        """Return the chunks before the first one that the check refuses."""
         usable: list[Chunk] = []
         for chunk in chunks:
             if own.ended:

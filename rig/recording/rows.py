@@ -1,7 +1,7 @@
-"""Rows of ``replies.arrows`` that wait for writing: numbers packed into one buffer, and texts as numbers.
+"""Rows of ``replies.arrows`` that wait to be written, packed into one buffer; each text is stored as a number.
 
-This code runs between two queries of a device that answers immediately. So the buffer is allocated beforehand, nothing
-is allocated that a row does not need, and a flush is a few copies.
+This code runs between two queries of a device that answers immediately. So the buffer is allocated beforehand, a row
+allocates only what it needs, and a flush is a few copies.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _COLUMNS = ("issue", "kind", "due_ns", "issued_ns", "completed_ns", "on_tick", "
 _NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 
 Kind = tuple[str, str | None, str | None, bool]
-"""Sample id, phase, output as JSON, warm-up: the values that are the same in many rows."""
+"""Sample id, phase, output as JSON, and whether it is warm-up: values that many rows share."""
 _Split = tuple[list[columns.Texts], NDArray[np.bool_]]
-"""The texts of many kinds, one by one, and which are warm-up."""
+"""Many kinds as columns: one of texts for each part, and which kinds are warm-up."""
 
 
 class ReplyRows:
@@ -51,20 +51,20 @@ class ReplyRows:
         self._texts: dict[Kind, int] = {}
         self._all: _Split | None = None
         self._count = 0
-        """Of texts, when a batch was last taken; ``_all`` is made when none came since."""
+        """Number of texts when the last batch was taken; ``_all`` is made only if no text was added since."""
         self.encode: Callable[[Any], str] = json_of
-        """Makes JSON of an output that did not come up before, which may run code of the driver."""
+        """Converts a new output to JSON, which may run code of the driver."""
         self.on_host_clock = False
         """Whether ticks are host nanoseconds."""
         self.refused: tuple[str, str] | None = None
-        """Sample and reason of the first span that ``take`` left out because it does not fit."""
+        """Sample of the first span that ``take`` left out, and why it does not fit."""
 
     def __len__(self) -> int:
         return self._at // _SIZE
 
     @property
     def full(self) -> bool:
-        """Return whether there is no room for another row."""
+        """Return whether the buffer is full."""
         return self._at >= self._end
 
     def put(
@@ -114,7 +114,7 @@ class ReplyRows:
     def take(self, most: int = ROWS) -> Steps[pa.RecordBatch]:
         """Return the oldest rows, ``most`` of them, as one batch; texts are dictionary-encoded.
 
-        Each step takes a fraction of a millisecond, and rows may be added between two. A span that does not fit is left
+        Each step takes a fraction of a millisecond; rows may be added between steps. A span that does not fit is left
         out of its row, and ``refused`` then says why.
         """
         n = min(len(self), most)
@@ -139,7 +139,7 @@ class ReplyRows:
         return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
 
     def _forget(self, n: int) -> None:
-        """Move the rows after the first ``n`` to the front, and forget all texts but theirs if there are many."""
+        """Move the rows after the first ``n`` to the front; if there are many texts, keep only those of these rows."""
         left = len(self) - n
         self._buffer[: left * _SIZE] = self._buffer[n * _SIZE : self._at]
         self._at = left * _SIZE
@@ -167,7 +167,7 @@ class ReplyRows:
     def _named(
         self, kinds: NDArray[np.int64]
     ) -> Steps[tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]]:
-        """Return by row the number of its text, and by number the texts and warm-up.
+        """Return the number of each row's kind, and the texts and warm-up flags by that number.
 
         Texts that came up before are made into columns once, and Arrow writes them once. While new texts arrive, a
         batch holds only its own. A batch with all known texts would make the file grow with the square of their number.
@@ -219,7 +219,7 @@ def _split(kinds: list[Kind]) -> Steps[_Split]:
 def json_of(output: Any) -> str:
     """Return an output as it is recorded.
 
-    Raises ``DeviceError`` for a value that JSON cannot hold, or that no reader would take.
+    Raises ``DeviceError`` for a value that JSON cannot hold, or that readers would refuse.
     """
     try:
         text = _json(output)
@@ -233,7 +233,7 @@ def json_of(output: Any) -> str:
 
 
 def as_list(value: Any) -> Any:
-    """Return an array or a scalar of one as lists and numbers.
+    """Return an array, or a scalar of an array, as lists and numbers.
 
     Raises ``TypeError`` for anything else.
     """

@@ -29,12 +29,12 @@ SCHEMA = "neurorig-session/1"
 FILE = "session.json"
 SEAL = "session.json.sha256"
 REQUEST = "request.json"
-"""What a session was asked for; it is there until the session is whole."""
+"""The request of a session; the file exists until the session is complete."""
 PlainName = Annotated[str, Meta(pattern=r"\A(?!\.)[^/\\\x00-\x1f\x7f]{1,200}\Z")]
 """A name of a directory inside another: no path, no control character."""
 
 BrokenOff = Annotated[str, Meta(pattern=r"\Abroken/(?!\.)[^/\\\x00-\x1f\x7f]{1,220}\Z")]
-"""Where a recording that was broken off is kept."""
+"""Place of a recording that was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Session:
     probes: tuple[SizeProbe, ...]
     """The sizes that a search for the largest size tried, in order."""
     repeated: tuple[str, ...]
-    """Runs that were broken off and recorded again; their first recordings are kept in ``broken/``."""
+    """Runs that were interrupted and recorded again; their first recordings are kept in ``broken/``."""
     digest: str
     sealed: bool
     folder: Folder
-    """The directory, opened; what is written below it goes through this."""
+    """The open directory, through which files below it are written."""
     digests: tuple[str, ...]
     """SHA-256 of the ``events.jsonl`` of each run."""
 
@@ -90,7 +90,7 @@ def bind(
 ) -> str:  # fmt: skip
     """Write ``session.json`` for pairs of directory name and purpose inside ``folder``; return the session's digest.
 
-    It is written as a whole or not at all, and then its seal. A session that goes on has no seal.
+    The file is written whole or not at all, and then its seal. An unfinished session has no seal.
     """
     within = Folder.at(folder)
     document: dict[str, Any] = {
@@ -112,15 +112,15 @@ def bind(
 
 
 def is_session(path: Path) -> bool:
-    """Return whether a directory holds runs that are bound. Raises ``StoreError`` as ``is_recorded`` does."""
+    """Return whether a directory has a ``session.json``. Raises ``StoreError`` as ``is_recorded`` does."""
     return is_recorded(path, FILE)
 
 
 def open_session(path: Path) -> Session:
-    """Read and verify ``session.json``: its seal, the hash of every run, and the chain that their start lines make.
+    """Read and verify ``session.json``: its seal, the hash of every run, and the chain of their start lines.
 
-    Raises ``StoreError`` if it cannot be read, and ``IntegrityError`` if a run, its purpose, its place or the seal is
-    not what was recorded.
+    Raises ``StoreError`` if it cannot be read, and ``IntegrityError`` if a run, its purpose, its place or the seal
+    differs from what was recorded.
     """
     try:
         folder = Folder.at(path)
@@ -170,7 +170,7 @@ def runs_in(path: Path) -> list[tuple[Path, str]]:
 
 
 def _link(session: Folder, run: BoundRun) -> SessionLink | None:
-    """The place in the session that a run's own start line states, its hash and purpose verified."""
+    """Verify the hash and purpose of a run, and return the place in the session that its start line states."""
     path, where = session.path, session.path / run.path
     try:
         events = session.read(f"{run.path}/{EVENTS}", EVENTS_BYTES)
@@ -187,7 +187,7 @@ def _link(session: Folder, run: BoundRun) -> SessionLink | None:
 
 
 def _check_chain(path: Path, runs: Sequence[BoundRun], links: Sequence[SessionLink | None]) -> None:
-    """Refuse runs that do not follow each other. Imported runs and the first recordings have no chain."""
+    """Refuse runs that do not follow each other. Imported runs and the oldest recordings have no chain."""
     if not any(links):
         return
     previous = GENESIS

@@ -1,7 +1,7 @@
-"""Columns of a trace that stay in their file: they are read when they are sliced, so that any length fits in memory.
+"""Columns of a trace that stay in their file and are read when they are sliced, so that their length has no limit.
 
-They stand in a ``rig.recording.traces.Trace`` in the place of arrays, and behave like them as far as the analysis of
-long traces needs: ``len``, slices, arrays of indices, and ``np.asarray``, which reads the whole column.
+A ``rig.recording.traces.Trace`` holds them in place of arrays. They support what the analysis of long traces needs:
+``len``, slices, arrays of indices, and ``np.asarray``, which reads the whole column.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ NAMES = ("value", "start_tick", "end_tick", "flags")
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 Key = slice | int | NDArray[Any]
 MOST_COLUMNS = 1000
-"""Columns in a file; those that the format does not name are ignored."""
+"""The most columns of a file; columns that the format does not name are ignored."""
 MOST_UNPACKED, IN_MEMORY = 1 << 30, 4 << 20
-"""Bytes to which one column of one batch may unpack, and those of them that are held in memory, not on the disk."""
+"""The most bytes of one unpacked column of a batch, and how many of them are held in memory, not on disk."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class GridTicks:
 
 
 class _Packed(RawIOBase):
-    """The bytes of a packed buffer, read from their file piece by piece."""
+    """The bytes of a compressed buffer, read from their file piece by piece."""
 
     def __init__(self, file: Opened, buffer: Buffer) -> None:
         self._file, self._at, self._end = file, buffer.at, buffer.at + buffer.held
@@ -72,7 +72,7 @@ class _Packed(RawIOBase):
 
 
 class _Spool(SpooledTemporaryFile[bytes]):
-    """It is closed when it is forgotten."""
+    """A file that closes itself when it is no longer referenced."""
 
     def __del__(self) -> None:
         self.close()
@@ -82,7 +82,7 @@ Kept = dict[Buffer, IO[bytes]]
 
 
 class Column(NamedTuple):
-    """One column of one batch: how many of its numbers are absent, where they are said to be, and the numbers."""
+    """One column of one batch: how many numbers are absent, the buffer that marks them, and that of the numbers."""
 
     absent: int
     zstd: int
@@ -92,21 +92,20 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Batches:
-    """Where the batches of a file stand: ``row[k]`` is the first row of batch k, and the last the number of rows."""
+    """Places of the batches of a file: ``row[k]`` is the first row of batch k, ``row[-1]`` the number of rows."""
 
     file: Opened
     schema: pa.Schema
     row: Indices
     columns: Mapping[str, Indices]
-    """Of the columns of numbers by name a row for each batch, with what ``Column`` holds."""
+    """By the name of a column of numbers: an array with a row for each batch, which holds the values of ``Column``."""
     becomes: int
     """Bytes of all batches, unpacked."""
 
     def part(self, number: int, name: str, first: int, last: int, kept: Kept) -> NDArray[Any]:
-        """Return the rows ``first`` to ``last`` of a column of one batch, null is NaN.
+        """Return the rows ``first`` to ``last`` of a column of one batch, with null as NaN.
 
-        What had to be unpacked for it takes the place of what was in ``kept``. Raises ``StoreError`` for what cannot
-        be unpacked.
+        Newly unpacked buffers replace those in ``kept``. Raises ``StoreError`` for a buffer that cannot be unpacked.
         """
         absent, zstd, *places = self.columns[name][number].tolist()
         column, kind = Column(absent, zstd, Buffer(*places[:4]), Buffer(*places[4:])), self.dtype(name)
@@ -139,7 +138,7 @@ class Batches:
         return memoryview(kept[buffer].read(last - first))
 
     def _unpacked(self, buffer: Buffer, codec: str) -> IO[bytes]:
-        """A buffer unpacked piece by piece, in memory, or on the disk where it is large."""
+        """Unpack a buffer piece by piece, into memory, or onto the disk if it is large."""
         found: IO[bytes] = _Spool(IN_MEMORY)
         try:
             with pa.CompressedInputStream(_Packed(self.file, buffer), codec) as packed:
@@ -154,13 +153,13 @@ class Batches:
 
 @dataclass(frozen=True)
 class Stored:
-    """A column of numbers in the batches of a file, in its recorded type; with ``marks``, whether each is not zero."""
+    """A column of numbers of a file, in its recorded type; with ``marks``, whether each number is not zero."""
 
     batches: Batches
     name: str
     marks: bool = False
     _kept: Kept = field(default_factory=dict, compare=False, repr=False)
-    """What was unpacked last, where batches are compressed."""
+    """The buffers that were unpacked last, if batches are compressed."""
 
     def __len__(self) -> int:
         return int(self.batches.row[-1])
@@ -194,7 +193,7 @@ class Stored:
         return found if step == 1 else found[::step]
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the column in order, at most so many rows at a time."""
+        """Yield the column in order, in arrays of at most ``rows`` values."""
         for first in range(0, len(self), rows):
             yield self[first : first + rows]
 
@@ -219,7 +218,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Unmarked:
-    """Flags of readings none of which is flagged."""
+    """The flags of a trace without flagged readings."""
 
     count: int
 
@@ -235,7 +234,7 @@ class Unmarked:
 
 @dataclass(frozen=True)
 class Changed:
-    """A column of readings that ``change`` makes others of, one by one; it sees each between its neighbours."""
+    """A column after ``change``, which maps each reading by itself and the one before and after it."""
 
     column: Any
     change: Callable[[Floats], Floats]
@@ -257,9 +256,9 @@ class Changed:
 
 
 def check_columns(name: str, schema: pa.Schema) -> None:
-    """Raise ``StoreError`` for columns of which a name is no text or stands twice, or that are too many.
+    """Raise ``StoreError`` if a column's name is no text or is repeated, or if there are too many columns.
 
-    ``name`` is that of the file.
+    ``name`` is the file's name.
     """
     try:
         names = schema.names  # decoded only now
@@ -272,10 +271,10 @@ def check_columns(name: str, schema: pa.Schema) -> None:
 
 
 def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
-    """Return where the batches of a file stand, or None without a schema that can be read.
+    """Return the places of the batches of a file, or None if its schema cannot be read.
 
-    What follows an incomplete batch is left out, and the file is named in ``truncated``. Raises ``StoreError`` as
-    ``check_columns`` does, and for numbers of a batch that are larger than ``MOST_UNPACKED`` when they are unpacked.
+    From an incomplete batch on, the file is left out and named in ``truncated``. Raises ``StoreError`` as
+    ``check_columns`` does, and for a column of a batch that unpacks to more than ``MOST_UNPACKED`` bytes.
     """
     rows, becomes, places = [0], 0, dict[str, tuple[int, int, int]]()
     columns: dict[str, array[int]] = {}
@@ -303,7 +302,7 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
 
 
 def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
-    """The first node and buffer of each column of numbers, and the bits of a number. Raises as ``check_columns``."""
+    """First node, first buffer and bits per number of each column of numbers. Raises as ``check_columns``."""
     check_columns(name, schema)
     found, node, buffer = {}, 0, 0
     for column in schema:
@@ -319,7 +318,7 @@ def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
 
 
 def _column(message: Message, node: int, buffer: int, bits: int) -> Column:
-    """One column of a batch. Raises ``Damaged`` for one that its bytes do not hold."""
+    """One column of a batch. Raises ``Damaged`` if the buffers are too short for it."""
     if node >= len(message.nulls) or buffer + 1 >= len(message.buffers):
         raise Damaged("a batch lacks a column")
     absent, valid, numbers = message.nulls[node], message.buffers[buffer], message.buffers[buffer + 1]

@@ -1,4 +1,4 @@
-"""A table of a recording is read into memory, after what it becomes there is known from its messages."""
+"""Read a table of a recording into memory, after its size there is known from its messages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rig.recording.tables import TABLES
 from rig.recording.validation import fitted_table, has_text
 
 TOGETHER = 1000
-"""Batches that are fitted together, so that small ones cost little."""
+"""This many batches are converted together, so that small ones cost little."""
 
 TEXTS_MOST = 32
-"""Texts that stand once for many rows may become so many bytes for each byte of their file."""
+"""Texts that are stored once for many rows may take this many bytes for each byte of their file."""
 
 
 def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table:
     """Return the whole batches of a table; a file that is torn is named in ``truncated``.
 
-    Raises ``StoreError`` for columns that are not those of the table, and for a file that would become far larger than
-    it is.
+    Raises ``StoreError`` for columns that are not those of the table, and for a file that would become far larger in
+    memory.
     """
     schema = TABLES[name]
     if file is None:
@@ -42,7 +42,7 @@ def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table
 
 
 def _spelt(batch: pa.RecordBatch) -> int:
-    """The bytes that the texts of a batch take where each row has its own."""
+    """The bytes that the texts of a batch take when they are repeated for each row."""
     coded = [
         column for column in batch.columns if pa.types.is_dictionary(column.type) and has_text(column.type.value_type)
     ]
@@ -51,7 +51,7 @@ def _spelt(batch: pa.RecordBatch) -> int:
 
 
 def _batches(file: Opened, truncated: list[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of a file that hold rows, each checked."""
+    """Yield the checked batches of a file that are not empty."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(file.read(0, file.size))) as reader:
             check_columns(file.name, reader.schema)

@@ -1,4 +1,4 @@
-"""Checks of rails and of their readings, which name what does not fit.
+"""Checks of rails and of their readings, whose errors name what does not fit.
 
 The engine applies them before readings are written, and the reader before they are used.
 """
@@ -23,13 +23,13 @@ from rig.recording.stored import Stored
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""How many periods apart readings may be; the largest allows for the loss of nearly all readings."""
+"""The least and the largest spacing of readings, in periods; the largest allows for the loss of nearly all."""
 BAD_READINGS, MOST_BAD = 0.01, 20
-"""How many readings of a trace, as a share and at most, may be left out because their values or ticks do not fit."""
+"""At most this share of a trace's readings, and this many, may be left out for bad values or ticks."""
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """The positions of readings without ticks of their own, in ticks of the trace's clock; fractions are allowed."""
+    """The positions of readings that have no ticks, in ticks of the trace's clock; fractions are allowed."""
 
     t0_tick: int | float
     period_tick: int | float
@@ -37,7 +37,7 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
-    """Refuse readings that no reader could use; ``last`` are the readings of the rail before.
+    """Refuse readings that no reader could use; ``last`` is the rail's previous chunk.
 
     Raises ``TypeError`` or ``ValueError``, which names the rail.
     """
@@ -96,7 +96,7 @@ def integers(column: Stored, file: str, name: str) -> NDArray[np.int64]:
 
 
 def check_numbers(column: Stored, file: str, name: str) -> None:
-    """Refuse a column ``value`` that is not numbers, and another that is not integers. Raises ``StoreError``."""
+    """Refuse a column ``value`` without numbers, and any other without integers. Raises ``StoreError``."""
     whole = pa.types.is_integer(column.type)
     if name == "value" and not (whole or pa.types.is_floating(column.type)):
         raise _bad(file, f"has a column {name} of {column.type}", name)
@@ -107,8 +107,8 @@ def check_numbers(column: Stored, file: str, name: str) -> None:
 def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Floats) -> Bools | None:
     """Return which readings of a trace to keep, shape (n,), or None for all.
 
-    A reading that is out of bounds, ends before it begins or stands out of order costs itself. If more than
-    ``BAD_READINGS`` of them would have to be left out, all are kept, and the checks of the trace refuse it.
+    A reading that is out of bounds, ends before it begins or is out of order is left out. If this would exceed the
+    share ``BAD_READINGS`` or ``MOST_BAD`` readings, all are kept, and the checks of the trace refuse it.
     """
     if not len(value):
         return None
@@ -126,7 +126,7 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
         back = np.flatnonzero(left[1:] <= left[:-1])
         if not len(back):
             break
-        k = int(back[0])  # the earlier of the two is at fault if it is also later than the next but one
+        k = int(back[0])  # the earlier of the two is bad if it is not before the reading after them either
         spike = k + 2 < len(left) and left[k] >= left[k + 2]
         keep[np.flatnonzero(keep)[k if spike else k + 1]] = False
     return keep if len(keep) - int(keep.sum()) <= most else None
@@ -135,7 +135,7 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
 def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: float | None) -> None:
     """Refuse readings that end before they begin, or whose spacing contradicts the declared rate.
 
-    The spacing shows, for example, a rate in kHz instead of Hz. It is not checked if ``tick_hz`` is None. Raises
+    The spacing reveals, for example, a rate in kHz instead of Hz. It is not checked if ``tick_hz`` is None. Raises
     ``DataError``.
     """
     backward = end < start
@@ -153,7 +153,7 @@ def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: flo
 
 
 def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArray[Any], uniform: bool) -> None:
-    """Refuse edges without a tick each, with a level that is not 0 or 1, or out of order.
+    """Refuse edges that lack ticks, have a level other than 0 or 1, or are out of order.
 
     Raises ``DataError``.
     """

@@ -1,4 +1,4 @@
-"""The traces of a run directory: what one is, and how its file is read, into memory or column by column."""
+"""The traces of a run directory, and how their files are read: into memory or column by column."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rig.recording.stored import Batches, Changed, GridTicks, Stored, Unmarked
 from rig.types import Floats, Rail
 
 AT_ONCE = 1 << 20
-"""Readings of a trace up to which it is read into memory; a longer one stays in its file."""
+"""A trace of at most this many readings is read into memory; a longer one stays in its file."""
 LOOKED_AT = 1 << 16
-"""Readings of a long trace whose spacing is compared with its rate when it is opened."""
+"""When a long trace is opened, the spacing of this many readings is compared with its rate."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """Raw readings of one rail, shapes (n,).
 
-    Ticks are on ``clock``. Counters are as they were read. ``overload`` is True where the instrument flagged a reading.
+    Ticks are on ``clock``. Counters are raw. ``overload`` is True where the instrument flagged a reading.
     The columns of a long trace are not arrays but ``rig.recording.stored`` ones, which are read when they are sliced.
     """
 
@@ -52,9 +52,10 @@ class Trace:
         )
 
     def changed(self, change: Callable[[Floats], Floats]) -> Trace:
-        """Return the trace with other values; of a long one, they are made when they are sliced.
+        """Return the trace with changed values; those of a long trace are computed when they are sliced.
 
-        ``change`` maps successive readings, shape (n,), each by itself and the one before and after it; NaN is missing.
+        ``change`` maps successive readings, shape (n,). Each result depends only on the reading and its two neighbours;
+        NaN marks a missing one.
         """
         column = self.value
         if isinstance(column, np.ndarray):
@@ -74,7 +75,7 @@ def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:
 
 
 def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple[Trace, tuple[str, ...]]:
-    """Return the trace of one file, and what was left out of it.
+    """Return the trace of one file, and notes about what was left out.
 
     ``hz`` are the rates of the clocks by name. Raises ``StoreError`` for a file without a valid description and
     ``DataError`` for ticks that run backwards.
@@ -113,7 +114,7 @@ def described(name: str) -> Iterator[None]:
 def _in_memory(
     batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None
 ) -> tuple[Trace, tuple[str, ...]]:
-    """The trace with its columns as arrays, and what was left out of them."""
+    """Return the trace with arrays as columns, and notes about what was left out."""
     rail, name = trace.rail, batches.file.name
     value = trace_validation.reals(Stored(batches, "value"), name, "value")
     flags = np.zeros(len(value), int)

@@ -1,7 +1,7 @@
-"""Checks of samples, replies, spans and clock reads, which name what does not fit.
+"""Checks of samples, replies, spans and clock reads, whose errors name what does not fit.
 
-The engine and the recorder apply them before a value is written, and the reader before it is used. A value that does
-not fit is a ``ValueError`` or ``TypeError`` here; the caller makes it the error of the driver or of the file.
+The engine and the recorder apply them before a value is written, and the reader before it is used. The checks raise
+``ValueError`` or ``TypeError``; the caller turns these into the error of the driver or of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rig.recording.tables import ADDED, SAMPLES
 from rig.types import Bracket, Progress, Sample, Span
 
 FUTURE_NS = 1_000_000_000
-"""A span on the host's clock may not end later than so long after its answer."""
+"""A span on the host's clock may end at most this long after its answer."""
 NEVER_NULL = {
     "samples": ("id",),
     "replies": ("issue", "sample_id", "warmup"),
@@ -35,12 +35,12 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "inferences": (1, 2**31 - 1), "duration_s": (0.0, _FLOAT), "rate_hz": (0.0, _FLOAT), "label_age_s": (0.0, _FLOAT),
     "seed": (-(2**63), 2**63 - 1),
 }  # fmt: skip
-"""The least and the largest value by column. Other integers lie inside +-2^62; spans have rules of their own."""
+"""The least and the largest value by column. Other integers are inside +-2^62; spans have separate rules."""
 SPAN = ("on_tick", "off_tick", "executions")
 
 
 def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
-    """Return the columns that a reader needs, cast to their types, after a check of their rules.
+    """Check the columns that a reader needs, and return them cast to their types.
 
     Raises ``StoreError``.
     """
@@ -64,7 +64,7 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _may_grow(type_: pa.DataType) -> bool:
-    """Whether a column may be larger in another type than in its file, other than by texts that stand there once."""
+    """Whether a cast may enlarge a column, apart from texts that its file stores once for many rows."""
     coded = pa.types.is_dictionary(type_) and not has_text(type_.value_type)
     return coded or pa.types.is_run_end_encoded(type_) or "view" in str(type_)
 
@@ -82,7 +82,7 @@ def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
         raise _bad(table, f"has a null in the column {name}", name)
     if pa.types.is_string(column.type) and name != "output":
         from pyarrow.compute import max as greatest
-        from pyarrow.compute import utf8_length  # 9 MB that no recording needs
+        from pyarrow.compute import utf8_length  # 9 MB that recording does not need
 
         longest = greatest(utf8_length(column)).as_py() or 0
         if longest > TEXT_CHARACTERS:
@@ -92,7 +92,7 @@ def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
         return
     values = array_of(column.drop_null())
     low, high = BOUNDS.get(name, (-LIMIT + 1, LIMIT - 1))
-    if not (low <= values.min() and values.max() <= high):  # not so for NaN either
+    if not (low <= values.min() and values.max() <= high):  # also refuses NaN
         raise _bad(table, f"has a number out of bounds in the column {name}", values.min())
 
 
@@ -109,9 +109,9 @@ def _check_replies(columns: Mapping[str, pa.ChunkedArray]) -> None:
 
 
 def without_bad_spans(replies: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-    """Return the replies without the spans that do not fit, and a sentence for each of these.
+    """Return the replies without the spans that do not fit, and a sentence for each such span.
 
-    The answers and their host stamps are kept.
+    The answers of these spans and their host stamps are kept.
     """
     on, off, times = (array_of(replies[c]) for c in SPAN)
     bad = {k: why for k, why in bad_spans(on, off, times) if replies["on_tick"][k].is_valid}
@@ -132,8 +132,8 @@ def bad_spans(
 ) -> list[tuple[int, str]]:
     """Return the row and the reason of each span that does not fit, from columns of shape (n,).
 
-    ``before_ns`` are the host stamps of the answers, for spans on the host's clock. Absent values are NaN, and no
-    comparison with them finds a bad span.
+    ``before_ns`` are the host stamps of the answers, for spans on the host's clock. Absent values are NaN, with which
+    no comparison finds a bad span.
     """
     rules = [
         ((on <= -LIMIT) | (on >= LIMIT) | (off <= -LIMIT) | (off >= LIMIT), "has a tick outside +-2^62"),
@@ -160,14 +160,14 @@ def tick_of(value: object) -> int:
 
 
 def check_text(text: str, name: str) -> None:
-    """Refuse a text that no column takes. Raises ``ValueError``, which names it."""
+    """Refuse a text that a column cannot hold. Raises ``ValueError`` with its name."""
     if len(text) > TEXT_CHARACTERS:
         raise ValueError(f"{name} has {len(text)} characters, of {TEXT_CHARACTERS} at most")
     text.encode()
 
 
 def progress_row(progress: object) -> tuple[int, float, bytes]:
-    """Return tick, cost and solution, copied. Raises ``TypeError`` or ``ValueError``."""
+    """Return copies of tick, cost and solution. Raises ``TypeError`` or ``ValueError``."""
     if type(progress) is not Progress:
         raise TypeError(f"it holds a {type(progress).__name__}, not a Progress")
     return tick_of(progress.tick), float(progress.cost), bytes(memoryview(progress.solution))
@@ -183,7 +183,7 @@ def check_span(span: object) -> Span:
 
 
 def check_bracket(bracket: object, last: Sequence[int] | None) -> tuple[int, int, int]:
-    """Return the row of a bracket; ``last`` is that of its clock before. Raises ``TypeError`` or ``ValueError``."""
+    """Return the row of a bracket; ``last`` is the row before of its clock. Raises ``TypeError`` or ``ValueError``."""
     if not isinstance(bracket, Bracket):
         raise TypeError(f"it gave a {type(bracket).__name__}, not a Bracket")
     row = (tick_of(bracket.before_ns), tick_of(bracket.tick), tick_of(bracket.after_ns))

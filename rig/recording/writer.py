@@ -37,14 +37,14 @@ from rig.recording.validation import check_sample, check_text, progress_row
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 STEP_ROWS = 64
-"""Rows of a table other than that of the replies that are written in one step."""
+"""The most rows that one step writes to a table other than the replies."""
 
 
 class Recorder:
     """The writer of one run directory.
 
     Rows wait in memory until ``flush``. Lines of ``events.jsonl`` are written at once; for ``keep_identity`` see
-    ``Chain``. With ``background``, readings are written by a thread of their own, and ``flush`` does not wait for the
+    ``Chain``. With ``background``, a separate thread writes readings, and ``flush`` does not wait for the
     disk.
     """
 
@@ -67,7 +67,7 @@ class Recorder:
         self.device = "without a name"
         self._start: Start | None = None
         self._steps: Steps[None] | None = None
-        """What is left of writing replies by ``write_some``."""
+        """The remaining steps of a write of replies that ``write_some`` began."""
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self.seen: set[str] = set()
         self._networks: dict[str, NetworkInfo] = {}
@@ -121,10 +121,7 @@ class Recorder:
             self.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
 
     def remainder(self, issue: int, reply: Reply, times_ns: tuple[int | None, int, int], warmup: bool) -> None:
-        """Finish the work that ``replies.put`` left.
-
-        This is to write a full buffer, or to record a reply that does not have exactly one span.
-        """
+        """Finish what ``replies.put`` left: write a full buffer, or record a reply that has not exactly one span."""
         if len(reply.spans) != 1 or reply.progress:
             output: str | None = self.replies.encode(reply.output)
             for span in reply.spans or (None,):
@@ -168,8 +165,8 @@ class Recorder:
     def write_some(self, long: bool) -> bool:
         """Take one step towards writing the oldest rows of a table, and return whether there was one to take.
 
-        A step takes a fraction of a millisecond; with ``long``, there is time for one that takes all of it. Raises what
-        ``flush`` raises.
+        A step takes a fraction of a millisecond. With ``long``, it may also write to another table in which only
+        ``STEP_ROWS`` rows wait. Raises what ``flush`` raises.
         """
         if self._steps is not None or len(self.replies) >= PART_ROWS:
             steps, self._steps = self._steps or self._replies_to_disk(PART_ROWS), None
@@ -216,9 +213,9 @@ class Recorder:
             np.save(file, sample.payload, allow_pickle=False)
 
     def activity(self, issue: int, reply: Reply) -> None:
-        """Record what a network did, one count per execution, and the network of a sample that has its own, once.
+        """Record what a network did, one count per execution; and once for each sample, its own network if it has one.
 
-        Raises ``DeviceError`` for counts that are no integers, and for a network that no reader would take.
+        Raises ``DeviceError`` for counts that are no integers, and for a network that readers would refuse.
         """
         part, remedy = "network", "Give one NetworkInfo for each sample, as its docstring says"
         try:
@@ -235,7 +232,7 @@ class Recorder:
         self._rows["activity"].extend(rows)
 
     def _network(self, sample_id: str, given: NetworkInfo) -> None:
-        """Record the network of a sample. Raises ``TypeError`` or ``ValueError`` for one that no reader would take."""
+        """Record the network of a sample. Raises ``TypeError`` or ``ValueError`` for one that readers would refuse."""
         known = self._networks.get(sample_id)
         if known is not None and known == given:
             return
@@ -264,10 +261,10 @@ class Recorder:
         self._readings.open(rail, meta, check)
 
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Hand over raw readings, and the time when they reached the host, which bounds the meter's clock.
+        """Hand over raw readings and the time when they reached the host; this time bounds the meter's clock.
 
-        They are announced in ``events.jsonl`` once they are written; until then, the arrays must stay as they are.
-        Raises ``StoreError`` for a rail that was not declared, and ``DiskTooSlowError``, once, if too many wait.
+        They are announced in ``events.jsonl`` once they are written; until then, the arrays must not change.
+        Raises ``StoreError`` for an undeclared rail, and ``DiskTooSlowError``, once, if too many readings wait.
         """
         if chunk.rail not in self._readings:
             what = f"readings came for the rail {chunk.rail!r}, which no meter declared"
@@ -276,7 +273,7 @@ class Recorder:
         self._readings.put(chunk, arrived_ns)
 
     def artifact(self, name: str, content: bytes) -> None:
-        """Store a file with the recording (model, bench.toml, calibration)."""
+        """Store a file with the recording, such as a model, a bench file or a calibration."""
         with self._stored(f"artifacts/{name}") as file:
             file.write(content)
 
@@ -303,7 +300,7 @@ class Recorder:
         self._flush(self._readings.write)
 
     def settle(self) -> None:
-        """Do the same, and wait until all readings are written and announced."""
+        """Flush, and wait until all readings are written and announced."""
         self._flush(self._readings.settle)
 
     def _flush(self, write_readings: Callable[[], None]) -> None:
@@ -344,7 +341,7 @@ class Recorder:
             raise failed
 
     def _seal(self, error: Ended | None, issues: int, replies: int) -> None:
-        """Sync every file, then write the stop line, then the seal, so that no power cut makes one without the other.
+        """Sync every file, then write the stop line, then the seal, so that a power cut leaves no line without files.
 
         Raises ``OSError``.
         """
@@ -366,7 +363,7 @@ class Recorder:
         self._folder.close()
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
-        """One batch, or one per row when a row is at fault, so that the others are kept."""
+        """Append one batch, or one per row if a row is bad, so that the other rows are kept."""
         found: list[RigError] = []
         if rows and not self._append(f"{name}.arrows", partial(table_batch, name, rows), found):
             for row in rows if len(rows) > 1 else []:
