@@ -1,4 +1,4 @@
-"""Acquisition: the meters of a bench are started, drained and stopped, and every clock is read."""
+"""Acquisition: start, drain and stop the meters of a bench, and read every clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENT_S = 5.0
 SILENT_AT_STOP_S = 1.0
 SILENT_READINGS = 20
 LIVE_READINGS = 10_000
-"""How many readings the live display averages at most."""
+"""The live display averages at most this many readings."""
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -57,7 +57,7 @@ class Acquisition:
     last_bracket_ns: int = 0
     last_drain_ns: int = 0
     next_work_ns: int = 0
-    """Host nanoseconds when meters must be drained or clocks read next, between spans."""
+    """Host time (ns) at which meters are drained or clocks read next, between spans."""
     issues: int = 0
     uncounted: int = 0
     """Issues that are warm-up, were dropped, or wait for their reply."""
@@ -117,7 +117,7 @@ def show(acquisition: Acquisition) -> None:
 
 
 def drain(acquisition: Acquisition) -> None:
-    """Record the readings that every meter has ready, and write all that waits, so that nothing piles up.
+    """Record the readings that every meter has ready, and write all waiting rows, so that none pile up.
 
     Raises ``MeterSilentError`` for a rail without readings.
     """
@@ -132,14 +132,14 @@ def drain(acquisition: Acquisition) -> None:
 
 
 def _chunks_of(take: Callable[[], Iterable[Chunk]], info: MeterInfo) -> list[Chunk]:
-    """The chunks that a driver gives, copied, edges as the types of a trace. Raises ``TypeError`` for anything else."""
+    """Copy a driver's chunks, and convert edges to a trace's types. Raises ``TypeError`` for anything else."""
     inputs = _edge_rails(info)
     chunks = map(_copied, take())  # one by one: a generator may fill its buffer again for the next
     return [_edges(chunk) if chunk.rail in inputs else chunk for chunk in chunks]
 
 
 def _copied(chunk: Chunk) -> Chunk:
-    """The readings as they are now: they are checked and written later, and a driver may fill its arrays again."""
+    """Copy the readings: they are checked and written later, when a driver may have refilled its arrays."""
     if not isinstance(chunk, Chunk):
         raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
     given: list[Any] = [chunk.value, chunk.start_tick, chunk.end_tick, chunk.flags]
@@ -159,10 +159,10 @@ def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisiti
 
 
 def _check_usable(name: str, rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
-    """Refuse readings that a reader cannot use; ``last`` are those before.
+    """Refuse readings that a reader cannot use; ``last`` is the rail's previous chunk.
 
-    They end the run, and no later readings of their rail are recorded, because the position of readings without ticks
-    follows from those before. Raises ``MeterError``.
+    They end the run. Later readings of the rail are not recorded, because the position of readings without ticks
+    depends on earlier ones. Raises ``MeterError``.
     """
     try:
         check_chunk(rail, chunk, last)
@@ -173,7 +173,7 @@ def _check_usable(name: str, rail: Rail, chunk: Chunk, last: Chunk | None) -> No
 def _record_brackets(
     acquisition: Acquisition, name: str, brackets: Sequence[Bracket], why: str, kind: type[RigError]
 ) -> None:
-    """Record readings of one clock. Raises ``kind`` for one that a reader cannot use."""
+    """Record readings of one clock. Raises ``kind`` for a reading that a reader cannot use."""
     for bracket in brackets:
         check = partial(check_bracket, bracket, acquisition.last_bracket.get(name))
         acquisition.last_bracket[name] = guard(check, kind, f"the clock {name} cannot be used")
@@ -208,7 +208,7 @@ def _check_silence(meter: Meter, now_ns: int, at_least_s: float, acquisition: Ac
 
 
 def max_undrained_s(acquisition: Acquisition) -> float:
-    """Return how long the meters may stay undrained while the device is busy.
+    """Return how long (s) the meters may stay undrained while the device is busy.
 
     It is half of the time that the smallest buffer holds.
     """
@@ -217,12 +217,12 @@ def max_undrained_s(acquisition: Acquisition) -> float:
 
 
 def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
-    """The mean power at the end of a chunk (W) for the live display; nan where the readings alone give no power."""
+    """The mean power at the end of a chunk (W) for the live display; nan if the readings alone give no power."""
     rail = next((r for r in info.rails if r.name == chunk.rail), None)
     if rail is None or rail.kind == "cumulative" or rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return math.nan
     if not isinstance(chunk.value, np.ndarray) or chunk.value.ndim != 1 or chunk.value.dtype.kind not in "iuf":
-        return math.nan  # the check of the chunk says what is wrong with it
+        return math.nan  # the check of the chunk reports what is wrong
     return float(to_watts(chunk.value[-LIVE_READINGS:], rail.conversion).mean())
 
 
@@ -245,7 +245,7 @@ def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
 
 
 def finish(acquisition: Acquisition, error: Ended | None) -> Ended | None:
-    """Stop the meters, record their last readings, and write the stop line whatever happens; return the first error."""
+    """Stop the meters, record their last readings, and always write the stop line. Return the first error."""
     for meter in acquisition.started:
         info = acquisition.infos[id(meter)]
         take = partial(_chunks_of, meter.stop, info)

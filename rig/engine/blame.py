@@ -1,4 +1,4 @@
-"""Whose code an exception left: the scenario's, the workload's, or a driver's."""
+"""Find whose code raised an exception: the scenario's, the workload's, or a driver's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT = "What was recorded until now is kept; `rig report` reads it"
 class Owners:
     """The parts of a run that are not the rig's own code.
 
-    A frame belongs to the object whose method it is, and to the scenario if it runs its generator.
+    A frame of a method belongs to the method's object; a frame of the scenario's generator belongs to the scenario.
     """
 
     def __init__(self, steps: Iterable[Step], workload: Any, drivers: Iterable[object]) -> None:
@@ -25,7 +25,7 @@ class Owners:
         self._owned = [*((part, "workload") for part in workloads), *((part, "driver") for part in drivers)]
 
     def of(self, error: BaseException) -> tuple[str, str]:
-        """Return who is to blame for ``error``, "" if that is unknown, and where its code was left (file and line)."""
+        """Return the owner of the code that raised ``error`` ("" if unknown), and the file and line there."""
         who, where = "", "an unknown place"
         for frame, line in traceback.walk_tb(error.__traceback__):
             at = f"{Path(frame.f_code.co_filename).name}, line {line}"
@@ -37,7 +37,7 @@ class Owners:
 
 
 def ended_by(error: BaseException, owners: Owners) -> Ended:
-    """Return what an exception that ended a run is in the stop line."""
+    """Return the form in which the stop line records an exception that ended a run."""
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted", remedy=KEPT)
     if isinstance(error, RigError) and error.__cause__ is None:

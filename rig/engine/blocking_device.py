@@ -17,7 +17,7 @@ from rig.network.description import Activity
 from rig.types import Budget, DeviceInfo, Reply, Sample, SimulatedBench, Span
 
 Run = Callable[..., Any]
-"""Of a sample; or of the samples of a batch and how often to run them, and then it returns a sequence."""
+"""Takes a sample; or the samples of a batch and how often to run them, and then returns a sequence."""
 Load = Callable[[Sequence[Sample]], None]
 Count = Callable[[Sample], Activity]
 Power = Mapping[str, tuple[float, float]]
@@ -27,10 +27,10 @@ Power = Mapping[str, tuple[float, float]]
 class BlockingDevice:
     """A device that runs a function in a worker thread, so that the rig can abandon a call that hangs.
 
-    The function takes a sample and returns its output, or a ``Reply`` with spans of its own. An output alone gets the
-    call as its span in host nanoseconds. If the device declares several phases, it gets none: only the function knows
-    when each began. A function of ``batches`` takes the samples of an issue and how often to run them, without a pause,
-    and returns as many outputs or replies as there are samples.
+    The function takes a sample and returns its output, or a ``Reply`` with its own spans. The span of a mere output is
+    the call, in host nanoseconds. If the device declares several phases, a mere output has no span: only the function
+    knows when each phase began. With ``batches``, the function takes the samples of an issue and how often to run them,
+    without a pause, and returns one output or reply for each sample.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class BlockingDevice:
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Queue the samples, each to run ``times`` times without a pause.
 
-        Raises ``UsageError`` for a phase, unless it is the only phase, because a function cannot run a part of itself.
+        Raises ``UsageError`` for one of several phases, because a function cannot run a part of itself.
         """
         if phase is not None and (phase,) != self._info.phases:
             what = f"device {self._info.name} cannot run the phase {phase!r} alone"
@@ -93,7 +93,7 @@ class BlockingDevice:
             self._todo.put((batch, times))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait up to ``timeout_s`` for the first reply, and return it with all others that are ready.
+        """Wait up to ``timeout_s`` for the first reply, and return all replies that are ready.
 
         If the function raised an error, it is raised here after the earlier replies were returned.
         """
@@ -114,7 +114,7 @@ class BlockingDevice:
         return ready
 
     def close(self) -> None:
-        """End the worker after its present call; a worker that hangs is abandoned."""
+        """End the worker after its current call; a worker that hangs is abandoned."""
         self._todo.put(None)
         if self._end is not None:
             end, self._end = self._end, None
@@ -158,7 +158,7 @@ class BlockingDevice:
 
 
 def _looped(run: Run, batch: Sequence[Sample], times: int) -> tuple[Any]:
-    """Run one sample ``times`` times; a reply has the spans of them all."""
+    """Run one sample ``times`` times; a reply holds the spans of all runs."""
     spans: list[Span] = []
     for _ in range(times):
         output = run(batch[0])
@@ -174,7 +174,7 @@ def _ended(sample: Sample, error: BaseException) -> DeviceError:
 
 
 def checked_power(power: Power) -> dict[str, tuple[float, float]]:
-    """The watts of each rail. Raises ``UsageError`` for what is not a pair of finite watts, 0 or more."""
+    """The watts of each rail. Raises ``UsageError`` unless each is a pair of finite watts of at least 0."""
     remedy = 'Give each rail a pair of watts: power={"core": (idle_w, busy_w)}'
     if not power:
         raise unfit("power", power, "names no rail", remedy)
@@ -200,9 +200,9 @@ def blocking(
     ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
     timed. ``count`` is called after ``run``, outside the span, and returns what the network did in the same sample.
     With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how often to run
-    them, and returns an output for each; the call is then the span of each. ``end`` is called once by ``close``.
+    them, and returns an output for each; the span of each is then the call. ``end`` is called once by ``close``.
     ``power`` states by rail what the device would draw, (idle_w, busy_w), for the simulated meter ``mock``; such power
-    is reported as SIMULATED. Raises ``UsageError`` for watts that are none.
+    is reported as SIMULATED. Raises ``UsageError`` for watts that are not valid.
 
     Example::
 

@@ -7,7 +7,7 @@ import select
 import time
 
 SPIN_NS = 200_000
-"""The longest overshoot of a sleep on an ordinary kernel; a wait ends with this time without sleep."""
+"""The longest overshoot of a sleep on an ordinary kernel (ns); the last part of a wait, this long, is not slept."""
 
 
 class HostClock:

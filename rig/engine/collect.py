@@ -54,8 +54,8 @@ def collect(
     """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
     Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, ``Interrupted``
-    where a signal ended the run, and ``KeyboardInterrupt`` if one came only while the stop line was written. A call of
-    a driver that does not return and cannot be interrupted ends the process.
+    if a signal ended the run, and ``KeyboardInterrupt`` if a signal came only while the stop line was written. If a
+    driver's call does not return and cannot be interrupted, the process ends.
     """
     real = isinstance(bench.clock, HostClock)
     watch = watch or Watch(None if real else SIMULATED_S)
@@ -76,7 +76,7 @@ def collect(
     try:
         with watch.watching(give_up, gaps=real):
             error = _to_the_end(steps, acquisition, dispatcher, owners)
-    except MemoryError as caught:  # the watch itself could not begin
+    except MemoryError as caught:  # the watch's thread could not start
         recorder.stop(error := ended_by(caught, owners))
     if error is not None:
         raise error
@@ -116,7 +116,7 @@ def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatche
 
 
 def check_wiring(device: DeviceInfo, meters: Sequence[MeterInfo]) -> None:
-    """Check that the meters have the pin that a device needs, and the volts that their rails name.
+    """Check that the meters have the pin that a device needs, and the supply voltages that their rails name.
 
     Raises ``SetupError``.
     """
@@ -176,7 +176,7 @@ def _mark(acquisition: Acquisition) -> None:
 
 
 def _pulses(device: Marks, acquisition: Acquisition) -> None:
-    """Record a pseudo-random train of pulses that are wide enough for the slowest rail."""
+    """Record a pseudo-random train of pulses, each wide enough for the slowest rail."""
     rails = [rail for info in acquisition.infos.values() for rail in info.rails if rail.kind != "edges"]
     chip_s = max([NOMINAL_CHIP_S, *(_chip_s(rail) for rail in rails)])
     widths = random.Random(127)

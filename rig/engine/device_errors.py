@@ -15,7 +15,7 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
     """Run a driver's call.
 
     An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text. This includes
-    ``SystemExit``, which would otherwise end the process as if it were the driver's own, but not Ctrl-C.
+    ``SystemExit``, by which a driver would otherwise end the process, but not Ctrl-C.
     """
     try:
         return call()
@@ -28,7 +28,7 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
 
 
 def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) -> RigError:
-    """Return the error of a driver that raised ``error`` when ``what`` was tried."""
+    """Return the error for a driver that raised ``error`` during ``what``."""
     return kind(
         f"{what}: {said(error)}",
         value=said(error),
@@ -37,7 +37,7 @@ def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) 
 
 
 def failed_on(sample_id: str, error: BaseException) -> RigError:
-    """Return the error of a device that raised ``error`` while it held a sample."""
+    """Return the error for a device that raised ``error`` while it held a sample."""
     return failed(f"the device failed on sample {sample_id}", error)
 
 
@@ -54,14 +54,14 @@ def check_reply(reply: object, sample_id: str) -> None:
 
 
 def silent(device: str, sample_id: str, allowed_s: float) -> DeviceTimeoutError:
-    """Return the error of a device that gave no reply in the time that it declares."""
+    """Return the error for a device that gave no reply in the time that it declares."""
     what = f"device {device} gave no answer to {sample_id} within {allowed_s:g} s"
     remedy = "Check its power and link; the recording up to here is kept (`rig report`)"
     return DeviceTimeoutError(what, field="timeout_s", value=allowed_s, remedy=remedy)
 
 
 def not_issued(sample_id: str) -> DeviceError:
-    """Return the error of a device that replied to a sample that it was not given."""
+    """Return the error for a device that replied to a sample that it was not given."""
     what = f"the device replied to {sample_id!r}, which was not issued"
     remedy = "Its driver must reply once to each submitted sample"
     return DeviceError(what, field="sample_id", value=sample_id, remedy=remedy)
@@ -74,13 +74,13 @@ def bad_step(field: str, value: object, why: str) -> SetupError:
 
 
 def no_phase(device: str, phase: str) -> SetupError:
-    """Return the error for a phase that must run by itself on a device that cannot separate its phases."""
+    """Return the error for a phase that must run alone on a device that cannot separate its phases."""
     what = f"device {device} cannot run the phase {phase!r} alone"
     remedy = "Measure the phases together, or implement submit_repeated in its driver"
     return SetupError(what, field="phase", value=phase, remedy=remedy)
 
 
 def no_loop(device: str, repeat: int) -> SetupError:
-    """Return the error for a sample that must loop on a schedule if only the host could loop it."""
+    """Return the error for a scheduled sample that must loop on a device that cannot loop by itself."""
     remedy = "Leave repeat out when samples have due times, or implement submit_repeated in its driver"
     return SetupError(f"device {device} cannot loop a sample by itself", field="repeat", value=repeat, remedy=remedy)

@@ -1,8 +1,8 @@
 """The dispatcher issues samples to a device and matches the replies to them.
 
 A step without a due time is played to its end: the next step begins after all its replies have arrived. A step with a
-due time joins a queue when it is due. Queued samples are issued when the device can take them, in batches up to its
-largest, while the schedule goes on.
+due time joins a queue when it is due. Queued samples are issued when the device can take them, in batches of at most
+its largest size, while the schedule continues.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from rig.recording.validation import tick_of
 from rig.types import Issue, Repeats, Reply, Sample
 
 AHEAD_NS = 250_000_000
-"""The host sleeps and drains meters until this time before a sample is due."""
+"""Until this time before a sample is due, the host sleeps and drains meters."""
 QUIET_NS = 50_000_000
-"""In this time before a sample is due, no clock is read; a meter is drained only if it would overflow."""
+"""Within this time before a sample is due, no clock is read; a meter is drained only if it would overflow."""
 WRITING_NS = 2_000_000
-"""In this time before a sample is due, only replies are written, step by step."""
+"""Within this time before a sample is due, rows are written only step by step."""
 STEP_NS = 150_000
-"""In this time before a sample is due, nothing at all is written unless the buffer is nearly full."""
+"""Within this time before a sample is due, nothing is written unless the buffer is nearly full."""
 LONG_NS = 1_000_000
-"""In a shorter time, only replies are."""
+"""Within this time before a sample is due, other rows than replies are not written unless very many wait."""
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))
-"""What a driver answers may be computed only when it is looked at."""
+"""Names of these reads, which may run code of the driver: it may compute a value only when it is read."""
 
 
 class Dispatcher:
-    """The issuer of samples to one device: ``play`` issues a step, ``settle`` waits until all samples are completed."""
+    """Issues samples to one device: ``play`` issues a step, ``settle`` waits until all samples are completed."""
 
     __slots__ = (
         "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_last_due_ns",
@@ -48,7 +48,7 @@ class Dispatcher:
     def __init__(self, acquisition: Acquisition) -> None:
         device = acquisition.bench.device
         self._busy = True
-        """Some sample may be incomplete, or none has been issued yet."""
+        """Whether a sample may be incomplete, or none has been issued yet."""
         self._acquisition, self._device, self._recorder = acquisition, device, acquisition.recorder
         self._now, self._clock = acquisition.bench.clock.now_ns, acquisition.bench.clock
         self._submit, self._poll, self._stage = device.submit, device.poll, device.stage
@@ -72,7 +72,7 @@ class Dispatcher:
         """Issue a step.
 
         Raises a ``RigError`` if the device fails or does not reply in time. A step of one sample takes the fast path
-        here, in single-stream runs a million times in succession.
+        here; single-stream runs do so a million times in succession.
         """
         samples, origin_ns, due_ns, wait_s = step.samples, self._origin_ns, step.due_ns, self._max_wait_s
         if (
@@ -136,17 +136,17 @@ class Dispatcher:
             self.settle()
 
     def _takes_fast_path(self, due_ns: int | None, queue: int | None) -> bool:
-        """Whether a single sample can be issued at once and nothing else waits."""
+        """Return whether a single sample can be issued immediately and nothing else waits."""
         if due_ns is None:
             return not self._busy
         self._busy = True
         return self._origin_ns is not None and self._batch == 1 and queue is None
 
     def _free_at(self, due_ns: int) -> bool:
-        """Wait until ``due_ns``. False when the device is still busy then, and the sample must queue."""
+        """Wait until ``due_ns``. Return False if the device is still busy then, so that the sample must queue."""
         if self._now() < due_ns:
             self._wait_until(due_ns)
-        else:  # when the schedule is late, only this place drains and polls
+        else:  # on a late schedule, only this line drains and polls
             self._background_work(0)
             if self._pending.count:
                 self._take(self._polled(0.0), self._now())
@@ -307,7 +307,7 @@ class Dispatcher:
             self._watch.guard(partial(self._send, samples, step), DeviceError, what, SUBMIT)
 
     def _capacity(self) -> int:
-        """How many samples the device takes now: a batch when it is free, or as many as it declares to hold."""
+        """Return how many samples the device takes now: a batch if it is free, or as many as its queue has room for."""
         if self._max_pending is None:
             return 0 if self._pending.count else self._batch
         return min(self._batch, self._max_pending - self._pending.count)
@@ -327,7 +327,7 @@ class Dispatcher:
         return self._watch.guard(partial(self._poll, wait_s), DeviceError, what, POLL)
 
     def _take(self, replies: Sequence[Reply], completed_ns: int) -> None:
-        """Match replies to issued samples; where one sample was issued twice, the oldest is completed first."""
+        """Match replies to issued samples; if a sample was issued twice, its oldest issue is completed first."""
         acquisition = self._acquisition
         for reply in replies:
             query = self._pending.complete(reply, completed_ns)

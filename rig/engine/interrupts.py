@@ -1,4 +1,4 @@
-"""What Ctrl-C, SIGTERM and a terminal that is closed do while something is recorded."""
+"""Effects of Ctrl-C, SIGTERM and a closed terminal during a recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
-"""What ends a command beside Ctrl-C: SIGHUP comes where its terminal is closed."""
+"""Signals that end a command like Ctrl-C; SIGHUP comes when its terminal is closed."""
 
 AGAIN_S = 0.01
 
@@ -20,7 +20,7 @@ AGAIN_S = 0.01
 def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterator[None]:
     """Call ``handler`` for these signals inside the block.
 
-    A signal that is ignored stays so, as SIGHUP under nohup. Outside the main thread all are left as they are.
+    An ignored signal stays ignored, as SIGHUP under nohup. Outside the main thread, no handler is changed.
     """
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     try:
@@ -37,7 +37,7 @@ def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterato
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Hold back what ends a command inside the block, and deliver it when it ends, so that a stop line is written."""
+    """Hold back signals that end a command, and deliver them after the block, so that a stop line is written."""
     held: list[int] = []
     try:
         with on_signals(lambda number, _: held.append(number), signal.SIGINT, *ENDING):
@@ -49,13 +49,13 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Leave out what ends a command inside the block, which says that it was interrupted."""
+    """Ignore signals that end a command inside the block, which reports the interruption."""
     with on_signals(lambda *_: None, signal.SIGINT, *ENDING):
         yield
 
 
 def again(found: Any) -> None:
-    """Deliver Ctrl-C once more that fell into a callback, where it is no more than printed; print all else as usual.
+    """Deliver a Ctrl-C again that came in a callback, where Python only prints it; print other errors as usual.
 
     It is for ``sys.unraisablehook``.
     """

@@ -12,7 +12,7 @@ from rig.types import DeviceInfo, Issue, Reply, Sample
 
 
 class Query(msgspec.Struct, frozen=True):
-    """One sample to be completed.
+    """One sample that waits for its reply.
 
     ``due_ns`` and ``issued_ns`` are host nanoseconds. Without ``due_ns``, the sample is issued as soon as possible.
     """
@@ -25,9 +25,9 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Pending:
-    """The issued samples that are not completed.
+    """The issued samples without a reply.
 
-    ``alive_ns`` is when the device was last known to work.
+    ``alive_ns`` is the last time at which the device was known to work.
     """
 
     __slots__ = ("_by_sample", "_device", "alive_ns", "count")
@@ -43,7 +43,7 @@ class Pending:
 
     @property
     def first(self) -> str:
-        """Return the id of the sample that was issued first, for an error; "none" if there is no sample."""
+        """Return the id of the oldest sample, for an error message; "none" without a sample."""
         return next(iter(self._by_sample), "none")
 
     def add(self, query: Query, now_ns: int) -> None:
@@ -54,7 +54,7 @@ class Pending:
         self.count += 1
 
     def complete(self, reply: Reply, completed_ns: int) -> Query:
-        """Remove and return the oldest query of the reply's sample.
+        """Remove and return the oldest query for the reply's sample.
 
         Raises ``DeviceError`` for a reply that answers no query.
         """

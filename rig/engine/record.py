@@ -70,8 +70,8 @@ def record(
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
     check_descriptions(start, {})
-    line_of(start, keep_identity)  # what a reader would refuse is refused before anything is written
-    background = isinstance(bench.clock, HostClock)  # in simulated time nothing is late
+    line_of(start, keep_identity)  # refuses what a reader would refuse, before anything is written
+    background = isinstance(bench.clock, HostClock)  # in simulated time, no write is too late
     with Recorder(path, keep_identity, background) as recorder:
         try:
             recorder.event(start)
@@ -139,7 +139,7 @@ def _described(workload: Workload) -> dict[str, Any]:
 
 def check_ids(workload: Workload) -> None:
     """Refuse a workload in which two samples share an id. Raises ``DataError``."""
-    if not isinstance(workload.samples, list | tuple):  # to take samples that are made on demand may take hours
+    if not isinstance(workload.samples, list | tuple):  # making all lazy samples may take hours
         return
     seen: dict[str, Sample] = {}
     for sample in workload.samples:
@@ -154,7 +154,7 @@ def check_ids(workload: Workload) -> None:
 def environment() -> Environment:
     """Return interpreter, machine, package versions, and the commit of the source if it is a checkout.
 
-    They are read once: a process goes on with what it has loaded, whatever is changed on the disk meanwhile.
+    They are read once: a process keeps the code that it has loaded, whatever changes on the disk.
     """
     packages = {}
     for name in PACKAGES:
