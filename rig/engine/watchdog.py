@@ -1,9 +1,9 @@
-"""A watch over every call of a driver: a call that does not return ends the run, and the process if it must.
+"""A watch over every call of a driver: a call that does not return ends the run, and if necessary the process.
 
-The engine stores the name of a call before it and None after it. These are plain attribute stores, because they stand
-between two queries. One thread reads them. It also notices when the process itself was stopped.
+The engine stores the name of a call before it and None after it. These are plain attribute stores, because they happen
+between two queries. A thread reads them, and also notices when the process itself was stopped.
 
-A call that holds Python's lock while it hangs stops this thread too, and is not noticed.
+A call that hangs and holds Python's lock stops this thread too, and is not noticed.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from rig.terminal import say
 
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 60.0
-"""What ``DeviceInfo`` declares where a driver does not."""
+"""The default of ``timeout_s`` in ``DeviceInfo``."""
 PATIENCE_S = {"open": 60.0, "info": 30.0, "stage": 600.0, "stop": 30.0, "close": 30.0}
-"""How long a call may take (s), or as long as a device declares as ``timeout_s`` beyond its default.
+"""How long a call may take (s); a device's ``timeout_s`` replaces it if it is longer and above the default.
 
-Others may take ``timeout_s`` and ``MORE_S``.
+Other calls may take ``timeout_s`` plus ``MORE_S``.
 """
 MORE_S = 30.0
 AFTER_S = 5.0
-"""How long a call may take once another of the same run has hung: as a rule it waits for the same thing."""
+"""How long a call may take after another of the run has hung: usually both wait for the same thing."""
 TELL_S = 20.0
-"""A call that lasts so long is named on the terminal."""
+"""A call that lasts longer is named on the terminal."""
 SIMULATED_S = 3600.0
-"""How long any call may take in simulated time, where it takes as long as the host computes."""
+"""How long any call may take in simulated time, where its duration is the host's computing time."""
 GRACE_S = 5.0
-"""A call that lasts too long is interrupted. If it has not returned so long after that, the process ends."""
+"""A call that lasts too long is interrupted. If it has not returned this long afterwards, the process ends."""
 LOOK_S = 0.25
 GAP_S, RESTED = 1.0, 0.5
-"""The process was stopped if the thread woke so much too late, and most of this time no processor worked for it."""
+"""The process was stopped if the thread woke ``GAP_S`` late and the process computed less than ``RESTED`` of it."""
 
 
 class Watch:
-    """What the engine waits for: ``call`` names the driver's call in work, as ``poll() of the device``, or is None.
+    """What the engine waits for: ``call`` names the driver's running call, as ``poll() of the device``, or is None.
 
-    ``issued`` gives a number that grows from one call to the next of the same name. ``patience_s`` is how long each
+    ``issued`` returns a number that grows between two calls of the same name. ``patience_s`` is how long each
     call may take; None means the constants of this module and ``timeout_s``.
     """
 
@@ -59,7 +59,7 @@ class Watch:
         """How often the device repeats a sample by itself."""
         self.timeout_s = DEFAULT_TIMEOUT_S
         self.remedy = "Check its power and link, and its driver"
-        """What the error of a call that does not return asks for."""
+        """The remedy in the error for a call that does not return."""
         self.gaps_ns: list[tuple[int, int]] = []
         """When the process was stopped: its last sign of life before, and its first after (host ns)."""
         self._count = 0
@@ -79,7 +79,7 @@ class Watch:
             self.call = None
 
     def read(self, name: str, look: Callable[[Any], T], given: Any) -> T:
-        """Look at what a driver gave, and watch it. This stands between two queries."""
+        """Read what a driver returned, under watch. This runs between two queries."""
         self._count += 1
         self.call = name
         try:
@@ -91,9 +91,9 @@ class Watch:
     def watching(self, give_up: Callable[[RigError], object], *, gaps: bool = False) -> Iterator[None]:
         """Watch inside the block.
 
-        In a call that lasts too long, a typed error is raised by a signal. If the call does not end by it, ``give_up``
-        is called with the error in the thread of the watch, and the process exits. With ``gaps``, ``gaps_ns`` says
-        afterwards when the process was stopped.
+        In a call that lasts too long, a signal raises a typed error. If this does not end the call, ``give_up`` is
+        called with the error in the thread of the watch, and the process exits. With ``gaps``, ``gaps_ns`` then holds
+        the times when the process was stopped.
         """
         self._gaps = gaps
         halt = threading.Event()
@@ -165,7 +165,7 @@ class Watch:
 
 
 def _started(thread: threading.Thread) -> None:
-    """Start a thread. Raises ``MemoryError`` where the system gives none, which Python says by ``RuntimeError``."""
+    """Start a thread. Raises ``MemoryError`` if the system cannot (Python raises ``RuntimeError``)."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -173,14 +173,14 @@ def _started(thread: threading.Thread) -> None:
 
 
 def patience_of(call: str, timeout_s: float) -> float:
-    """Return how long a call in ``PATIENCE_S`` may take (s) of a device that declares ``timeout_s``."""
+    """Return how long (s) a call in ``PATIENCE_S`` may take on a device that declares ``timeout_s``."""
     return max(PATIENCE_S[call], timeout_s if timeout_s > DEFAULT_TIMEOUT_S else 0.0)
 
 
 def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
-    """Close a driver in a thread of its own, which is left behind if it does not return: all is recorded by then.
+    """Close a driver in its own thread, which is abandoned if it does not return: everything is recorded by then.
 
-    An error of it does not matter any more.
+    Errors of the driver are ignored.
     """
 
     def end() -> None:
