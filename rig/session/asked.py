@@ -1,7 +1,7 @@
-"""What this user asked for on this computer: a session or sweep that goes on and says just that is the user's own.
+"""Notes of what this user asked for on this computer: a resumed session or sweep with exactly that is the user's own.
 
-A note is an empty file in the user's cache, named by the digest of the place and of what is said there. No one else can
-write it, and whoever changes, moves or copies what is said has no note of it.
+A note is an empty file in the user's cache, named by the digest of a request's path and content. No one else can write
+a note, and a request that was changed, moved or copied has none.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FOREIGN = "no one asked for this here, so it may have come from others together 
 
 
 def cache_dir(name: str) -> Path:
-    """Return a directory of the user's own: ``name`` in ``NEURORIG_CACHE_DIR``, else in ``neurorig`` in the cache.
+    """Return the user's directory ``name`` in ``NEURORIG_CACHE_DIR``, else in ``neurorig`` in the cache.
 
-    Raises ``StoreError`` where it cannot be made, ``SetupError`` where others can write it.
+    Raises ``StoreError`` if it cannot be made, ``SetupError`` if others can write it.
     """
     named = os.environ.get(CACHE)
     user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
@@ -36,13 +36,13 @@ def cache_dir(name: str) -> Path:
 
 
 def note(file: Path, said: bytes) -> None:
-    """Note that this user asked for what ``file`` says; without a cache of the user's own, ``--trust`` is asked for."""
+    """Note that this user asked for the content of ``file``. If no note can be written, ``--trust`` is needed later."""
     with suppress(RigError, OSError):
         _place(file, said).touch()
 
 
 def code_of_continued(code: Sequence[str], file: Path, said: bytes) -> dict[str, str]:
-    """Return what of the code that ``file`` names others may have written or named, and why."""
+    """Return the code named in ``file`` that others may have written or named, and why."""
     with suppress(RigError, OSError):
         if _place(file, said).is_file():
             return code_of_others(code, file, Path())
@@ -50,7 +50,7 @@ def code_of_continued(code: Sequence[str], file: Path, said: bytes) -> dict[str,
 
 
 def check_continued(code: Sequence[str], file: Path, said: bytes, trust: bool) -> None:
-    """Refuse code of others that ``file`` names, unless ``trust`` is set. Raises ``UsageError``."""
+    """Refuse code named in ``file`` that may come from others, unless ``trust`` is set. Raises ``UsageError``."""
     check_trusted(code_of_continued(code, file, said), file, trust)
 
 

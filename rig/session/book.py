@@ -1,6 +1,6 @@
-"""The book of a session: its runs are bound one by one as they end, so that a killed session can go on.
+"""The book of a session: each run is bound when it ends, so that a killed session can be resumed.
 
-``request.json`` beside ``session.json`` holds what was asked, until the session is whole. Then it is removed.
+``request.json`` beside ``session.json`` holds the request until the session is complete, and is then removed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rig.session.setup import Request
 from rig.terminal import command
 
 LOCK = ".lock"
-"""The file in its directory by which one process alone holds a session."""
+"""The lock file in a session's directory, so that only one process records the session."""
 
 
 @dataclass
 class Book:
-    """The runs of a session so far: name and purpose in order, and how many there will be (None during a search)."""
+    """The runs of a session so far, as name and purpose, and how many there will be (None during a search)."""
 
     folder: Path
     id: str
@@ -45,14 +45,14 @@ class Book:
     repeated: list[str] = field(default_factory=list)
     of: int | None = None
     kept: int = 0
-    """How many of the runs were recorded before the session was resumed."""
+    """Number of runs that were recorded before the session was resumed."""
     begin: Callable[[], None] = lambda: None
     """Makes the directory before the first run is recorded."""
     given: int = 0
-    """The number of the place that was given last."""
+    """The place in the session that was assigned last, as its number."""
 
     def link(self) -> SessionLink:
-        """Return the place of the next run, which chains it to the run before."""
+        """Return the place of the next run; it chains the run to the one before."""
         self.begin()
         self.given = len(self.runs) + 1
         before = sha256_of(self.folder / self.runs[-1][0] / EVENTS) if self.runs else GENESIS
@@ -61,7 +61,7 @@ class Book:
     def known(self, planned: PlannedRun) -> Path | None:
         """Return the directory of a run that was recorded before the session was resumed.
 
-        Raises ``RigError`` for a probe whose recording ended with an error, as it did when it was recorded.
+        For a probe whose recording ended with an error, raises that ``RigError`` again.
         """
         if (planned.name, planned.purpose) not in self.runs[: self.kept]:
             return None
@@ -72,14 +72,14 @@ class Book:
         return path
 
     def add(self, planned: PlannedRun) -> None:
-        """Bind a run that was given a place and has ended, in whatever way."""
+        """Bind a run that has a place and has ended, even with an error."""
         if self.given > len(self.runs) and (self.folder / planned.name / EVENTS).is_file():
             self.runs.append((planned.name, planned.purpose))
             with suppress(StoreError):  # it is tried again at the end
                 self.bind(seal=False)
 
     def bind(self, *, seal: bool) -> None:
-        """Write ``session.json`` as it stands."""
+        """Write ``session.json`` with the runs so far."""
         bind(self.folder, self.runs, self.probes, self.repeated, seal=seal)
 
 
@@ -106,7 +106,7 @@ def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
 
 
 def _begin(held: ExitStack, book: Book, request: Request) -> None:
-    """Make the directory of a new session, and write down what was asked."""
+    """Make the directory of a new session, and store the request."""
     try:
         made(book.folder)
     except OSError as error:
@@ -124,7 +124,7 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
 
 
 def unused(folder: Path) -> None:
-    """Raise ``StoreError`` for a directory that holds something other than the lock of a session."""
+    """Raise ``StoreError`` for a directory that holds anything but the lock of a session."""
     lock = folder / LOCK
     if folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {lock, holder_of(lock)}):
         remedy = "Name a new directory with --out"
@@ -133,7 +133,7 @@ def unused(folder: Path) -> None:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Hold a session for this process alone."""
+    """Lock a session for this process."""
     lock = folder / LOCK
     with locked(lock, f"the session {folder}", wait=False):
         try:
@@ -144,7 +144,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def go_on(folder: Path) -> str:
-    """The command that goes on with a session that was broken off."""
+    """The command that resumes an interrupted session."""
     foreign: dict[str, str] = {}
     with suppress(StoreError):
         found, content = _stored(folder)
@@ -153,9 +153,9 @@ def go_on(folder: Path) -> str:
 
 
 def request_in(folder: Path, trust: bool) -> Request:
-    """Return what a session was asked for that was broken off.
+    """Return the request of an interrupted session.
 
-    Raises ``UsageError`` for a session that is whole and for code that is not trusted, ``StoreError`` for a directory
+    Raises ``UsageError`` for a complete session and for code that is not trusted, ``StoreError`` for a directory
     that holds no session or a request that cannot be read.
     """
     if not is_session(folder):
@@ -175,7 +175,7 @@ def _code_of(found: Request) -> list[str]:
 
 
 def _stored(folder: Path) -> tuple[Request, bytes]:
-    """What a session was asked for, and the content of the file that says so."""
+    """The request of a session, and the content of its file."""
     try:
         content = read_bounded(folder / REQUEST)
         found: Request = msgspec.json.decode(content, type=Request, dec_hook=lambda kind, value: kind(value))
@@ -186,9 +186,9 @@ def _stored(folder: Path) -> tuple[Request, bytes]:
 
 
 def _reopened(folder: Path) -> Book:
-    """The book of a session that was broken off: its good runs up to the first that is not; the others set aside.
+    """Return the book of an interrupted session with its runs before the first bad one; set the other runs aside.
 
-    A run is bound no more before it is set aside: a process that is killed here leaves what can be resumed again.
+    A run is unbound before it is set aside, so that a session can still be resumed if this process is killed here.
     """
     found = open_session(folder)
     runs = [(path.name, purpose) for path, purpose in found.runs]
@@ -207,7 +207,7 @@ def _reopened(folder: Path) -> Book:
 
 
 def _good(run: Path, _: str, purpose: str) -> bool:
-    """Whether a run need not be recorded again. A probe may fail; that is what it found, unless it was interrupted."""
+    """Whether a run can be kept. The failure of a probe is a result, unless the probe was interrupted."""
     stop = read_log(run).stop
     if stop is None or stop.error is None:
         return stop is not None

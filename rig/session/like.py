@@ -1,4 +1,4 @@
-"""What a repetition takes from a recording of others: the task and how it was asked, and nothing of their bench."""
+"""What a repetition takes from others' recording: the task and its options, and nothing of their bench."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rig.session.measure import PURPOSES
 from rig.terminal import clean
 
 PATHS = ("data", "targets")
-"""Options that name a file or folder; a repetition names its own."""
+"""Options that name a file or folder; a repetition must name its own."""
 MOST_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True)
 class Like:
-    """What is asked again."""
+    """The task and options that are repeated."""
 
     scenario: str
     workload: str
@@ -37,14 +37,14 @@ class Like:
     compliance: bool
     configuration: str
     digest_sha256: str
-    """Of the samples."""
+    """Digest of the samples."""
     options: tuple[str, ...]
     """``scenario.key=value`` and ``workload.key=value``."""
     left: tuple[str, ...]
-    """What is not taken, and why."""
+    """Options that are not taken, each with the reason."""
 
     def lines(self) -> Iterator[str]:
-        """Yield what is taken and what is not, for the terminal."""
+        """Yield lines for the terminal: what is taken and what is not."""
         for name in ("scenario", "workload", "rules", "mode", "trials", "amortise_s", "compliance", "configuration"):
             if value := getattr(self, name):
                 yield f"takes   {name} {value}"
@@ -53,9 +53,9 @@ class Like:
 
 
 def like(path: Path, workload: str | None = None) -> Like:
-    """Return what a repetition of a run, a session or a submission asks; ``workload`` is one's own in place of theirs.
+    """Return what a repetition of a run, a session or a submission measures; ``workload`` replaces the recorded one.
 
-    Nothing of it names a device, a meter, a path or code. Raises ``UsageError`` for a submission of several
+    The result names no device, meter, path or code. Raises ``UsageError`` for a submission of several
     configurations, ``UnknownNameError`` for a scenario, workload or rules that the rig does not have, and what
     ``rig.report`` raises for a recording.
     """
@@ -119,14 +119,14 @@ def _only_session(path: Path) -> Path:
 
 
 def _known(group: str, name: str) -> str:
-    """A name that is registered here: what a recording names is never looked for in a file."""
+    """Return a name if it is registered: a name from a recording is never looked up as a file."""
     if name not in names(group):
         raise UnknownNameError(group.removesuffix("s"), clean(name)[:100], list(names(group)))
     return name
 
 
 def _drawn_again(start: Start) -> Mapping[str, Any]:
-    """The options of the workload; seeds that were drawn are asked for by themselves."""
+    """The options of the workload; seeds that were drawn at random are named one by one."""
     options, seeds = dict(start.workload.options), start.workload.details.get("seeds")
     if options.get("draw") and isinstance(seeds, list):
         options |= {"draw": 0, "seeds": ",".join(map(str, seeds))}
@@ -140,7 +140,7 @@ def _texts(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _why_not(group: str, name: str, key: str, text: str) -> str:
-    """Why an option is not taken; empty where it is."""
+    """Why an option is not taken; empty if it is taken."""
     if key not in options_of(load(f"{group}s", name)):
         return "no option here"
     if key in PATHS or "/" in text or "\\" in text or Path(text[:MOST_CHARACTERS]).exists():

@@ -1,4 +1,4 @@
-"""One line on the terminal that shows what is being done at the moment."""
+"""One line on the terminal that shows the current activity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rig.terminal import clean
 
 
 class LiveLine:
-    """A line on standard error below what is printed; nothing where standard error is not a terminal or ``quiet``."""
+    """A line on standard error below other output; none if ``quiet`` or if standard error is not a terminal."""
 
     def __init__(self, quiet: bool = False) -> None:
         console = Console(stderr=True)
@@ -26,5 +26,5 @@ class LiveLine:
             self._live.update(Text(clean(text), no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def clear(self) -> None:
-        """Take the line away, before something else is printed or at the end."""
+        """Remove the line, before other output or at the end."""
         self._live.stop()

@@ -1,4 +1,4 @@
-"""Locks between processes that end with their process. A caller waits for them and is told so, or is refused."""
+"""Locks between processes; each ends with its process. A caller waits, with a message, or is refused."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Say = Callable[[str], None]
 def runtime_dir() -> Path:
     """The user's directory for lock files.
 
-    ``NEURORIG_RUNTIME_DIR``, else ``XDG_RUNTIME_DIR/neurorig``, else ``/run/user/UID/neurorig``, else a directory
-    of the user's own below that for temporary files. Raises ``SetupError`` for a directory of another user, one that
-    others can write, and a link.
+    It is ``NEURORIG_RUNTIME_DIR``, else ``XDG_RUNTIME_DIR/neurorig``, else ``/run/user/UID/neurorig``, else the user's
+    directory in the one for temporary files. Raises ``SetupError`` for a link, and for a directory that another user
+    owns or that others can write.
     """
     named = os.environ.get("NEURORIG_RUNTIME_DIR")
     uid = os.getuid() if hasattr(os, "getuid") else None
@@ -40,9 +40,9 @@ def runtime_dir() -> Path:
 
 
 def own_dir(folder: Path, variable: str) -> Path:
-    """Make a directory that only this user may enter, and return it. ``variable`` is the one that names another.
+    """Make a directory that only this user may enter, and return it. ``variable`` names the setting for another one.
 
-    Raises ``OSError``, and ``SetupError`` for a directory of another user, one that others can write, and a link.
+    Raises ``OSError``, and ``SetupError`` for a link and for a directory that another user owns or others can write.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
@@ -61,9 +61,9 @@ def own_dir(folder: Path, variable: str) -> Path:
 
 @contextmanager
 def device_lock(device: str, wait: bool = True, say: Say | None = None, which: str = "") -> Iterator[None]:
-    """Keep every other process of this user from measuring ``device`` (a name, or path.py:function) meanwhile.
+    """Inside the block, let no other process of this user measure ``device`` (a name, or path.py:function).
 
-    ``which`` tells the device from others of its driver, as by its port; see ``rig.session.setup.which_of``.
+    ``which`` distinguishes devices of one driver, for example by port; see ``rig.session.setup.which_of``.
 
     Raises ``SetupError`` when another process holds the lock and ``wait`` is off.
     """
@@ -77,10 +77,10 @@ def device_lock(device: str, wait: bool = True, say: Say | None = None, which: s
 
 @contextmanager
 def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> Iterator[None]:
-    """Hold the lock file ``path`` for ``what``. ``say`` is told once which process is waited for.
+    """Hold the lock file ``path`` for ``what``. If it must wait, ``say`` gets one message that names the holder.
 
-    The lock file stays, and beside it one that names its last holder. Raises ``SetupError`` when another process
-    holds the lock and ``wait`` is off, ``StoreError`` on a file system without locks.
+    The lock file and a second file, which names its last holder, are not removed. Raises ``SetupError`` if another
+    process holds the lock and ``wait`` is off, ``StoreError`` on a file system without locks.
     """
     holder = holder_of(path)
     lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
@@ -100,7 +100,7 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
 
 @contextmanager
 def _let_go(lock: FileLock, path: Path) -> Iterator[None]:
-    """Release a lock after the block. Raises ``StoreError`` where a driver closed it, unless the block failed first."""
+    """Release a lock after the block. Raises ``StoreError`` if a driver closed its file and the block did not fail."""
     try:
         yield
     except BaseException:
@@ -115,7 +115,7 @@ def _let_go(lock: FileLock, path: Path) -> Iterator[None]:
 
 
 def _sign(holder: Path) -> None:
-    """Write this process's number, and follow no link that another put there."""
+    """Write this process's number, without following a link that another user may have put there."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     try:
         with os.fdopen(os.open(holder, flags, 0o600), "w") as file:
@@ -137,7 +137,7 @@ def _holder_in(holder: Path) -> str:
 
 @contextmanager
 def claimed(folder: Path, what: str, say: Say | None = None) -> Iterator[Path]:
-    """Make the directory ``folder`` and hold it for this process or thread alone; remove it if it is left empty."""
+    """Make the directory ``folder`` and lock it for this process or thread; at the end, remove it if it is empty."""
     path = folder / ".lock"
     lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
     told = False

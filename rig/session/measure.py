@@ -1,4 +1,4 @@
-"""``measure`` plans and records the runs of a session. It looks at no figures but those of probes."""
+"""``measure`` plans and records the runs of a session. It evaluates only probes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
 MOST_TRIALS = 1000
 REPEATS_LEAST = 64
-"""A compliance run issues the same sample so many times at least."""
+"""A compliance run issues the same sample at least this many times."""
 
 
 def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path:
-    """Record a session, or one run for another mode; return its directory.
+    """Record a session, or a single run in the other modes; return its directory.
 
-    With ``resume``, go on with the session in ``request.out``, which was broken off: its good runs are kept. Raises a
-    ``RigError``, and ``Interrupted``, which is none, after Ctrl-C. The runs recorded before are kept and bound into a
-    session.
+    With ``resume``, continue the interrupted session in ``request.out`` and keep its good runs. Raises a ``RigError``,
+    and after Ctrl-C ``Interrupted``, which is not a ``RigError``. Runs recorded before an error are kept and bound into
+    a session.
 
     Example::
 
@@ -62,7 +62,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
 
 
 def _measure(request: Request, folder: Path, path: Path, quiet: bool, resume: bool) -> None:
-    """Record into ``path``, which the caller calls ``folder``."""
+    """Record into ``path``, the absolute form of ``folder``, which messages name."""
     with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if not (quiet or sys.stderr.isatty()):
@@ -113,7 +113,7 @@ def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, res
 
 
 def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:
-    """The runs of a session: accuracy, then performance without a meter and power with one for each trial."""
+    """Yield the runs of a session: accuracy; then for each trial, performance without a meter and power with meters."""
     trials = request.trials or setup.rules.trials
     if takes(setup.scenario, "purpose"):
         yield PlannedRun("accuracy", "accuracy", setup.workload, False)
@@ -135,7 +135,7 @@ def _record(
     link: Callable[[], SessionLink] | None = None,
 ) -> Path:
     options = {**setup.scenario_options, **planned.options}
-    # where a device marks its spans on a pin, only a meter sees them
+    # if a device marks its spans on a pin, only a meter sees them
     metered = planned.metered or setup.bench.device.info().spans_on_pin
     bench = setup.bench if metered else Bench(setup.bench.device, (), setup.bench.clock)
     steps = steps_of(setup, planned, bench, options)
@@ -189,7 +189,7 @@ def _for_power(request: Request, setup: BenchSetup) -> Workload:
 
 def _repeated_sample(workload: Workload) -> Workload:
     """One sample of a workload, repeated."""
-    first = workload.samples[len(workload.samples) // 2]  # not a sample of the warm-up, which this run follows at once
+    first = workload.samples[len(workload.samples) // 2]  # not a sample of the warm-up, which is played just before
     times = max(REPEATS_LEAST, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
     benchmark = getattr(workload, "benchmark", None)
@@ -198,7 +198,7 @@ def _repeated_sample(workload: Workload) -> Workload:
 
 
 def _exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:
-    """Lock a device outside a simulation, so that one command at a time on this host measures it."""
+    """Lock a real device, so that only one command on this host measures it at a time."""
     if not request.exclusive or not isinstance(setup.bench.clock, HostClock):
         return nullcontext()
     return device_lock(request.device, wait=False, which=which_of(request.device, request.options))

@@ -1,4 +1,4 @@
-"""Recordings by name: a path, or a part of the name of one below ``runs/``."""
+"""Find recordings by a path, or by a part of their name below ``runs/``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rig.terminal import say
 
 RUNS = Path("runs")
 MOST = 10
-"""Recordings that are shown, newest first."""
+"""At most this many recordings are listed."""
 
 
 def recordings_in(folder: Path) -> list[Path]:
@@ -23,14 +23,14 @@ def recordings_in(folder: Path) -> list[Path]:
 
 
 def unfinished_in(folder: Path) -> list[Path]:
-    """Return the sessions in a folder that can go on, newest first."""
+    """Return the sessions in a folder that can be resumed, newest first."""
     return [path for path in recordings_in(folder) if (path / REQUEST).is_file()]
 
 
 def meant(path: Path) -> Path:
-    """Return the recording that a path names, or that alone below ``runs/`` has this name or this part of a name.
+    """Return the recording at a path, or else the only one below ``runs/`` whose name is or contains it.
 
-    Raises ``UsageError`` where several have it; they are said before.
+    If several match, prints them and raises ``UsageError``.
     """
     if path.exists() or path.is_absolute():
         return path
@@ -42,7 +42,7 @@ def meant(path: Path) -> Path:
 
 
 def one_of(path: Path) -> Path:
-    """Return the path of a recording. Raises ``UsageError`` for a folder of recordings, which are said before."""
+    """Return the path of a recording. For a folder of recordings, print them and raise ``UsageError``."""
     inside = [] if _recorded_s(path) is not None else recordings_in(path)
     if inside:
         raise several(inside, str(path), f"{path} holds {len(inside)} recordings")
@@ -50,20 +50,20 @@ def one_of(path: Path) -> Path:
 
 
 def several(found: list[Path], given: str, what: str) -> UsageError:
-    """Say which recordings could be meant, newest first, and return the error that asks for one of them."""
+    """Print the recordings that could be meant, newest first; return the error that asks the user for one of them."""
     say(*(f"  {path}, {ago(path)}" for path in found[:MOST]), error=True)
     say(*([f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []), error=True)
     return refused("path", given, f"Name one of them, such as {found[0]}", what)
 
 
 def _recorded_s(path: Path) -> float | None:
-    """When a recording was written last, in seconds of the system's clock; None for what is no recording."""
+    """When a recording was last written, in seconds of the system's clock; None if the path is no recording."""
     times = [file.stat().st_mtime for name in (FILE, EVENTS) if (file := path / name).is_file()]
     return max(times, default=None)
 
 
 def ago(path: Path) -> str:
-    """Return how long ago a recording was written last, in words."""
+    """Return in words how long ago a recording was last written."""
     s = time.time() - (_recorded_s(path) or 0.0)
     size, unit = next((pair for pair in ((86400, "d"), (3600, "h"), (60, "min")) if s >= pair[0]), (1, "s"))
     return f"{s / size:.0f} {unit} ago"

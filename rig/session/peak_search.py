@@ -1,4 +1,4 @@
-"""Searches for the highest rate that is served in time, and for the largest size that is solved."""
+"""Search for the highest rate that is served in time, and for the largest size that is solved."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from rig.errors import MeasurementRefusedError
 
 STEP = 2.0
 CLOSE = 1.02
-"""The search ends at this ratio of the lowest rate that failed to the highest that held."""
+"""The search ends when the lowest failed rate is at most this many times the highest good rate."""
 MOST_PROBES = 40
 LOWEST = 1.0 / 1024.0
-"""The search gives up below this part of the first rate: no rate helps where rare samples miss the bound."""
+"""The search gives up below this fraction of the first rate: if rare samples miss the bound, no rate helps."""
 
 
 def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
-    """Find the highest rate that holds: double or halve until one holds and one fails, then bisect their ratio.
+    """Find the highest rate that holds: double or halve until one holds and one fails, then bisect geometrically.
 
-    Raises ``MeasurementRefusedError`` when none did.
+    Raises ``MeasurementRefusedError`` if none holds.
     """
     low, high, rate_hz = 0.0, math.inf, start_hz
     for _ in range(MOST_PROBES):
@@ -44,7 +44,7 @@ def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
 
 
 def find_largest(holds: Callable[[int], bool], start: int, close: float = 1.05, most: int = 2**24) -> int:
-    """The largest whole number that holds, within a factor ``close``; 0 when none from ``start`` down does."""
+    """Return the largest whole number that holds, within a factor ``close``; 0 if none at or below ``start`` does."""
     low, high, size = 0, 0, start
     for _ in range(MOST_PROBES):
         if holds(size):

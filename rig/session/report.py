@@ -1,4 +1,4 @@
-"""A run directory or session read back from disk, verified, evaluated and rendered."""
+"""Read a run directory or session from disk, verify, evaluate and render it."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from rig.recording.session import REQUEST, Session, is_session, open_session
 class Report:
     """The figures of a run, or of a session with its runs, and the files that show them.
 
-    ``result`` is None for a session whose runs give no common figures; nothing is then written for the session itself.
+    ``result`` is None for a session whose runs give no common figures; then only the runs have files.
     """
 
     path: Path
     result: Result | None
     folder: Path
-    """Where the files stand."""
+    """The directory of the files."""
     files: tuple[str, ...] = ()
     runs: tuple[Report, ...] | None = None
     """The reports of a session's runs; None for a run."""
 
     @property
     def power_refused(self) -> bool:
-        """Whether a meter watched a run and its readings support no active power."""
+        """Whether a meter watched a run, but its readings support no active power."""
         if self.runs is not None:
             return any(run.power_refused for run in self.runs)
         return self.result is not None and self.result.power_refused
 
     @property
     def unfinished(self) -> bool:
-        """Whether this is a session that was broken off and can go on."""
+        """Whether this is an interrupted session that can be resumed."""
         return self.runs is not None and (self.path / REQUEST).is_file()
 
     @property
     def invalid(self) -> bool:
-        """Whether the verdict is INVALID, or a session is not whole."""
+        """Whether the verdict is INVALID, or a session is incomplete."""
         validity = None if self.result is None else self.result.validity
         return self.unfinished or (validity is not None and not validity.valid)
 
@@ -76,11 +76,11 @@ def report(
 ) -> Report:
     """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
 
-    Files are written to ``out``, by default the folder ``derived`` of the recording. Of a session, each run has its
-    own report without pictures, which the report of this run alone has. ``beside`` is a table for the page of the
+    Files are written to ``out``, by default the folder ``derived`` of the recording. Each run of a session gets its own
+    report without pictures; to get its pictures, report this run alone. ``beside`` is a table for the page of the
     whole. ``tell`` is called with the figures before any file is written. Without ``pages`` only the JSON is written,
-    and what an earlier report wrote beside it stays. Raises a ``RigError`` for a recording that cannot be read or does
-    not match its hashes, and ``StoreError`` where the files cannot be written.
+    and the other files of an earlier report stay. Raises a ``RigError`` for a recording that cannot be read or does not
+    match its hashes, and ``StoreError`` if the files cannot be written.
 
     Example::
 
@@ -109,7 +109,7 @@ def report(
 
 
 def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
-    """Read, verify and evaluate the runs of a session, or a run by itself, one after the other.
+    """Read, verify and evaluate the runs of a session one after the other, or a lone run.
 
     Raises a ``RigError`` for a recording that cannot be read or does not match its hashes.
     """
@@ -126,7 +126,7 @@ def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A session or a lone run, verified and evaluated; nothing is written."""
+    """A session or a lone run that is verified and evaluated, without files."""
 
     path: Path
     session: Session | None
@@ -135,7 +135,7 @@ class Evaluated:
 
     @property
     def run(self) -> Run:
-        """The run that the result describes: of a session, the one that its pictures are of."""
+        """The run that the result describes; for a session, the run in its pictures."""
         return next(part.run for part in self.parts if part.result.run_digest == self.result.run_digest)
 
 
@@ -165,16 +165,16 @@ def evaluated(path: Path | str) -> Evaluated:
 
 
 def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
-    """Return the result of a session, or None if its runs give none; notes name runs that were broken off.
+    """Return the result of a session, or None if its runs give none; notes name interrupted runs.
 
     Raises ``StoreError`` for a session without runs.
     """
     if not parts:
-        from rig.session.book import go_on  # only a session that was broken off needs it
+        from rig.session.book import go_on  # only an interrupted session needs it
 
         what, remedy = f"no run of the session {session.path} has ended", f"Go on: {go_on(session.path)}"
         raise StoreError(what, field="session", value=str(session.path), remedy=remedy)
-    # a search that was broken off has found nothing yet
+    # an interrupted search has no result yet
     probes = () if (session.path / REQUEST).is_file() else session.probes
     whole = summarise(session.path.resolve().name, parts, probes)
     if whole is None:

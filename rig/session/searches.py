@@ -1,4 +1,4 @@
-"""Searches that record a run for every probe: for the highest rate served in time, and for the largest problem."""
+"""Search for the highest rate served in time and for the largest problem, and record a run for every probe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rig.types import Workload
 
 SIZE = "nodes"
 MEMORY_SHARE = 0.85
-"""The share of the memory free at the start that a search may take."""
+"""A search may take this share of the memory that is free at its start."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ Play = Callable[[PlannedRun], Path]
 
 
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
-    """Search the highest valid rate and return it as the scenario's option. Raises ``UsageError`` without a rate."""
+    """Search for the highest valid rate; return it as a scenario option. Raises ``UsageError`` without a rate."""
     from rig.analysis.sessions.rate_probes import RATE, failed_rules
 
     if RATE not in options_of(setup.scenario):
@@ -57,9 +57,9 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 
 
 def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
-    """Search the most nodes for which the device finds a cost below 0, within 5 %; add each probe to ``probes``.
+    """Search within 5 % for the most nodes at which the device finds a cost below 0; add each probe to ``probes``.
 
-    A probe fails when the device refuses the problem, fails, or finds nothing, or when memory does not suffice.
+    A probe fails if the device refuses the problem, fails, or finds nothing, or if memory does not suffice.
     """
     nodes = _nodes_of(setup.workload)
     from rig.analysis.evaluate import evaluate
@@ -102,9 +102,9 @@ def _nodes_of(workload: Workload) -> int:
 
 @contextmanager
 def memory_bound(share: float) -> Iterator[None]:
-    """Raise ``MemoryError`` where more than ``share`` of the free memory is taken, before the system ends the process.
+    """Raise ``MemoryError`` if the block takes more than ``share`` of the free memory, before the system kills it.
 
-    This is a soft limit of the process's data (setrlimit(2), RLIMIT_DATA) on Linux; elsewhere nothing is bound.
+    This is a soft limit of the process's data (setrlimit(2), RLIMIT_DATA) on Linux; elsewhere there is no limit.
     """
     held = getattr(psutil.Process().memory_info(), "data", None)
     if held is None:

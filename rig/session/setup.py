@@ -37,19 +37,19 @@ from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Repeats
 T = TypeVar("T")
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
-"""The workload where none is named, and those that go with a scenario."""
+"""The default workload, and the defaults of single scenarios."""
 SCENARIO, PROBLEMS = "single-stream", ("qubo", "qubo-mis")
-"""The scenario where none is named, and the workloads that go with ``optimization``."""
+"""The default scenario, and the workloads whose default is ``optimization``."""
 BOOT_S = 1.0
-"""How long a device has to boot before it is opened, where a meter feeds it and the bench file says nothing."""
+"""How long (s) a device that a meter feeds may boot before it is opened, unless the bench file states it."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
+"""The methods that a driver must have beside ``info``."""
 YEAR_S = 365.25 * 86400
-"""What a driver must have beside ``info``."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure, as the command line states it. No meter means the device's own."""
+    """What to measure, as the command line states it. If no meter is named, the device's own is used."""
 
     device: str
     meters: tuple[str, ...] = ()
@@ -70,25 +70,25 @@ class Request:
     configuration: str = ""
     """The configuration of the system that is measured, such as performance or efficiency."""
     exclusive: bool = False
-    """Lock the device against other commands on this host. A caller that holds the lock leaves it False."""
+    """Whether to lock the device against other commands on this host; False for a caller that holds the lock."""
     repeats_sha256: str = ""
-    """Digest of the samples of the recording that is repeated; the workload must have the same. Empty: none is."""
+    """Digest of the samples of the repeated recording, which the workload must match; empty without repetition."""
     keep_identity: bool = False
-    """Record home directories and absolute paths of the command line too."""
+    """Whether to record home directories and absolute paths of the command line too."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Where in a bench file the options stand, by taker (device, meter, meter1); see ``rig.factories.located``."""
+    """Places of the options in a bench file, by taker (device, meter, meter1); see ``rig.factories.located``."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The rails that a bench file names for the device and for each meter, by taker."""
     feeds: Mapping[str, bool] = field(default_factory=dict)
-    """What a bench file says of each meter, by taker: whether the device has its power through it."""
+    """By taker: whether the device gets its power through this meter, as the bench file states it."""
     boot_s: float | None = None
-    """How long the device needs after a meter has switched its power on."""
+    """How long (s) the device boots after a meter has switched its power on."""
 
 
 @dataclass(frozen=True)
 class BenchSetup:
-    """An opened bench, and what its scenario needs."""
+    """An opened bench with its workload, scenario and rules."""
 
     bench: Bench
     workload: Workload
@@ -102,19 +102,19 @@ class BenchSetup:
 
 
 def workload_for(scenario: str, named: str | None = None, data: str | None = None) -> str:
-    """The name of the workload: the one given, else the one that goes with the scenario, with data or without."""
+    """Return the name of the workload: ``named``, else the default of the scenario, which may depend on ``data``."""
     return named or (WORKLOADS | ({"optimization": "qubo"} if data else {})).get(scenario, WORKLOAD)
 
 
 def scenario_for(workload: str | None, named: str | None = None) -> str:
-    """The name of the scenario: the one given, else the one that goes with the workload."""
+    """Return the name of the scenario: ``named``, else the default of the workload."""
     return named or ("optimization" if workload in PROBLEMS else SCENARIO)
 
 
 def which_of(device: str, texts: Iterable[str]) -> str:
-    """Tell a device from others of its driver: its options, ``key=value``, that say where it is.
+    """Return the options, ``key=value``, that distinguish a device from others of its driver, such as its port.
 
-    Default values count, and a link to a port counts as the port. Raises as ``load`` does.
+    Default values are included, and a link to a port is replaced by the port. Raises as ``load`` does.
     """
     factory = load("devices", device)
     declared = options_of(factory)
@@ -129,13 +129,13 @@ def which_of(device: str, texts: Iterable[str]) -> str:
 
 
 def plant_factory_of(device_factory: Factory, simulate: bool) -> Factory | None:
-    """The factory of the simulated bench that a device lives in; None for a device that needs none."""
+    """The factory of the simulated bench that a device needs; None for a device that needs none."""
     simulated = needs(device_factory, "bench") or (simulate and takes(device_factory, "bench"))
     return load("plants", PLANT) if simulated else None
 
 
 def bench_of(device: Device) -> SimulatedBench | None:
-    """The simulated bench in real time that a device draws from which states its power; None for any other."""
+    """The simulated real-time bench for a device that states its power; None for any other device."""
     if not getattr(device, "power", None) or not hasattr(device, "draw_from"):
         return None
     bench: SimulatedBench = build(load("plants", PLANT), {"clock": HostClock()}, {})
@@ -145,7 +145,7 @@ def bench_of(device: Device) -> SimulatedBench | None:
 
 @contextmanager
 def set_up_bench(request: Request) -> Iterator[BenchSetup]:
-    """Open device, meters and workload, and the simulated bench where they need one; close them at the end.
+    """Open device, meters and workload, and a simulated bench if they need one; close them at the end.
 
     Raises a ``RigError`` for a name, an option or a driver that cannot be used.
     """
@@ -199,20 +199,20 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
 
 
 def feeds(factory: Factory, said: bool | None) -> bool:
-    """Whether a device has its power through a meter: as ``said``, else by ``FEEDS`` in the driver's module."""
+    """Whether a device gets its power through a meter: ``said``, else ``FEEDS`` in the driver's module."""
     own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "FEEDS", False)
     return bool(own) if said is None else said
 
 
 def boot(clock: Clock, boot_s: float | None) -> None:
-    """Wait while a device that has just got its power boots; None is ``BOOT_S``."""
+    """Wait until a device with new power has booted; None means ``BOOT_S``."""
     clock.sleep_until(clock.now_ns() + round(1e9 * (BOOT_S if boot_s is None else boot_s)))
 
 
 def _feeding(
     request: Request, given: Mapping[str, Any], takers: Mapping[str, Factory], handles: ExitStack
 ) -> dict[str, Meter]:
-    """Open the named meters through which the device has its power, by slot, and let it boot."""
+    """Open the named meters that feed the device, and let it boot; return them by slot."""
     named = _slots(request.meters)
     slots = [slot for slot, name in named.items() if feeds(load("meters", name), request.feeds.get(slot))]
     meters = {slot: _meter(slot, request, request.meters, given, takers, handles) for slot in slots}
@@ -222,7 +222,7 @@ def _feeding(
 
 
 def _slots(meters: Sequence[str]) -> dict[str, str]:
-    """The names of the drivers by the slots to which options are addressed."""
+    """The names of the drivers by slot, the name under which options address a meter."""
     return {meter_slot(k): name for k, name in enumerate(name for name in meters if name != "none")}
 
 
@@ -234,7 +234,7 @@ def _meter(
     takers: Mapping[str, Factory],
     handles: ExitStack,
 ) -> Meter:
-    """Open the meter of a slot, with the options that ``takers`` and the other chosen meters leave to it."""
+    """Open the meter of a slot, with its options out of those for ``takers`` and all chosen meters."""
     slots = _slots(chosen)
     factories = {other: load("meters", name) for other, name in slots.items()}
     options = split_options(list(request.options), {**takers, **factories})
@@ -246,9 +246,9 @@ def _meter(
 
 
 def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> None:
-    """Raise ``SetupError`` if a meter does not report a rail that the bench file names for it, or another one.
+    """Raise ``SetupError`` if a meter lacks a rail that the bench file names, or reports an unknown one.
 
-    Another one is a rail of power that the device does not have, where the file names the rails of the device.
+    An unknown one is a rail of power that is not among the rails of the device, if the file names these.
     """
     known, there = [rail.name for rail in info.rails], request.rails.get("device", ())
     powered = [rail.name for rail in info.rails if rail.kind != "edges" and rail.conversion.unit != "V"]
@@ -264,9 +264,9 @@ def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> No
 
 
 def opened(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str], kind: str, name: str) -> Any:
-    """Open a driver, which may take as long as its option ``OPENING_S`` says: its own error comes first.
+    """Open a driver, with more time than its option ``OPENING_S``, so that its own timeout error comes first.
 
-    Raises a ``RigError`` for one that fails, leaves the process, or does not return.
+    Raises a ``RigError`` if it fails, calls ``sys.exit``, or does not return.
     """
     patience_s = patience_of("open", values_of(factory, options).get(OPENING_S, 0.0) + MORE_S)
     open_it = partial(build, factory, given, options)
@@ -274,7 +274,7 @@ def opened(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str
 
 
 def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
-    """Close a device or meter; an error of it does not matter any more, and it is not waited for for ever.
+    """Close a device or meter, ignore its errors, and do not wait forever.
 
     ``timeout_s`` is what the device declares.
     """
@@ -283,7 +283,7 @@ def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
 
 
 def _of_takers(texts: Iterable[str], takers: Mapping[str, Factory]) -> list[str]:
-    """The options that these takers declare. The others may be of a meter that is not chosen yet."""
+    """Return the options that these takers declare. Others may belong to a meter that is not chosen yet."""
     known = {key for factory in takers.values() for key in options_of(factory)}
 
     def theirs(text: str) -> bool:
@@ -299,7 +299,7 @@ def _described(driver: Any, kind: str, name: str) -> Any:
     wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
         what = f"{kind} {name} failed to describe itself"
-        describe = lambda: driver.info()  # noqa: E731, PLW0108 - an object without info() is told of like one that fails
+        describe = lambda: driver.info()  # noqa: E731, PLW0108 - a missing info() is reported like a failing one
         info = patiently(describe, SetupError, what, f"info() of {kind} {name}")
     except SetupError as error:
         error.field, error.value = kind, name
