@@ -1,7 +1,7 @@
 """AER-DAT2.0 files (.aedat) of a 128 x 128 retina: ``#`` lines, then 32-bit address and microseconds, big-endian.
 
-Bits 1 to 7 of an address are x, bits 8 to 14 are y. Two dialects tell polarities apart. jAER sets bit 0 of OFF events.
-The files of NE15-MNIST hold the address of the ON event less 1 instead, so the neighbour's x unless it is corrected.
+Bits 1 to 7 of an address are x, bits 8 to 14 are y. Two dialects mark OFF events. jAER sets their bit 0. The files of
+NE15-MNIST hold the address of the ON event minus 1 instead, which must be corrected, or x is that of the neighbour.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_aedat(path: Path, dialect: str) -> Events:
     """Return the events as microseconds and address: ``y * 128 + x`` for ON events, 16384 more for OFF events.
 
     Raises ``UsageError`` for an unknown dialect, and ``DataError`` for another format, a file that is cut inside an
-    event, an address that is none of a pixel, and times that go back.
+    event, an address that belongs to no pixel, and times that go back.
     """
     one_of(DIALECTS, dialect=dialect)
     try:
@@ -59,7 +59,7 @@ def read_aedat(path: Path, dialect: str) -> Events:
 def write_aedat(path: Path, events: Events, side: int, dialect: str = "jaer") -> None:
     """Write events of a sensor of ``side`` x ``side`` pixels; addresses from ``side * side`` on are OFF events.
 
-    Raises ``DataError`` for addresses and times that the format cannot hold, ``UsageError`` where it cannot be written.
+    Raises ``DataError`` for addresses and times that the format cannot hold, ``UsageError`` for an unwritable path.
     """
     one_of(DIALECTS, dialect=dialect)
     times, address = events[:, 0], events[:, 1]

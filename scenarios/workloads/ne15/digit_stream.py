@@ -14,10 +14,10 @@ from scenarios.workloads.ne15.poisson import Events
 
 EDGE_S = 1e-9
 FRAME = "@"
-"""Between the id of an image and the number of the frame that shows it last."""
+"""Separates the id of an image from the number of the last frame that shows it."""
 
 Show = Callable[[int, float, np.random.Generator], Events]
-"""The spikes of the image at an index, shown for some seconds."""
+"""Returns the spikes of the image at an index, shown for some seconds."""
 
 
 def frames_of(
@@ -26,8 +26,8 @@ def frames_of(
 ) -> list[Sample]:  # fmt: skip
     """Cut a stream of ``duration_s``, in which each image is shown for ``scene_s``, into frames; see ``Streams``.
 
-    Images and their spikes are drawn with ``seed``, no two of one label in turn. A frame holds the spikes of
-    ``window_s``, and ``blank_s`` without spikes follow them. Raises ``UsageError`` for images of one label alone.
+    Images and their spikes are drawn with ``seed``; two successive images never have the same label. A frame holds the
+    spikes of ``window_s``, then ``blank_s`` without spikes. Raises ``UsageError`` if all images have one label.
     """
     rng = np.random.default_rng(seed)
     shown = _drawn(np.array(labels), math.ceil(duration_s / scene_s), rng)

@@ -1,8 +1,8 @@
-"""Digits that the project draws itself, in the layout of MNIST and of NE15-MNIST's recordings, to try the task with.
+"""Digits that the project draws itself, in the layout of MNIST and NE15-MNIST's recordings, to try out the task.
 
-Strokes of ten digits are bent, turned and shifted by chance, and drawn by a soft pen. A simple model of a retina looks
-at them on a screen: each pixel sends an event whenever the logarithm of its light has changed by a step. Accuracies on
-them say nothing about handwriting.
+Strokes of ten digits are bent, turned and shifted at random, and drawn by a soft pen. A simple model of a retina looks
+at the digits on a screen: each pixel sends an event whenever the logarithm of its light has changed by a step.
+Accuracies on these digits say nothing about handwriting.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ STROKES = (
     "70 30 25 55 77 69 29", "60 24 28 59 78 65 25", "20 70 49", "50 31 33 54 77 69 49 37 54 73 71 50",
     "75 35 22 60 72 76 59 29",
 )  # fmt: skip
-"""The corners of each digit's strokes on a grid of ten by ten: column and row as two figures."""
+"""The corners of each digit's strokes on a 10 x 10 grid, as two decimal figures: column and row."""
 RETINA_STEP = 0.5
-"""The change of the logarithm of light that sends an event. A flashed digit then sends a few thousand."""
+"""The change of the logarithm of light that sends an event. With it, a flashed digit sends a few thousand."""
 FLASH_S, RISE_S, MOVE_S, FRAME_S = 1.0, 0.03, 1.6, 0.002
-"""How long a flashed digit is seen and within what time it appears, how long a digit moves, and a frame of the screen.
+"""Durations of a flashed digit, of its appearance, of a moving digit, and of a frame of the screen.
 
 The recordings of NE15-MNIST last 1 s and 3.2 to 3.4 s, and most spikes of a flash fall within 30 ms.
 """
 
 
 def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
-    """Write ``images`` training and test images each, and ``recordings`` by a retina in flashing/ and moving/.
+    """Write ``images`` training and as many test images, and ``recordings`` of a retina each to flashing/ and moving/.
 
-    Raises ``UsageError`` for numbers out of range and where it cannot be written.
+    Raises ``UsageError`` for numbers out of range and if the folder cannot be written.
     """
     within(10, 60_000, images=images)
     within(0, 10_000, recordings=recordings)
@@ -64,7 +64,7 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
 
 
 def _label(k: int) -> int:
-    """The digit of image k: each ten hold all ten digits, in an order that no fold parts."""
+    """The digit of image k: every ten images hold all ten digits, in an order that spreads them over any folds."""
     return (k + k // 10) % 10
 
 
@@ -93,7 +93,7 @@ def retina(frames: Iterator[Floats]) -> Events:
         rows, columns = np.nonzero(steps)
         fired = steps[rows, columns]
         address = np.repeat(rows * aer.SIDE + columns + np.where(fired < 0, aer.PIXELS, 0), np.abs(fired).astype(int))
-        # within a frame, pixels are read out one after the other
+        # the pixels of a frame are read out one after the other
         times = 1 + np.round(1e6 * FRAME_S * (k + np.arange(len(address)) / max(len(address), 1))).astype(np.int64)
         events.append(np.column_stack([times, address]))
     return np.concatenate(events)
@@ -112,7 +112,7 @@ def _flashed(image: Floats) -> Iterator[Floats]:
 
 
 def _moved(image: Floats) -> Iterator[Floats]:
-    """The digit goes once round a circle of 8 pixels."""
+    """Move the digit once round a circle of 8 pixels."""
     screen, count = _on_screen(image), round(MOVE_S / FRAME_S)
     for angle in np.linspace(0.0, 2 * np.pi, count):
         yield ndimage.shift(screen, 8.0 * np.array([np.sin(angle), np.cos(angle) - 1.0]), order=1)

@@ -19,7 +19,7 @@ def export(events: Events, sources: int, out: Path) -> None:
 
     The ``.npy`` holds one array of spike times in milliseconds for each source (NumPy reads it with
     ``allow_pickle=True``), which is PyNN's ``SpikeSourceArray(spike_times=...)``. Raises ``UsageError`` for another
-    suffix and where it cannot be written, ``DataError`` for what the format cannot hold.
+    suffix and if ``out`` cannot be written, ``DataError`` for values that the format cannot hold.
     """
     if out.suffix == ".aedat":
         write_aedat(out, events, aer.SIDE if sources == 2 * aer.PIXELS else SIDE)

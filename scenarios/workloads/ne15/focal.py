@@ -1,7 +1,7 @@
 """Rank order encoding by FoCal (Sen Bhattacharya and Furber 2010, doi 10.1109/TNN.2010.2048339).
 
-Four layers of ganglion cells see the image through differences of Gaussians. The strongest cell spikes first; then what
-its spike tells is taken from every other cell, by the correlation of their kernels.
+Four layers of ganglion cells see the image through differences of Gaussians. The strongest cell spikes first; then its
+contribution is subtracted from every other cell, by the correlation of their kernels.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ LAYERS = (
     (-1.0, 61, 8.0, 4.8, 5, 3),
     (1.0, 243, 10.4, 4.8, 5, 3),
 )
-"""Of each layer: sign of the centre, width, standard deviation of the centre, that of the surround over it, and one
-cell for so many columns and rows (the paper's table, as the authors of NE15-MNIST give it)."""
+"""Of each layer: sign of the centre, width, standard deviation of the centre, ratio of the surround's to it, and the
+columns and rows from one cell to the next (the paper's table, as the authors of NE15-MNIST give it)."""
 STEP_US = 1000
 """Spikes are this far apart: only their order counts."""
 SHARE = 0.3
-"""The share of the spikes that carries the image (same paper)."""
+"""The first spikes that carry the image, as a share (same paper)."""
 
 
 def rank_order(image: NDArray[np.uint8], share: float = SHARE) -> tuple[Events, Floats]:
     """Return the spikes of an image of shape (784,), address ``layer * 784 + pixel``, and the value of each spike.
 
-    A cell spikes at most once. ``share`` is of the cells that the image moves from zero.
+    A cell spikes at most once. ``share`` refers to the cells that the image makes non-zero.
     """
     cells, kernels, overlap = _retina()
     left = kernels @ (image / 255.0)
@@ -50,7 +50,7 @@ def rank_order(image: NDArray[np.uint8], share: float = SHARE) -> tuple[Events, 
 
 
 def reconstructed(events: Events, values: Floats) -> Floats:
-    """Return the image that the spikes tell of, shape (784,): each adds its cell's kernel by its value."""
+    """Return the image that the spikes encode, shape (784,): each spike adds its cell's kernel times its value."""
     cells, kernels, _ = _retina()
     rows = np.searchsorted(cells, events[:, 1])
     return np.asarray(values @ kernels[rows])
@@ -58,7 +58,7 @@ def reconstructed(events: Events, values: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _retina() -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Addresses of the cells (n,), what each sees of the image (n, 784), and their correlations (n, n)."""
+    """Addresses of the cells (n,), their kernels over the image (n, 784), and the kernels' correlations (n, n)."""
     kernels = [_kernel(*layer[:4]) for layer in LAYERS]
     grid = np.indices((SIDE, SIDE)).reshape(2, -1).T
     places = [grid[((grid - SIDE // 2) % (rows, columns) == 0).all(axis=1)] for *_, columns, rows in LAYERS]
@@ -72,7 +72,7 @@ def _retina() -> tuple[NDArray[np.int64], Floats, Floats]:
 
 
 def _kernel(sign: float, width: int, sigma: float, surround: float) -> Floats:
-    """A difference of Gaussians, each of sum 1, of norm 1."""
+    """A difference of two Gaussians of sum 1 each, scaled to norm 1."""
     at = np.arange(width) - width // 2
     squared = at[:, None] ** 2 + at**2
     centre, around = (np.exp(-squared / (2 * s**2)) for s in (sigma, surround * sigma))

@@ -1,4 +1,4 @@
-"""MNIST from the user's idx files, plain or gzip; the md5 of the unpacked file is that of LeCun, Cortes and Burges."""
+"""MNIST from the user's idx files, plain or gzip; ``MD5`` is of the unpacked files by LeCun, Cortes and Burges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def has(folder: Path, split: str) -> bool:
 def read_digits(folder: Path, split: str, verify: bool = True) -> tuple[Bytes, Bytes]:
     """Return images, shape (n, 784), and labels 0 to 9, shape (n,), of the split ``train`` or ``test``.
 
-    Raises ``DataError`` for a file that is missing, truncated, or of another content; ``verify`` compares the md5.
+    With ``verify``, the md5 is compared. Raises ``DataError`` for a file that is missing, truncated, or altered.
     """
     prefix = _PREFIX[split]
     images = _read(folder, f"{prefix}-images-idx3-ubyte", (None, SIDE, SIDE), verify)

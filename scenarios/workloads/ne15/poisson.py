@@ -1,4 +1,4 @@
-"""Images as Poisson spike trains whose rates are proportional to the pixels and have one sum for every image."""
+"""Images as Poisson spike trains: rates are proportional to the pixels, and their sum is the same for every image."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Events = NDArray[np.int64]
-"""Spikes in order of time, shape (n, 2): microseconds since the stream began, at least 1, and address."""
+"""Spikes in order of time, shape (n, 2): microseconds (at least 1) since the stream began, and address."""
 
 
 def poisson(image: NDArray[np.uint8], rate_hz: float, seconds: float, rng: np.random.Generator) -> Events:
     """Return the spikes of an image of shape (pixels,): ``rate_hz`` is the sum of the rates of all pixels.
 
-    Independent Poisson processes are drawn as one process of the summed rate, each of whose spikes belongs to a pixel
-    with the pixel's share of the intensity. An image without intensity is silent.
+    Independent Poisson processes are drawn as one process of the summed rate; each spike is assigned to a pixel with a
+    probability equal to the pixel's share of the intensity. An image without intensity gives no spikes.
     """
     total = float(image.sum(dtype=np.int64))
     count = rng.poisson(rate_hz * seconds) if total else 0

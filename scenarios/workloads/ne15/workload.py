@@ -1,7 +1,7 @@
-"""NE15-MNIST: handwritten digits as spikes. The user's MNIST files are encoded here; recordings of a retina are read.
+"""NE15-MNIST: handwritten digits as spikes, encoded from the user's MNIST files or read from recordings of a retina.
 
-A sample is the stream of one image, an array of shape (n, 2): microseconds and address. Nothing spikes in the blank
-that ends it.
+A sample is the stream of one image, an array of shape (n, 2): microseconds and address. It ends with a blank time
+without spikes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from scenarios.workloads.ne15.poisson import Events, poisson
 NAME = "ne15-mnist"
 TASK = "classification of handwritten digits that are shown as spikes"
 ADDRESSES = {"poisson": mnist.PIXELS, "rank-order": 4 * mnist.PIXELS, "dvs": 2 * PIXELS}
-"""How many sources each encoding has: pixels, four layers of ganglion cells, or a retina's pixels twice."""
+"""Number of sources by encoding: pixels, four layers of ganglion cells, or ON and OFF of a retina's pixels."""
 DIGITS = [str(digit) for digit in range(10)]
 PUBLISHED_HZ = (2000.0, 5000.0)
-"""The sums of rates in the chapter: for teaching and most figures, and for its table of NEST and SpiNNaker."""
+"""The two summed rates in the chapter: for training and most figures, and for its table of NEST and SpiNNaker."""
 
 Encode = Callable[[int], Events]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded(Sequence[Sample]):
-    """Samples that are encoded when looked up."""
+    """Samples that are encoded when they are accessed."""
 
     numbers: tuple[int, ...]
     ids: tuple[str, ...]
@@ -62,7 +62,7 @@ class Encoded(Sequence[Sample]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Digits:
-    """The workload; see ``rig.types.Workload``. ``show`` shows an image for any time; None for other encodings."""
+    """The workload; see ``rig.types.Workload``. ``show`` encodes an image for any time; None if that is impossible."""
 
     digest_sha256: str
     samples: Encoded
@@ -76,7 +76,7 @@ class Digits:
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
     ) -> Sequence[Sample]:
-        """The images one after the other without a pause, cut into frames; see ``rig.types.Streams``."""
+        """Return images that follow each other without a pause, cut into frames; see ``rig.types.Streams``."""
         if self.show is None:
             encoding = self.details["encoding"]
             raise unfit("encoding", encoding, "cannot be shown for any time", "Use poisson for the scenario real-time")
@@ -105,8 +105,8 @@ def open_workload(
     ``poisson``: ``rate_hz`` is the sum of the rates of all pixels; each image is shown for ``image_s`` and followed by
     ``blank_s`` without spikes; image k is drawn from ``stream_seed`` and k. ``rank-order``: FoCal, 1 ms between spikes.
     ``dvs``: AER-DAT2.0 files in a ``dialect`` (jaer or ne15), each to its last event. ``fold`` keeps the images whose
-    number leaves this remainder when divided by ``folds``: the others may then train the network. ``samples`` keeps the
-    first so many. Without ``md5``, the content of the files is not compared with MNIST's.
+    number leaves this remainder when divided by ``folds``; a network may be trained on the others. ``samples`` keeps
+    this many images, the first ones. Without ``md5``, the files are not compared with MNIST's.
 
     Raises ``UsageError`` for options out of range and ``DataError`` for files that cannot be used.
     """
@@ -138,7 +138,7 @@ def open_workload(
 def _coded(
     images: NDArray[np.uint8], numbers: Sequence[int], encoding: str, rate_hz: float, image_s: float, stream_seed: int
 ) -> tuple[Encode, Show | None, dict[str, Any]]:
-    """How an image becomes its stream, how it is shown for any time if it can be, and what is told of the encoding."""
+    """Return the encoder of an image, ``show`` or None (see ``Digits``), and the details of the encoding."""
     if encoding == "rank-order":
         told = {"layers": 4, "spikes_kept": SHARE, "step_s": 1e-3}
         return lambda number: rank_order(images[number])[0], None, told
@@ -154,7 +154,7 @@ def _coded(
 
 
 def _chosen(count: int, fold: int | None, folds: int, samples: int | None) -> list[int]:
-    """The numbers of the images that are shown, of ``count``. Raises ``UsageError`` for more samples than there are."""
+    """Return the numbers of the chosen images out of ``count``. Raises ``UsageError`` for too many samples."""
     numbers = kept_numbers(count, fold, folds, True)
     if samples is not None and not 0 < samples <= len(numbers):
         raise unfit("samples", samples, "is not possible", f"Use 1 to {len(numbers)}")
@@ -162,7 +162,7 @@ def _chosen(count: int, fold: int | None, folds: int, samples: int | None) -> li
 
 
 def kept_numbers(count: int, fold: int | None, folds: int, tested: bool) -> list[int]:
-    """Return the image numbers of a fold, or unless ``tested`` all others. Raises ``UsageError`` for no such fold."""
+    """Return the image numbers of a fold, or without ``tested`` all others. Raises ``UsageError`` for a bad fold."""
     if fold is None:
         return list(range(count))
     if not 0 <= fold < folds:
@@ -171,7 +171,7 @@ def kept_numbers(count: int, fold: int | None, folds: int, tested: bool) -> list
 
 
 def sample_id(split: str, number: int) -> str:
-    """Return the id of an image of MNIST, by which it is known whether a network was trained on it."""
+    """Return the id of an image of MNIST; it identifies the images on which a network was trained."""
     return f"{split}-{number:05d}"
 
 
@@ -195,7 +195,7 @@ def _recorded(folder: Path, dialect: str, blank_s: float, kept: tuple[int | None
 
 
 def _workload(samples: Encoded, details: Mapping[str, Any], show: Show | None = None) -> Digits:
-    """The workload, with the digest of every stream and of its order."""
+    """Return the workload, whose digest covers every stream and their order."""
     found, events = hashlib.sha256(f"{samples.duration_s}".encode()), 0
     for sample in samples:
         found.update(f"{sample.id} {sample.label} {len(sample.payload)}".encode() + sample.payload.tobytes())

@@ -22,7 +22,7 @@ from rig.types import Bools, Floats, Indices
 
 STEP_S = 0.004
 TRAIN_SHARE = 0.75
-"""The share of reaches, from the first on, that is for training and validation (NeuroBench)."""
+"""This share of the reaches, from the first on, is for training and validation (NeuroBench)."""
 MD5S = {
     "indy_20160622_01": "c33d5fff31320d709d23fe445561fb6e",
     "indy_20160630_01": "197413a5339630ea926cbd22b8b43338",
@@ -37,8 +37,8 @@ MD5S = {
 class Session:
     """One session in steps of ``STEP_S``.
 
-    ``spikes`` has shape (steps, channels), whether a channel had a spike. ``velocity`` has shape (steps, 2),
-    float64, in the unit of the cursor's position in a step. ``reaches`` (reaches,) are the first steps of the reaches.
+    ``spikes``, shape (steps, channels), is True where a channel had a spike. ``velocity``, shape (steps, 2), float64,
+    is in units of the cursor's position per step. ``reaches``, shape (reaches,), are the first steps of the reaches.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Session:
 def read_session(folder: Path, name: str, md5s: Mapping[str, str] = MD5S) -> Session:
     """Read ``name.mat`` of a folder.
 
-    Raises ``DataError`` for a missing file, another content than the published one and a session without spikes, and
+    Raises ``DataError`` for a missing file, a content other than the published one and a session without spikes, and
     ``MissingExtraError`` without h5py.
     """
     path = folder / f"{name}.mat"
@@ -80,7 +80,7 @@ def read_session(folder: Path, name: str, md5s: Mapping[str, str] = MD5S) -> Ses
 def reaches_of(targets: Floats) -> Indices:
     """Return the first step of each reach from targets of shape (steps, 2).
 
-    As in the reference implementation, a reach begins with the last step of the target before.
+    As in the reference implementation, a reach begins with the last step of the previous target.
     """
     moved = np.nonzero(np.any(np.diff(targets, axis=0) != 0, axis=1))[0]
     return np.concatenate(([0], moved)).astype(np.int64)
@@ -89,8 +89,8 @@ def reaches_of(targets: Floats) -> Indices:
 def _spikes(file: Any, times_s: Floats) -> Bools:
     """Whether any unit of a channel had a spike in the step before each of the times, shape (steps, channels).
 
-    A spike of the step that ends at a time belongs to the next time. The reference implementation keeps this delay of a
-    step, with which the published networks were trained.
+    A spike in the step that ends at a time belongs to the next time. The reference implementation has this delay of one
+    step, and the published networks were trained with it.
     """
     units = file["spikes"]
     found = np.zeros((len(times_s), units.shape[1]), np.bool_)

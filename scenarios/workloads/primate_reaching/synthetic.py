@@ -1,6 +1,6 @@
 """A session without recordings: smooth reaches, and units whose rate follows the direction of the movement.
 
-It lets the task run where the recorded sessions are not at hand. Its figures say nothing about a cortex.
+The task can run with it if the recorded sessions are not available. Its figures say nothing about a cortex.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ RECIPE = "minimum-jerk reaches to targets drawn from a square, and cosine-tuned 
 _SIDE = 100.0
 _REACH_S, _REST_S = (0.4, 1.0), (0.1, 0.4)
 _BASE_HZ, _DEPTH = (2.0, 20.0), 1.5
-"""The rate at rest, and by how much of it the fastest movement along the preferred direction raises it."""
+"""The range of rates at rest, and the rise for the fastest movement in the preferred direction, as a multiple."""
 
 
 def synthetic(reaches: int, seed: int, channels: int = 96) -> Session:
-    """Return a session of a number of reaches, which is the same for the same seed."""
+    """Return a session of ``reaches`` reaches; the same seed gives the same session."""
     rng = np.random.default_rng(seed)
     position, targets = _reaches(reaches, rng)
     velocity = np.gradient(position, axis=0)

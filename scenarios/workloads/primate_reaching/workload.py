@@ -1,7 +1,7 @@
 """The velocity of a hand from spikes of the motor cortex (NeuroBench, non-human primate motor prediction).
 
-A sample is one session: the first three quarters of its reaches are to learn from, and a model predicts the velocity in
-each step of the rest. The payload is the whole session, with one row for each step.
+A sample is one session: a model learns from the first three quarters of its reaches, and predicts the velocity in each
+step of the rest. The payload is the whole session, with one row for each step.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from scenarios.workloads.primate_reaching.sessions import MD5S, STEP_S, Session,
 from scenarios.workloads.primate_reaching.synthetic import RECIPE, synthetic
 
 CHANNELS = {"indy": 96, "loco": 192}
-"""How many channels each animal has."""
+"""Number of channels by animal."""
 
 
 def open_workload(
     *, data: str | None = None, animal: str = "indy", sessions: str = "", reaches: int = 200, seed: int = 0
 ) -> SampleSet:
-    """Open the sessions of one animal in a folder ``data``, or without one a synthetic session of as many channels.
+    """Open the sessions of one animal in the folder ``data``; without ``data``, a synthetic session with its channels.
 
-    ``sessions`` names some of the animal's three sessions, with commas between. ``reaches`` and ``seed`` are of the
+    ``sessions`` names some of the animal's three sessions, separated by commas. ``reaches`` and ``seed`` apply to the
     synthetic session.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for files that are not the published ones, and
