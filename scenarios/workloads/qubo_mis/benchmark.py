@@ -1,4 +1,4 @@
-"""What NeuroBench's QUBO benchmark asks of its problems, and what an opened workload has of it."""
+"""The problems that NeuroBench's QUBO benchmark prescribes, and how far an opened workload follows it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from scenarios.workloads.qubo_mis.targets import DENSITIES, PROVEN_BELOW, Instan
 SEEDS = 5
 SOLVES = 5
 TIMEOUTS_S = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2)
-"""The published baselines went on to 1000 s, which the specification does not name."""
+"""The published baselines also have 1000 s, which the specification does not name."""
 PROVEN = "proven"
 BASELINES = {"lava-nc": "0.8.0", "lava-optimization": "0.3.0", "dwave-samplers": "1.1.0"}
-"""Versions by distribution, of the baselines in N: Lava 0.8.0, Lava Optimization 0.3.0, D-Wave Samplers v1.1.0."""
+"""Versions of the baselines in N by distribution: Lava 0.8.0, Lava Optimization 0.3.0, D-Wave Samplers v1.1.0."""
 
 _DATA, _TASK = "N, QUBO, Benchmark dataset: ", "N, QUBO, Task and metrics: "
 
@@ -25,7 +25,7 @@ _DATA, _TASK = "N, QUBO, Benchmark dataset: ", "N, QUBO, Task and metrics: "
 def benchmark_of(
     instances: Sequence[Instance], kinds: Sequence[str], allowed_kinds: Sequence[str], details: Mapping[str, Any]
 ) -> Benchmark:
-    """The benchmark, from the problems of an opened workload, the kinds of their seeds, and its details."""
+    """Return the benchmark for an opened workload, from its problems, the kinds of their seeds, and its details."""
     first = instances[0]
     small = first.nodes < PROVEN_BELOW
     target = f"{_DATA}" + (

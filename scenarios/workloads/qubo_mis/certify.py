@@ -1,7 +1,7 @@
-"""Checks certificates of target costs, without code of the solvers or of ``graph``.
+"""Check certificates of target costs, without code of the solvers or of ``graph``.
 
 A certificate is the independent set itself in hexadecimal digits. Bit i, counted from the highest bit of the first
-byte, is 1 when node i is in the set; the bits that fill the last byte are 0.
+byte, is 1 if node i is in the set; the unused bits of the last byte are 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Pairs = NDArray[np.integer]
 
 
 def members(nodes: int, certificate: str) -> list[int]:
-    """The nodes in the set, ascending. Raises ``DataError`` for a text that is not a set of ``nodes`` nodes."""
+    """The nodes in the set, ascending. Raises ``DataError`` for a text that is no set in a graph of ``nodes`` nodes."""
     length = 2 * -(-nodes // 8)
     digits = certificate if isinstance(certificate, str) else ""
     if len(digits) != length or any(c not in "0123456789abcdef" for c in digits):
@@ -30,7 +30,7 @@ def members(nodes: int, certificate: str) -> list[int]:
 
 
 def certify(nodes: int, edges: Pairs, certificate: str, cost: int) -> None:
-    """Check that the set is independent and has ``-cost`` nodes. Raises ``DataError`` that names the fault."""
+    """Check that the set is independent and has ``-cost`` nodes. Raises ``DataError``, which names the fault."""
     chosen = set(members(nodes, certificate))
     if cost != -len(chosen):
         raise _refused("cost", cost, f"does not fit a set of {len(chosen)} nodes")

@@ -22,7 +22,7 @@ Vector = NDArray[np.uint8]
 NODE_COST = -1
 """The cost of a node in the set: the diagonal of Q."""
 PAIR_COST = 4
-"""Q between two nodes that share an edge; x^T Q x counts it once for each order."""
+"""The entry of Q for two nodes that share an edge; x^T Q x adds it twice, once for each order of the nodes."""
 CONFLICT_COST = 2 * PAIR_COST
 """The cost of one edge inside the set."""
 MAX_NODES = 2**31 - 1
@@ -39,23 +39,23 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """An undirected graph. ``edges`` is int32 of shape (m, 2) with u < v in each row, rows sorted, none twice."""
+    """An undirected graph. ``edges`` is int32 of shape (m, 2), with u < v in each row and sorted, distinct rows."""
 
     nodes: int
     edges: NDArray[np.int32]
 
     def neighbours(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Compressed rows: ``indices[start[u]:start[u + 1]]`` are u's neighbours, ascending; (n + 1,) and (2m,)."""
+        """Return ``start`` (n + 1,), ``indices`` (2m,): ``indices[start[u]:start[u + 1]]`` are the neighbours of u."""
         u, v = self.edges[:, 0], self.edges[:, 1]
         start = np.zeros(self.nodes + 1, np.int64)
         np.cumsum(np.bincount(u, minlength=self.nodes) + np.bincount(v, minlength=self.nodes), out=start[1:])
         pairs = np.concatenate([v, u]).astype(np.int64) << 32
         pairs |= np.concatenate([u, v])
-        pairs.sort()  # one sort of numbers is several times quicker than sorting rows and columns by index
+        pairs.sort()  # sorting numbers once is several times quicker than sorting rows and columns by index
         return start, (pairs & 0xFFFFFFFF).astype(np.int32)
 
     def cost(self, x: Any) -> int:
-        """x^T Q x for a 0/1 vector of shape (nodes,), also of a set that is not independent.
+        """x^T Q x for a 0/1 vector of shape (nodes,), whose set need not be independent.
 
         Raises ``UsageError`` for a vector of another length or with other values.
         """
@@ -112,7 +112,7 @@ class Graph:
     def to_payload(self) -> NDArray[np.int32]:
         """The payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,).
 
-        It shares the memory of ``edges`` where they are the tail of a payload already.
+        It shares the memory of ``edges`` if they are the tail of a payload already.
         """
         whole = self.edges.base
         if _is_payload(whole) and whole[0] == self.nodes and _same(whole[_HEAD:].reshape(-1, 2), self.edges):
@@ -125,14 +125,14 @@ class Graph:
         return sum(int(np.count_nonzero(end[:, 0] & end[:, 1])) for end in ends)
 
     def _parts(self) -> Iterator[NDArray[np.int32]]:
-        """The edges a piece at a time, so that what is derived from them stays small."""
+        """Yield the edges in pieces, so that arrays derived from them stay small."""
         return (self.edges[at : at + _CHUNK] for at in range(0, len(self.edges), _CHUNK))
 
 
 def from_payload(payload: NDArray[Any]) -> Graph:
     """The inverse of ``Graph.to_payload``, without a copy of an int32 payload.
 
-    The payload of a QUBO is taken too where it is the independent-set problem of a graph. Raises ``DataError`` for a
+    The payload of a QUBO is also accepted if it is the independent-set problem of a graph. Raises ``DataError`` for a
     payload that is not a graph.
     """
     flat = np.asarray(payload)
@@ -190,7 +190,7 @@ def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
 
 
 def _in_order(edges: NDArray[Any], nodes: int) -> bool:
-    """Whether the rows are sorted edges of ``nodes`` nodes, none twice; checked a piece at a time to save memory."""
+    """Whether the rows are sorted, distinct edges of ``nodes`` nodes; checked in pieces to save memory."""
     for at in range(0, len(edges), _CHUNK):
         part = edges[max(at - 1, 0) : at + _CHUNK].astype(np.int64, copy=False)
         u, v = part[:, 0], part[:, 1]

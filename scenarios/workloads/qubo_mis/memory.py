@@ -8,7 +8,7 @@ import psutil
 
 
 def free_bytes() -> int | None:
-    """The least of what the machine, the control group and the address space limit (RLIMIT_AS) leave."""
+    """The memory left by the machine, the control group and the address space limit (RLIMIT_AS): the least of these."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -21,7 +21,7 @@ def free_bytes() -> int | None:
 def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return how many bytes new work can take without swapping, within the control groups of this process.
 
-    psutil does not know the control groups of Linux, version 2 or 1. Each one leaves its limit minus its usage, plus
+    psutil ignores the control groups of Linux, version 2 or 1. Each one leaves its limit minus its usage, plus
     the part of the file cache that the kernel frees first.
     """
     limits = [_left_in(group) for group in _groups(proc, cgroup)]
@@ -29,7 +29,7 @@ def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgr
 
 
 def _groups(proc: Path, cgroup: Path) -> list[Path]:
-    """The folders of this process's control group and of those that hold it."""
+    """The folders of this process's control group and of its parent groups."""
     found = []
     for line in _lines(proc / "self" / "cgroup"):
         number, kinds, inner = line.split(":", 2)

@@ -1,9 +1,9 @@
 """Random graphs with a given number of nodes and edges, equal to those of ``networkx.gnm_random_graph``.
 
 That function draws two nodes at a time from ``random.Random(seed)``, skips loops and known pairs, and stops at m edges.
-Python's generator is a Mersenne Twister; numpy has the same one and takes its state. A node below n is the upper bits
-of the next 32-bit word, drawn again while it is n or more. The same words therefore give the same graph, drawn in large
-blocks. The order of the pairs does not matter, as long as none is drawn beyond the m-th new one.
+Python's generator is a Mersenne Twister; numpy has the same one and accepts its state. A node below n is the upper bits
+of the next 32-bit word, drawn again while it is n or more. So the same words, drawn in large blocks, give the same
+graph. The order of the pairs does not matter if the m-th new pair is the last one used.
 
 A pair is one int64, and the work happens in the memory of the result: 8 bytes for each edge and little else.
 """
@@ -36,8 +36,8 @@ _BYTES_PER_EDGE = 8
 def gnm_edges(nodes: int, density: float, seed: int) -> Graph:
     """``networkx.gnm_random_graph(nodes, edge_count(nodes, density), seed)``, edge for edge.
 
-    ``density`` is a share of nodes^2 / 2 (so says the benchmark's generator), in (0, 1]; with as many edges as
-    there are pairs the graph is complete, whatever the seed. The edges are read-only and the tail of their payload.
+    ``density`` is a share of nodes^2 / 2 (as in the benchmark's generator), in (0, 1]; if every pair is an edge, the
+    graph does not depend on the seed. The edges are read-only, and the tail of their payload.
     Raises ``UsageError`` for fewer than 2 nodes, a density out of range, a negative seed, and for more edges than
     memory or a payload holds.
     """
@@ -62,12 +62,12 @@ def gnm_edges(nodes: int, density: float, seed: int) -> Graph:
 
 
 def edge_count(nodes: int, density: float) -> int:
-    """How many edges the benchmark asks for: int(0.5 density nodes^2), in floating point and in this order."""
+    """The benchmark's number of edges: int(0.5 density nodes^2), in floating point and in this order."""
     return int(0.5 * density * nodes**2)
 
 
 def checked(nodes: int, density: float, seed: int) -> tuple[int, float, int]:
-    """The arguments as plain numbers. Raises ``UsageError`` when no graph has them."""
+    """The arguments as plain numbers. Raises ``UsageError`` if no graph fits them."""
     n, s = _whole("nodes", nodes), _whole("seed", seed)
     if not 2 <= n <= MAX_NODES:
         raise unfit("nodes", nodes, "is not a number of nodes", f"Give a whole number from 2 to {MAX_NODES}")
@@ -83,7 +83,7 @@ def checked(nodes: int, density: float, seed: int) -> tuple[int, float, int]:
 
 
 class _Pairs:
-    """The pairs that Python's generator would draw for a seed, loops left out, in order."""
+    """The pairs that Python's generator would draw for a seed, in order and without loops."""
 
     def __init__(self, nodes: int, seed: int) -> None:
         bits = nodes.bit_length()
@@ -129,10 +129,10 @@ def _words(seed: int) -> np.random.RandomState:
 
 
 def _draw(drawn: _Pairs, keys: Keys, pairs: int) -> None:
-    """Fill ``keys`` with the first distinct ones drawn, sorted.
+    """Fill ``keys`` with the first distinct drawn pairs, sorted.
 
-    A block as large as the places left cannot hold a pair too many, so it is taken whole. When few places are left,
-    more is drawn at once and cut after the last pair needed.
+    A block of at most as many pairs as are missing is used whole. If few are missing, a larger block is drawn and cut
+    after the last pair needed.
     """
     drawn.fill(keys)
     keys.sort()
@@ -150,7 +150,7 @@ def _draw(drawn: _Pairs, keys: Keys, pairs: int) -> None:
 
 
 def _new(block: Keys, early: Keys, late: Keys, missing: int) -> Keys:
-    """The pairs of ``block`` that neither sorted array holds, once each, the first ``missing`` as drawn."""
+    """The first ``missing`` distinct pairs of ``block``, in drawn order, that neither sorted array holds."""
     order = block.argsort(kind="stable") if len(block) > missing else None
     if order is None:
         block.sort()
@@ -170,7 +170,7 @@ def _within(wanted: Keys, known: Keys) -> NDArray[np.bool_]:
 
 
 def _squeeze(keys: Keys) -> int:
-    """Move the distinct keys of a sorted array to its front; returns how many there are."""
+    """Move the distinct keys of a sorted array to its front, and return their number."""
     have, last = 0, -1
     for at in range(0, len(keys), _CHUNK):
         part = keys[at : at + _CHUNK]
@@ -206,7 +206,7 @@ def _check_memory(nodes: int, density: float, m: int) -> None:
 
 
 def _bytes_per_edge(density: float) -> float:
-    """Memory for each edge. About half the density of all edges is drawn late, in place of repeats, in three arrays."""
+    """Memory for each edge. To replace repeats, a share of about density / 2 is drawn late, in three arrays."""
     return _BYTES_PER_EDGE * (1 + 2 * density)
 
 

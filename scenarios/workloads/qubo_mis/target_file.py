@@ -1,4 +1,4 @@
-"""Target costs of QUBO problems as a file: one row for each problem and name, with the set that reaches the cost.
+"""A file of target costs of QUBO problems: one row for each problem and name, with the set that reaches the cost.
 
 The certificate of a row is verified against the graph before a gap is computed from it.
 """
@@ -65,7 +65,7 @@ class _Table(msgspec.Struct):
 
 
 def read_rows(path: Path) -> list[Target]:
-    """All rows of a file. Raises ``DataError`` that names the row and field for a file that is not such a table."""
+    """All rows of a file. For a file that is no such table, raises ``DataError``, which names row and field."""
     try:
         table = msgspec.json.decode(path.read_bytes(), type=_Table)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -92,7 +92,7 @@ def write_rows(rows: Iterable[Target], path: Path) -> Path:
 
 
 def better(known: Target | None, other: Target) -> Target:
-    """The better of two rows of one problem: of lower cost, else the proven one, else ``known``."""
+    """The better of two rows of one problem: the one of lower cost, else the proven one, else ``known``."""
     return other if known is None or _rank(other) < _rank(known) else known
 
 

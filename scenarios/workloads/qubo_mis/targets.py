@@ -1,10 +1,10 @@
-"""Target costs of problems: the published ones, the best known ones, and those of a file.
+"""Target costs of problems: published, best known, or from a file.
 
 ``official.json`` holds the target costs that NeuroBench published and their source. Such a target is minus the size
 of an independent set that somebody found. ``best_known.json`` holds the best costs that this project found, each with
 the set as its certificate. The benchmark's generator builds Q with -1 and 4, the weights
-that the rules state (its helper ``custom_graph`` halves the 4); for an independent set the weight of an edge does not
-matter, so the targets hold either way.
+that the rules state (its helper ``custom_graph`` halves the 4). The weight of an edge does not matter for an
+independent set, so the targets hold either way.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ COMPLETE = "complete graph"
 NODES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
 DENSITIES = (0.01, 0.05, 0.1, 0.25)
 PROVEN_BELOW = 50
-"""Nodes from which the benchmark's target is that of its Tabu search, and below which it is the optimum."""
+"""Below this many nodes, the benchmark's target is the optimum; from it on, the result of its Tabu search."""
 TUNING_SEEDS = range(5)
 UNPROVEN = "tabu"
 """The name of the Tabu target of a problem whose optimum is proven."""
 _NAMED = 20
-"""The most seeds that a note names."""
+"""A note names at most this many seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One graph by what it is drawn from, with its official target cost where there is one."""
+    """The parameters of one graph, with its official target cost if there is one."""
 
     id: str
     nodes: int
@@ -48,12 +48,12 @@ class Instance:
 
 
 def official_target(nodes: int, density: float, seed: int) -> int | None:
-    """The published target cost of a workload, None where there is none: 9 sizes, 4 densities, seeds 0 to 4."""
+    """The published target cost of a problem, or None; published are 9 sizes, 4 densities, seeds 0 to 4."""
     return _target(_table(), nodes, density, seed)
 
 
 def revised_target(nodes: int, density: float, seed: int) -> int | None:
-    """The target in the other known revision of the published file; None where the revisions agree."""
+    """The target in the other known revision of the published file; None if the revisions agree."""
     other = _target(_table()["other_revision"], nodes, density, seed)
     return None if other == official_target(nodes, density, seed) else other
 
@@ -81,9 +81,9 @@ def load_table(path: Path = BEST_KNOWN_FILE) -> dict[Key, Target]:
 
 
 def fault_of(target: Target, graph: Graph) -> str | None:
-    """What is wrong with a row, checked against its graph by code that no solver shares; None when it is right.
+    """The fault of a row, or None; it is checked against its graph by code that no solver uses.
 
-    A proof is not run again; ``benchmarks/qubo_targets.py`` does that.
+    A proof is not repeated here; ``benchmarks/qubo_targets.py`` does that.
     """
     if target.method != COMPLETE and digest(target.nodes, graph.edges) != target.graph_sha256:
         return "the graph drawn is not the one that the target was computed for"
@@ -102,7 +102,7 @@ class TargetFile:
     about: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, instance: Instance, graph: Graph) -> list[Target]:
-        """The rows of an instance, each verified against its graph. Raises ``DataError`` for one that is wrong."""
+        """The rows of an instance, each verified against its graph. Raises ``DataError`` for a wrong row."""
         rows = self.rows.get((instance.nodes, instance.density, instance.seed), ())
         for target in rows:
             if (fault := fault_of(target, graph)) is not None:
@@ -118,7 +118,7 @@ class TargetFile:
 
 
 def open_file(path: Path) -> TargetFile:
-    """A file of ``rig targets --out``, whose rows are verified when they are used. Raises ``DataError``."""
+    """Read a file of ``rig targets --out``; its rows are verified when they are used. Raises ``DataError``."""
     rows: dict[Key, list[Target]] = {}
     for target in read_rows(path):
         rows.setdefault(target.key, []).append(target)

@@ -1,8 +1,8 @@
 """Maximum independent sets of random graphs as QUBO: one sample per problem seed.
 
-After NeuroBench's system track (QUBO). A sample's payload is ``Graph.to_payload``, and a device replies
-with ``{"cost": c, "solution": to_hex(x)}``. Seeds 0 to 4 are for tuning; results that count are measured
-on seeds that NeuroBench announces or, unofficially, on seeds drawn when the workload is opened.
+It follows NeuroBench's system track (QUBO). A sample's payload is ``Graph.to_payload``, and a device replies
+with ``{"cost": c, "solution": to_hex(x)}``. Seeds 0 to 4 are for tuning; official results are measured
+on seeds that NeuroBench announces, unofficial ones on seeds drawn when the workload is opened.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DRAWN_BELOW = 2**32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LazyGraphs(Sequence[Sample]):
-    """Samples whose graphs are drawn when they are looked up. The last graph is kept."""
+    """Samples whose graphs are drawn when they are accessed. The last graph is kept."""
 
     instances: tuple[Instance, ...]
     kept: dict[str, Graph] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class LazyGraphs(Sequence[Sample]):
     def graph(self, instance: Instance) -> Graph:
         """The graph of an instance, drawn unless it was the last one."""
         if instance.id not in self.kept:
-            self.kept.clear()  # first, so that two large ones are never held together
+            self.kept.clear()  # first, so that two large graphs are never in memory together
             self.kept[instance.id] = gnm_edges(instance.nodes, instance.density, instance.seed)
         return self.kept[instance.id]
 
@@ -87,13 +87,13 @@ def open_workload(
 ) -> SampleSet:
     """Open the workload.
 
-    nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and goes on growing.
+    nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and will add larger ones.
     density: share of nodes^2 / 2 that are edges, above 0 and up to 1; the benchmark has 0.01, 0.05, 0.1, 0.25.
     seeds: problem seeds, such as "0-4" or "7,11,20-22".
-    draw: draw so many seeds at random in place of ``seeds``, none of them a tuning seed; ``details`` records them. If
-    ``targets`` holds seeds that `rig targets --draw` drew for this size and density, they are taken.
+    draw: draw this many seeds at random in place of ``seeds``, none of them a tuning seed; ``details`` records them. If
+    ``targets`` holds seeds that `rig targets --draw` drew for this size and density, these are used.
     announced: the seeds are those that NeuroBench announced for evaluation.
-    targets: a file of `rig targets --out`, whose targets stand beside those that the rig knows.
+    targets: a file of `rig targets --out`, whose targets are added to those that the rig knows.
 
     Each graph is drawn once here, for the digest and to verify the file's certificates. Raises UsageError for options
     that are not valid and for more nodes than memory holds, DataError for a file of targets that is wrong.
@@ -142,7 +142,7 @@ def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
     """
     nodes, density, seed = checked(nodes, density, seed)
     path = Path(out)
-    regular(path)  # before minutes go into a large graph
+    regular(path)  # before a large graph takes minutes
     graph = gnm_edges(nodes, density, seed)
     digest = graph_digest(graph, density, seed)
     with replacing(path) as file:
@@ -186,7 +186,7 @@ def _seeds(text: str, draw: int, announced: bool, file: TargetFile, nodes: int, 
 
 
 def drawn_seeds(count: int) -> tuple[int, ...]:
-    """So many different seeds at random, none of them a tuning seed."""
+    """Draw ``count`` different seeds at random, none of them a tuning seed."""
     drawn: dict[int, None] = {}
     while len(drawn) < count:
         drawn[TUNING_SEEDS.stop + secrets.randbelow(_DRAWN_BELOW - TUNING_SEEDS.stop)] = None
@@ -194,7 +194,7 @@ def drawn_seeds(count: int) -> tuple[int, ...]:
 
 
 def _drawn(count: int, known: Sequence[int], nodes: int, density: float) -> tuple[int, ...]:
-    """Seeds that were drawn with their targets, or new ones where none were."""
+    """Return seeds that were drawn with their targets, or else new ones."""
     if known and count > len(known):
         remedy = f"Use draw={len(known)}, or `rig targets {nodes} {density:g} --draw {count} --out` a new file"
         raise refused("draw", count, remedy, f"the file of targets has {len(known)} drawn seeds of this size")
