@@ -8,7 +8,7 @@ from rig.types import Clock, Issue, Rules, Sample, Step, Workload
 from scenarios.steps import Enough, framed, idle_and_warmup, once
 
 SLACK = 1.1
-"""Factor on the least duration of the rules, which do not count the loading of the first samples."""
+"""Factor on the least duration of the rules, because loading the first samples is not part of that duration."""
 
 
 def offline(
@@ -24,7 +24,7 @@ def offline(
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    # decoded before the run: during it, a decoder would keep the meters from being read
+    # decoded before the run: a decoder during the run would delay the reading of meters
     samples = list(workload.samples)
     return framed(_work(samples, Enough(rules, clock, purpose, SLACK)), workload, idle, warm)
 

@@ -25,10 +25,10 @@ def optimization(
 ) -> Iterator[Step]:
     """Idle, each problem ``solves`` times for ``timeout_s`` each, idle. The device draws a new seed for each solve.
 
-    ``to_gap`` ends a solve that comes that close to the problem's target, relative (0.05 for 5 %): the official one,
-    else the specified, else the best known. ``repeat`` loops a solve inside one span; left out, a run with a meter
-    (``metered``) loops what is shorter than a power window of ``window_s`` until it fills one. Of a loop, the first
-    solve's solution and progress are kept.
+    ``to_gap`` ends a solve at this relative gap (0.05 for 5 %) to the problem's target: the official one, else the
+    specified one, else the best known. ``repeat`` loops a solve inside one span. Without ``repeat``, a run with a meter
+    (``metered``) loops a solve that is shorter than a power window of ``window_s`` until it fills one. A loop keeps the
+    solution and progress of its first solve.
 
     Raises ``UsageError`` for a workload without problems, and for ``to_gap`` without a target.
     """

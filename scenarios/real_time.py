@@ -29,9 +29,9 @@ def real_time(
 ) -> Iterator[Step]:
     """Frames of ``window_s`` every ``stride_s`` of a stream of ``stream_s`` whose scene changes every ``scene_s``.
 
-    A frame is due when its last sound was heard, whatever the device does. It is dropped when ``queue`` frames wait.
+    A frame is due when its last sound was heard, whatever the device does. It is dropped if ``queue`` frames wait.
     Its answer is due within ``deadline_s`` (default: the stride). ``phase`` issues one phase of the device alone, for a
-    device whose other phases run by themselves.
+    device that runs its other phases by itself.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     limits(queue=(queue, 1, math.inf))

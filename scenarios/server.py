@@ -12,7 +12,7 @@ from scenarios.steps import LONGEST_S, chosen, framed, idle_and_warmup, once
 
 BLOCK, PART = 1024, 32
 LONG_S = 2e-4
-"""A gap that leaves time to draw the next block of arrivals."""
+"""A gap of at least this length (s) leaves time to draw the next block of arrivals."""
 
 
 def server(
@@ -38,7 +38,7 @@ def server(
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    # decoded before the run: during it, a decoder would keep the meters from being read
+    # decoded before the run: a decoder during the run would delay the reading of meters
     samples = list(workload.samples)
     return framed(_arrivals(samples, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
 
@@ -52,7 +52,7 @@ def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int,
     due_s, last_s, count = 0.0, 0.0, 0
     ahead: tuple[Floats, Indices] | None = drawn()
     while True:
-        # in blocks that are drawn in a long gap, so that drawing delays no arrival
+        # blocks are drawn in a long gap, so that drawing delays no arrival
         (gaps_s, which), ahead = ahead or drawn(), None
         for at in range(0, BLOCK, PART):
             part = slice(at, at + PART)

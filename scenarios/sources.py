@@ -1,4 +1,4 @@
-"""The sentences from which the rules come, by rule, or by scenario and rule. ``*`` stands for all that name none."""
+"""The source sentences of the rules, by rule, or by scenario and rule; ``*`` is for rules without an entry."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from rig.bench.options import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
-"""A recording of others that is repeated may ask for any time; nobody waits longer than this."""
+"""The longest times that are accepted: a repeated recording of others may ask for any time."""
 
 MOST_WARMUP = 1_000_000
 MOST_REPEAT = 10**9
@@ -27,19 +27,19 @@ def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int)
 
 
 def once(samples: Sequence[Sample]) -> Iterator[Step]:
-    """Every sample once, in order: what an accuracy run plays."""
+    """Yield every sample once, in order, as an accuracy run plays them."""
     for sample in samples:
         yield Issue([sample])
 
 
 def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:
     """Whole rounds through the samples until ``enough`` is true."""
-    held = isinstance(samples, (list, tuple))  # samples that are decoded when looked up are not kept
+    held = isinstance(samples, (list, tuple))  # samples that are decoded on access are not kept
     issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
     begun = False
     while not enough:
         work = iter(issues or (Issue((sample,), repeat=repeat) for sample in samples))
-        if not begun:  # count from the first answer: what comes before it is not work
+        if not begun:  # the duration starts at the first answer: time before it is not work
             yield next(work)
             enough.start()
             begun = True
@@ -48,7 +48,7 @@ def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterat
 
 
 class Enough:
-    """Is true once the least count and the least duration of the rules are both reached, on the run's clock."""
+    """True as soon as both the least count and, on the run's clock, the least duration of the rules are reached."""
 
     def __init__(self, rules: Rules, clock: Clock | None, purpose: str, slack: float = 1.0) -> None:
         self._least = rules.min_queries if purpose != "accuracy" else 1

@@ -1,4 +1,4 @@
-"""The cost at which the solve of each problem ends because it is close enough to a target."""
+"""The cost at which the solve of each problem ends, because it is close enough to a target."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rig.types import Workload
 
 
 def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
-    """The cost whose gap to the target is ``to_gap``, by sample id.
+    """Return by sample id the cost whose gap to the target is ``to_gap``.
 
     The target is the official one, else that of the specified method, else the best known one, else the first other
-    that the workload's details name. Raises ``UsageError`` that names the first problem without a target.
+    one in the workload's details. Raises ``UsageError``, which names the first problem without a target.
     """
     named = workload.details.get("targets") or {}
     costs: dict[str, float] = {}
@@ -29,7 +29,7 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
 
 
 def check_problems(workload: Workload) -> None:
-    """Raises ``UsageError`` for a workload of labelled samples, in which there is nothing to optimize."""
+    """Raise ``UsageError`` for a workload of labelled samples, which has nothing to optimize."""
     first = next(iter(workload.samples), None)
     if first is not None and first.label is not None:
         what = f"workload {workload.name} holds things to classify, not problems to optimize"

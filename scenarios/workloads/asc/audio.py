@@ -132,7 +132,7 @@ def clipped_share(channel: NDArray[np.floating[Any]], full_scale: float = _FULL_
 
 
 def _check_container(path: Path, file: BinaryIO) -> None:
-    # The decoder shortens a truncated wav or ogg without an error, so the stated length is checked here.
+    # The decoder accepts a truncated wav or ogg without an error, so the stated length is checked here.
     magic = file.read(12)
     if not magic:
         raise _bad(path, "is empty", 0, "Remove it from the list or copy it again")
@@ -169,7 +169,7 @@ def _check_ogg(path: Path, file: BinaryIO) -> None:
         page = tail[at:]
         if len(page) >= 27 and len(page) >= 27 + page[26]:
             length = 27 + page[26] + sum(page[27 : 27 + page[26]])
-            # A match inside a page is chance; only a page that ends with the file counts.
+            # A match inside a page is accidental; only a page that ends with the file is valid.
             if length == len(page) and page[5] & 4:
                 return
         at = tail.rfind(b"OggS", 0, at)

@@ -1,4 +1,4 @@
-"""What NeuroBench's acoustic scene classification asks of its data, and what an opened workload has of it."""
+"""The data that NeuroBench's acoustic scene classification prescribes, and how far an opened workload has them."""
 
 from __future__ import annotations
 

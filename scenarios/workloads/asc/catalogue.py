@@ -26,7 +26,7 @@ _NAME_COLUMNS = ("filename", "file", "clip")
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One recording: its name in the list, its path, its class, its whole seconds, and what it was cut from."""
+    """One recording: its name in the list, path, class, whole seconds, and the recording that it was cut from."""
 
     name: str
     path: Path
@@ -48,7 +48,7 @@ class Catalogue:
 def read_folder(root: Path) -> Catalogue:
     """The clips in ``root/labels.csv``: a column filename, file or clip, and a column label.
 
-    A column ``source`` says which clips were cut from one recording; without it each clip is one of its own.
+    A column ``source`` states which clips were cut from one recording; without it, each clip is a separate one.
     Audio lies in ``root`` or in ``root/audio``. Raises DataError for a list that cannot be used,
     for files that are listed and missing, and for clips shorter than a second.
     """
@@ -96,7 +96,7 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
     wanted = [name for name in members[split] if name in paths]
     if not wanted:
         raise _missing(root, sorted(set(members[split]) - paths.keys()), len(members[split]))
-    # Counting needs every header, so a partial set is spared those of the other split.
+    # Counting reads every header, so for a partial set the headers of the other split are not read.
     names = wanted if missing else sorted(labels)
     clips = {name: _clip(name, paths[name], labels[name]) for name in names}
     if not missing:
@@ -114,7 +114,7 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
 
 
 def _tau_meta(path: Path) -> dict[str, str]:
-    """Labels by name of the clips that are used, as the file names state them."""
+    """The labels of the used clips by name, as the file names state them."""
     used = []
     for row in _rows(path, "\t", ("filename", "scene_label")):
         parts = PurePosixPath(row["filename"]).stem.split("-")
@@ -157,7 +157,7 @@ def _headed(found: Iterable[str], wanted: Sequence[str]) -> str:
 
 
 def _rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, str]]:
-    """Rows of a table as stripped text by column; a short row has empty text in what it lacks."""
+    """Rows of a table as stripped text by column; missing cells of a short row are empty."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, delimiter=delimiter, restval="", restkey="")

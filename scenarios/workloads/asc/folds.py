@@ -1,4 +1,4 @@
-"""Cross-validation: the clips of a folder are dealt to folds, of which each is measured once and trained on never."""
+"""Cross-validation: clips of a folder are dealt to folds; each fold is measured once, and never trained on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scenarios.workloads.asc.catalogue import Catalogue, Clip
 def part_of(found: Catalogue, fold: str, split: str) -> Catalogue:
     """Return the clips of fold "K/N" for the split "test", and all others for "train".
 
-    Clips of one ``Clip.origin`` stay together. Within each label the origins are dealt in the order of their names, so
-    that the folds depend on the list alone. Raises UsageError for a fold that cannot be made.
+    Clips of one ``Clip.origin`` stay together. Within each label, the origins are dealt in the order of their names, so
+    that only the list determines the folds. Raises UsageError for a fold that cannot be made.
     """
     match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", fold)
     if match is None or not int(match[1]) <= int(match[2]) or int(match[2]) < 2:
