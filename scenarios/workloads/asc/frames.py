@@ -19,7 +19,7 @@ EDGE_S = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One label from ``begin_s`` of the stream on, and the slices that are heard, one after the other."""
+    """One label, from ``begin_s`` of the stream on, and the slices that are heard one after the other."""
 
     label: str
     begin_s: float
@@ -28,7 +28,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames(Sequence[Sample]):
-    """Frame k is what is heard from ``k * stride_s`` to ``window_s`` later; payloads are float32, shape (window,)."""
+    """Frame k holds the sound from ``k * stride_s`` on for ``window_s``; payloads are float32, shape (window,)."""
 
     scenes: tuple[Scene, ...]
     window_s: float
@@ -68,7 +68,7 @@ class Frames(Sequence[Sample]):
         return self.scenes[max(k, 0)]
 
     def _heard(self, begin: int, end: int) -> NDArray[np.float32]:
-        """The stream's samples ``begin`` to ``end``, counted at ``rate_hz``."""
+        """The samples ``begin`` to ``end`` of the stream at ``rate_hz``."""
         parts: list[NDArray[np.float32]] = []
         per_slice = round(SLICE_S * self.rate_hz)
         firsts = [round(scene.begin_s * self.rate_hz) for scene in self.scenes]
@@ -89,8 +89,8 @@ def frames_of(
 ) -> Frames:  # fmt: skip
     """Cut a stream of ``duration_s`` into frames.
 
-    Each scene differs from the one before. Its slices are drawn with ``seed``, without repetition while they last.
-    Raises ``UsageError`` for lengths that make no stream, and for a set of fewer than two labels.
+    Successive scenes have different labels. Slices are drawn with ``seed``; none repeats before all of its label were
+    used. Raises ``UsageError`` for lengths that make no stream, and for a set of fewer than two labels.
     """
     lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s}
     for name, value in lengths.items():

@@ -1,8 +1,8 @@
 """Synthetic acoustic scenes: four places, one recipe each, the same samples for the same seed.
 
-They stand in for field recordings where no data set is at hand. Every scene mixes a background,
-its own events and a microphone that colours and scales the sum at random, so neighbouring scenes
-overlap in level and in spectrum and no single band tells them apart.
+They replace field recordings if no data set is available. Every scene mixes a background with its own events, and a
+microphone colours and scales the sum at random. So neighbouring scenes overlap in level and in spectrum, and no single
+band distinguishes them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Grid:
 def synthesize(label: str, seed: int, seconds: float = 1.0, rate_hz: float = 16000.0) -> NDArray[np.float32]:
     """One scene as float32 samples, shape (round(seconds * rate_hz),), with every |x| < 0.9.
 
-    ``label`` is one of ``CLASSES``; the result is a function of the four arguments alone.
+    ``label`` is one of ``CLASSES``; the result depends only on the four arguments.
     Raises UsageError for an unknown label, a negative seed, or a length or rate that is no
     positive number (or is too long to hold in memory).
     """
@@ -178,7 +178,7 @@ def _tone(rng: Generator, grid: _Grid, base_hz: float | Array, harmonics: int) -
 
 
 def _chirp(rng: Generator, grid: _Grid) -> Array:
-    """One bird call: a short sweep inside 3 to 7 kHz (lower where the rate cannot carry it)."""
+    """One bird call: a short sweep inside 3 to 7 kHz (lower if the rate is too low)."""
     low_hz, high_hz = np.minimum(rng.uniform(3000, 7000, 2), 0.45 * grid.rate_hz)
     length_s = rng.uniform(0.04, 0.16)
     since_s = grid.time_s - rng.uniform(0, 1) * max(grid.time_s[-1] - length_s, 0.0)
@@ -188,7 +188,7 @@ def _chirp(rng: Generator, grid: _Grid) -> Array:
 
 
 def _reverberate(rng: Generator, grid: _Grid, dry: Array) -> Array:
-    """``dry`` with a diffuse decaying tail at its own RMS; the tail wraps round, as if the hall went on."""
+    """``dry`` with a diffuse decaying tail of the same RMS; the tail wraps round to the begin."""
     count = len(dry)
     tail = rng.standard_normal(count) * np.exp(-grid.time_s / rng.uniform(0.1, 0.35))
     echo = np.fft.irfft(np.fft.rfft(dry) * np.fft.rfft(tail), count)

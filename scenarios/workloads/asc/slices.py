@@ -39,7 +39,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LazySamples(Sequence[Sample]):
-    """Samples that are decoded when looked up; payloads are float32, shape (seconds * rate_hz,)."""
+    """Samples that are decoded on access; payloads are float32, shape (seconds * rate_hz,)."""
 
     units: tuple[Unit, ...]
     rate_hz: float
@@ -68,10 +68,10 @@ class LazySamples(Sequence[Sample]):
 
 
 def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:
-    """``count`` of the slices, in their order: as many of each label as the smallest labels allow.
+    """Return ``count`` of the slices in their order: as many of each label as the smallest labels allow.
 
-    Labels take turns, one slice at a time, from slices shuffled by ``seed``; which labels get the
-    odd ones is shuffled too. ``count`` must not exceed ``len(slices)``.
+    Labels take turns, one slice at a time, from slices shuffled by ``seed``. Which labels get one slice
+    more is shuffled too. ``count`` must not exceed ``len(slices)``.
     """
     rng = np.random.default_rng(seed)
     grouped = _grouped(slices)
@@ -82,15 +82,15 @@ def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:
 
 
 def interleave(slices: Sequence[Slice]) -> list[Slice]:
-    """The slices with labels taking turns, so that a run cut short has seen every scene."""
+    """Return the slices with labels taking turns, so that an interrupted run has seen every scene."""
     grouped = _grouped(slices)
     return _in_turns([grouped[label] for label in sorted(grouped)])
 
 
 def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
-    """Sequences of ``size`` slices, of one label where possible; the leftovers' label is None.
+    """Return sequences of ``size`` slices, of one label if possible; sequences of mixed labels have the label None.
 
-    Leftovers of all labels are joined last, and what fills no sequence is dropped.
+    Leftovers of all labels are joined last; those that fill no sequence are dropped.
     """
     whole: list[list[Slice]] = []
     rest: list[Slice] = []

@@ -1,8 +1,8 @@
 """Acoustic scene classification: one-second slices of audio, one label each, batch size one.
 
 Three sources: the TAU Urban Acoustic Scenes 2020 Mobile set, any folder with a ``labels.csv``,
-and, where no data is at hand, synthetic scenes. Decoding and resampling happen when a sample is
-looked up, which is outside every measured span.
+and, without data, synthetic scenes. Decoding and resampling happen when a sample is
+accessed, which is outside every measured span.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ NAME = "asc"
 TASK = "acoustic scene classification"
 VERSION = "1"
 TUNING_SEEDS = range(1000, 2000)
-"""Seeds that settings may be chosen on."""
+"""Seeds with which settings may be tuned."""
 TRAINING_SEEDS = range(0, 1000)
-"""Seeds of synthetic scenes that models may be trained on; a test set never uses them."""
+"""Seeds of synthetic scenes for the training of models; a test set never uses them."""
 SPLITS = ("train", "test")
 
 _SYNTHETIC_DEFAULT = 120
@@ -87,7 +87,7 @@ class AscWorkload:
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
     ) -> Sequence[Sample]:
-        """The slices as one stream whose scene changes, cut into frames; see ``rig.types.Streams``."""
+        """Return the slices as one stream with changing scenes, cut into frames; see ``rig.types.Streams``."""
         parts = [part for unit in self.samples.units for part in unit.slices]
         lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
         kept = lru_cache(_SLICES_KEPT)(self.samples.load)
@@ -107,13 +107,13 @@ def open_workload(
     """Acoustic scenes in samples of one second: clips of a folder, or synthetic scenes.
 
     ``data`` is a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; without it, scenes are synthetic.
-    ``samples`` is how many are used: by default all of a folder, or 120 synthetic ones. ``sample_seed`` draws them from
-    a folder; of synthetic scenes it is the seed of the first, 2000 or more. ``audio_hz`` is the rate to resample to, in
-    whole hertz.
+    ``samples`` is how many are used: by default all of a folder, or 120 synthetic ones. With a folder, ``sample_seed``
+    draws them; for synthetic scenes it is the seed of the first one, 2000 or more. ``audio_hz`` is the rate to resample
+    to, in whole hertz.
 
-    ``split`` is "test" or "train". A folder with a ``labels.csv`` is one split as a whole, unless ``fold`` "K/N" is
-    given for cross-validation: then part K of N is the test split, and all else the train split. Of synthetic scenes,
-    the train split has each class for each seed from 0 on.
+    ``split`` is "test" or "train". The whole of a folder with a ``labels.csv`` is one split, unless ``fold`` "K/N" is
+    given for cross-validation: then part K of N is the test split, and the rest the train split. The train split of
+    synthetic scenes has each class for each seed from 0 on.
 
     A clip is refused if more than ``clipped_limit`` of its samples (0 to 1) are clipped. Every clip that is used is
     decoded and hashed here, so that no run fails because of it later.
@@ -182,7 +182,7 @@ def _from_files(
         "front_end": audio.FRONT_END,
     }
 
-    # The classes take turns, so a clip of each stays decoded; long lists of classes share fewer.
+    # The classes take turns, so one clip of each class stays decoded, up to a limit.
     @lru_cache(maxsize=min(2 * len(found.classes), _CLIPS_KEPT))
     def decode(name: str) -> NDArray[np.float32]:
         return audio.read_audio(clips[name].path, rate_hz, clipped_limit=clipped_limit)

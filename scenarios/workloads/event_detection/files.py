@@ -1,4 +1,4 @@
-"""Files of an event camera on the road: time surfaces in HDF5, raw events, and the boxes beside them.
+"""Files of an event camera in a car: time surfaces in HDF5 or raw events, and files of boxes beside them.
 
 The layout is that of Prophesee's 1 Megapixel Automotive Detection Dataset, precomputed as NeuroBench's harness reads
 it, or as recorded.
@@ -24,9 +24,9 @@ SHAPE = (6, 360, 640)
 FRAME_US, BINS = 50_000, 3
 SENSOR = (720, 1280)
 WORDS = {b"evt 2": ("evt2", 4), b"evt2": ("evt2", 4), b"evt 3": ("evt3", 2), b"evt3": ("evt3", 2)}
-"""What the header of a .raw file holds, by which its encoding and the bytes of a word are known."""
+"""By a text in the header of a .raw file: its encoding and the number of bytes of a word."""
 END_S = 1.0
-"""How long boxes may go on after the last event or surface."""
+"""Boxes may be stamped at most this long (s) after the last event or surface."""
 
 Frame = NDArray[Any]
 Boxes = NDArray[Any]
@@ -42,9 +42,9 @@ class Recorded:
 
 
 def opened(path: Path) -> Recorded:
-    """Open time surfaces (.h5), or raw events (.raw in EVT2 or EVT3, .dat), of which the same surfaces are made.
+    """Open time surfaces (.h5), or raw events (.raw in EVT2 or EVT3, .dat), which are converted to such surfaces.
 
-    Raises ``DataError`` for a file that is cut or of another content, ``MissingExtraError`` without the reader.
+    Raises ``DataError`` for a file that is cut or has other content, ``MissingExtraError`` without the reader.
     """
     return _surfaces_in(path) if path.suffix == ".h5" else _surfaces_of(path)
 
@@ -52,9 +52,9 @@ def opened(path: Path) -> Recorded:
 def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
     """Return the boxes of each frame: rows of class, x, y, w, h in pixels of a surface, cut at its edges.
 
-    They stand in ``NAME_bbox.npy`` or ``NAME.npy`` beside the file, in pixels of a picture of ``width`` columns, and
-    belong to the frame in whose 50 ms they are stamped; of a track there, the last one counts. Raises ``DataError`` for
-    a missing file, another structure, a box outside the picture, and boxes that go on after the file ends.
+    They are read from ``NAME_bbox.npy`` or ``NAME.npy`` beside the file, in pixels of a picture of ``width`` columns. A
+    box belongs to the frame whose 50 ms contain its stamp; of each track, a frame keeps the last box. Raises
+    ``DataError`` for a missing file, another structure, a box outside the picture, and boxes after the file's end.
     """
     name = path.stem.removesuffix("_td")
     found = next((p for p in (path.with_name(f"{name}{end}.npy") for end in ("_bbox", "")) if p.is_file()), None)
@@ -98,8 +98,8 @@ def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
 def surface(events: NDArray[Any], begin_us: int) -> Frame:
     """Return the time surface of events (t, x, y, p) of one frame, uint8 of shape ``SHAPE``.
 
-    A pixel holds when its last event of a bin came, from the begin of the bin (NeuroBench, equation 9), 1 to 255 for
-    the whole bin; 0 is no event. Pixels of the sensor fall on the surface's two by two.
+    A pixel holds the time of its last event in a bin, from the begin of the bin (NeuroBench, equation 9), scaled to 1
+    to 255; 0 is no event. Each pixel of the surface covers 2 x 2 pixels of the sensor.
     """
     out = np.zeros(SHAPE, np.uint8)
     since = (events["t"].astype(np.int64) - begin_us) * BINS / FRAME_US
@@ -142,7 +142,7 @@ def _surfaces_of(path: Path) -> Recorded:
 
 @lru_cache(maxsize=1)
 def _events(path: Path) -> NDArray[Any]:
-    """The events of a file in order of time. Raises ``DataError`` for one that is cut, or has none."""
+    """The events of a file in order of time. Raises ``DataError`` for a file that is cut, or has no events."""
     wizard = imported("expelliarmus", "raw events", "detection", field="data", value=str(path)).Wizard
     encoding, body, word = _encoding(path)
     if body % word:
@@ -162,7 +162,7 @@ def _events(path: Path) -> NDArray[Any]:
 
 
 def _encoding(path: Path) -> tuple[str, int, int]:
-    """The encoding by expelliarmus's name, the bytes behind the header, and the bytes of a word."""
+    """The encoding by expelliarmus's name, the number of bytes after the header, and the bytes of a word."""
     try:
         with path.open("rb") as file:
             header = b""

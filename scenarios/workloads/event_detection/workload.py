@@ -1,7 +1,7 @@
 """Objects in front of a car, from the events of a camera (NeuroBench, event camera object detection).
 
-A sample is a time surface of 50 ms, shape (6, 360, 640). A device answers an output with ``boxes``: rows of class
-number, score, x, y, w, h in pixels of the surface.
+A sample is a time surface of 50 ms, shape (6, 360, 640). A device answers with an output that has ``boxes``: rows of
+class number, score, x, y, w, h in pixels of the surface.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME = "event-detection"
 SPLITS = ("train", "val", "test")
 SUFFIXES = (".h5", ".raw", ".dat")
 CLASSES = ("pedestrian", "two wheeler", "car")
-"""The first three of the seven classes of the files are evaluated."""
+"""The evaluated classes: the first three of the seven in the files."""
 SKIPPED_US, LEAST_DIAGONAL = 500_000, 60.0
 """NeuroBench: labels of the first half second, and boxes with a diagonal below 60 pixels, are left out."""
 FRAME_S = FRAME_US / 1e6
@@ -32,7 +32,7 @@ FRAME_S = FRAME_US / 1e6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames(Sequence[Sample]):
-    """Samples that are read when looked up: of each, the file and the frame in it."""
+    """Samples that are read on access; each is a frame of a file."""
 
     files: tuple[Recorded, ...]
     places: tuple[tuple[int, int], ...]
@@ -70,7 +70,7 @@ class Drive:
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
     ) -> Sequence[Sample]:
-        """The frames in their order, one every 50 ms, from the first again after the last; scenes have no part in it.
+        """Return the frames in order, one every 50 ms, and again from the first after the last; scenes are ignored.
 
         Raises ``UsageError`` for another window or stride.
         """
@@ -86,8 +86,8 @@ def open_workload(
 ) -> Drive:
     """Open the files of a ``split`` (train, val or test) in a folder ``data``: time surfaces (.h5) or raw events.
 
-    ``files`` names some of them by their stems, with commas between. ``samples`` keeps the first so many frames.
-    ``boxes_width`` is the width in pixels of the picture in which the boxes are given.
+    ``files`` names some of them by their stems, separated by commas. ``samples`` keeps the first frames, this many.
+    ``boxes_width`` is the width in pixels of the picture to which the boxes refer.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for a folder or a file that cannot be used,
     ``MissingExtraError`` without h5py or expelliarmus.
@@ -117,7 +117,7 @@ def open_workload(
 
 
 def _paths(folder: Path, chosen: Sequence[str]) -> list[Path]:
-    """The files of a split in order of name. Raises ``DataError`` where there are none, or not those chosen."""
+    """The files of a split in order of name. Raises ``DataError`` if there are none, or a chosen one is missing."""
     found = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
     wanted = [path for path in found if not chosen or path.stem in chosen]
     lacking = set(chosen) - {path.stem for path in wanted}

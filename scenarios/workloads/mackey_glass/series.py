@@ -1,8 +1,8 @@
 """Solves the Mackey-Glass equation: ``dx/dt = beta x(t - tau) / (1 + x(t - tau)**n) - gamma x(t)``.
 
-A step of the fourth-order Runge-Kutta method takes the delayed value from what was solved one delay before, at half
-steps by the cubic through values and derivatives at both ends. So within one delay the equation is linear with a known
-right side, and a step is one line.
+A step of the fourth-order Runge-Kutta method takes the delayed value from the solution one delay earlier; at half steps
+it interpolates by the cubic through values and derivatives at both ends. So within one delay the equation is linear
+with a known right side, and a step is one line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POINTS = 75
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """One published series: its delay, its Lyapunov time and its constant past (NeuroBench, Table 6)."""
+    """One published series: its delay, its Lyapunov time and its constant value before time 0 (NeuroBench, Table 6)."""
 
     tau: int
     lyapunov_time: float
@@ -44,7 +44,8 @@ PUBLISHED = {
 def sampled(parameters: Parameters, lyapunov_times: float, step: float = STEP) -> Floats:
     """Return ``POINTS`` values in each Lyapunov time from time 0, float64 of shape (n,).
 
-    ``step`` must divide the delay. The series is chaotic: two solvers, and two steps, part after some Lyapunov times.
+    ``step`` must divide the delay. The series is chaotic: with another solver or step it differs after some Lyapunov
+    times.
     """
     points = round(lyapunov_times * POINTS)
     at = np.arange(points) * (parameters.lyapunov_time / POINTS)
@@ -73,7 +74,7 @@ def _solved(parameters: Parameters, until: float, step: float) -> tuple[Floats, 
             found.append(value)
         x[here + 1] = found
         slope[here] = drive[:-1] - GAMMA * x[here]
-        # on the left of the next block; its own first value, on the right, takes its place there
+        # on the left of the next block, whose own first value then replaces it
         slope[here[-1] + 1] = drive[-1] - GAMMA * found[-1]
     return x[delay:], slope[delay:]
 
@@ -83,7 +84,7 @@ def _drive(delayed: Floats) -> Floats:
 
 
 def _weights(step: float) -> tuple[float, tuple[float, float], float]:
-    """How much of the value, and of the drive at begin, end and middle, one step takes; they follow from the method."""
+    """Weights in one step of the value, and of the drive at begin, end and middle; they follow from the method."""
 
     def stepped(x: float, begin: float, middle: float, end: float) -> float:
         k1 = begin - GAMMA * x

@@ -1,8 +1,8 @@
 """Forecasts of a chaotic series from its own past (NeuroBench, chaotic function prediction).
 
-A sample is 20 Lyapunov times of one series. A model learns from the first half, and forecasts the second half from its
-own forecasts alone. Samples start half a Lyapunov time after one another. The series are generated here: those of the
-benchmark are a download, and no two solvers of a chaotic equation agree to its end.
+A sample is 20 Lyapunov times of one series. A model learns from the first half, and forecasts the second half only from
+its own forecasts. Successive samples start half a Lyapunov time apart. The series are generated here: those of the
+benchmark are a download, and two solvers of a chaotic equation never agree up to the end.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rig.types import Sample, SampleSet
 from scenarios.workloads.mackey_glass.series import POINTS, PUBLISHED, STEP, sampled
 
 LYAPUNOV_TIMES, STARTS = 20, 30
-"""Length of a sample, and how many samples the benchmark evaluates."""
+"""Length of a sample in Lyapunov times, and the number of samples that the benchmark evaluates."""
 
 
 def open_workload(*, tau: int = 17, starts: int = STARTS) -> SampleSet:
-    """Open the series of a delay ``tau`` (17 to 30) with as many ``starts``; the benchmark takes 30.
+    """Open the series of a delay ``tau`` (17 to 30) with ``starts`` samples; the benchmark has 30.
 
     Raises ``UsageError`` for another delay, or for starts outside 1 to 61.
     """

@@ -25,7 +25,7 @@ _HEADER = ("LINK", "WORD", "LANGUAGE")
 def read_split(folder: Path, name: str, least: int) -> Clips:
     """Return the clips of the words of a split file ``name`` in a folder of the subset.
 
-    Raises ``DataError`` for one that is missing or of another form, and for a word with fewer than ``least`` clips.
+    Raises ``DataError`` for a missing or malformed file, and for a word with fewer than ``least`` clips.
     """
     path = folder / name
     try:
@@ -50,12 +50,12 @@ def read_split(folder: Path, name: str, least: int) -> Clips:
 
 
 def languages(folder: Path) -> list[str]:
-    """Return the languages that are learnt word by word: the folders with an ``evaluation.csv``, in order of name."""
+    """Return the languages of new words, sorted by name: the folders with an ``evaluation.csv``."""
     return sorted(path.parent.name for path in folder.glob("*/evaluation.csv"))
 
 
 def sound_of(clip: Path) -> NDArray[np.float32]:
-    """Return a second of sound, shape (48000,), with zeros behind a shorter one.
+    """Return a second of sound, shape (48000,); a shorter clip is filled up with zeros.
 
     Raises ``DataError`` for a file that is missing, cannot be decoded or has another rate, ``MissingExtraError``
     without soundfile.

@@ -1,7 +1,7 @@
 """Keyword few-shot class-incremental learning (NeuroBench): words of new languages are learnt from a few samples.
 
-First the test samples of the base words are asked. In each session a device then learns words of a new language, and is
-asked all words that it knows. A sample to learn from (``Sample.learn``) holds the shots of one word, its label.
+First the test samples of the base words are asked. In each session, a device then learns words of a new language, and
+is asked all words that it knows. A sample to learn from (``Sample.learn``) holds the shots of one word, its label.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Sessions:
     version: str = field(default="1", init=False)
 
     def base_training(self) -> Iterator[tuple[str, Heard]]:
-        """Yield each base word with all of its training samples, as the front end gives them."""
+        """Yield each base word with all of its training samples after the front end."""
         for word in self.base:
             yield word, np.stack([FRONT_ENDS[self.front_end](sound_of(clip)) for clip in self.training[word]])
 
@@ -66,11 +66,12 @@ def open_workload(
 ) -> Sessions:
     """Open a folder ``data`` of the MSWC in the layout of NeuroBench's subset.
 
-    ``front_end`` is ``mfcc`` (20, 201), ``spikes`` (200, 40), or ``audio`` for a device that hears the sound itself.
-    The ``split`` ``train`` is the base words to train a network with, and no sessions. ``draw`` draws the order of the
-    languages, ``way`` words of each of ``sessions`` of them, and ``shots`` of the first ``pool`` samples of a word to
-    learn from; its next ``queries`` samples are asked. Base words have ``base_shots`` samples for training, and
-    ``base_tests`` are asked. Without ``learn``, new words are asked and never taught, for a device that is frozen.
+    ``front_end`` is ``mfcc`` (20, 201), ``spikes`` (200, 40), or ``audio`` for a device that takes the sound itself.
+    The ``split`` ``train`` holds only the base words for the training of a network, without sessions. ``draw`` is the
+    seed for the order of the languages, for ``way`` words in each of ``sessions`` languages, and for ``shots`` of the
+    first ``pool`` samples of a word to learn from; the next ``queries`` samples of the word are asked. Base words have
+    ``base_shots`` samples for training and ``base_tests`` that are asked. Without ``learn``, new words are asked but
+    never taught, for a frozen device.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for split files that are missing, words with too few
     samples and sound that cannot be used, ``MissingExtraError`` without soundfile.
@@ -124,7 +125,7 @@ def open_workload(
 
 
 class _Ears:
-    """The front end, which hears each clip once."""
+    """The front end, which processes each clip once."""
 
     def __init__(self, front_end: str) -> None:
         self._hear, self._heard = FRONT_ENDS[front_end], dict[Path, Heard]()
@@ -137,7 +138,7 @@ class _Ears:
 
 
 def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]], rate_hz: float | None) -> Iterator[Sample]:
-    """The samples that are asked after a session, which their ids tell with what is old or new."""
+    """The samples that are asked after a session; their ids name the session and whether the word is old or new."""
     for kind, word, k, heard in asked:
         yield Sample(f"{session:02d}/{kind}/{word}/{k}", heard, word, duration_s=1.0, rate_hz=rate_hz)
 
