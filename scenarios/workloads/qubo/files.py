@@ -1,4 +1,4 @@
-"""Reads a binary quadratic problem from a file, as a model of dimod; what is wrong with a text is told by its line.
+"""Read a binary quadratic problem from a file as a model of dimod; errors in a text name its line.
 
 | file | what is read |
 |---|---|
@@ -43,7 +43,7 @@ Terms = dict[tuple[int, int], tuple[float, int]]
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a text that are no comments, each with its number and its fields."""
+    """The lines of a text without comments, each with its number and its fields."""
 
     name: str
     rows: Sequence[tuple[int, list[str]]]
@@ -63,7 +63,7 @@ class Lines:
         return value
 
     def index(self, line: int, text: str, first: int, n: int) -> int:
-        """The number of a variable, from 0 on; the file counts from ``first`` on and has ``n`` of them."""
+        """The number of a variable, from 0 on; the file numbers its ``n`` variables from ``first`` on."""
         if not (text.isascii() and text.isdigit() and first <= int(text[:12]) < first + n):
             last = "" if n == MAX_NODES else f" to {first + n - 1}"
             raise self.fault(line, f"{text[:40]!r} is not a variable: they are whole numbers from {first}{last}")
@@ -77,7 +77,7 @@ class Lines:
 
 
 def read(path: Path) -> tuple[Any, Graph | None]:
-    """The model of a file, and the graph if it is the independent-set problem of one.
+    """Return the model of a file, and the graph if the model is the independent-set problem of a graph.
 
     Raises ``DataError`` with the line for a text that is corrupt, asymmetric, not square or not finite, and for a file
     that cannot be read; ``MissingExtraError`` without dimod.
@@ -132,7 +132,7 @@ def _rows(text: str, commas: bool) -> list[tuple[int, list[str]]]:
 
 
 def _coo(lines: Lines, text: str, dimod: Any) -> Any:
-    """dimod's own reader of COO drops each line that it does not know, also one with an exponent."""
+    """Read COO text; dimod's own reader silently drops lines that it does not know, also those with an exponent."""
     terms: Terms = {}
     for line, fields in lines.rows:
         u, v, weight = lines.triple(line, fields, 0, MAX_NODES)
@@ -270,7 +270,7 @@ def _add(lines: Lines, terms: Terms, line: int, pair: tuple[int, int], weight: f
 
 
 def _folded(lines: Lines, terms: Terms) -> Terms:
-    """One triangle. Where both are given, they have to be equal, and a pair counts twice as in x^T Q x."""
+    """Fold both triangles into one. If both are given, they must be equal, and weights are added as in x^T Q x."""
     mirrored = any(u != v and (v, u) in terms for u, v in terms)
     folded: Terms = {}
     for (u, v), (weight, line) in terms.items():
@@ -303,5 +303,5 @@ def _unread(path: Path, why: str) -> DataError:
 
 
 def files_in(path: Path) -> Iterator[Path]:
-    """The file itself, or each file of a folder, by name."""
+    """Yield the file itself, or each file of a folder in order of name."""
     yield from sorted(p for p in path.iterdir() if p.is_file() and p.name[0] != ".") if path.is_dir() else (path,)

@@ -27,9 +27,9 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
 
     data: a file with a binary quadratic problem, or a folder of such files. Forms: dimod's own, COO text, .npz of `rig
     workload export`, a list of edges (as maximum independent set), .qubo of D-Wave, .qplib, a square matrix.
-    target: the best cost known, of a single problem; gaps are computed to it.
-    targets: a file with a line NAME COST for each problem (NAME is that of its file without the ending), or one of `rig
-    targets --out`, for independent-set problems. Without a target, a result has costs and times alone.
+    target: the best known cost of a single problem; gaps are computed to it.
+    targets: a file with a line NAME COST for each problem (NAME is the name of its file without the ending), or a file
+    of `rig targets --out`, for independent-set problems. Without a target, a result has only costs and times.
 
     Raises UsageError for options that are not valid, DataError with the line for a file that cannot be used.
     """
