@@ -98,7 +98,7 @@ _MODULES = {
     "solver": "rig.solving.function",
     "workload": "rig.engine.own_workload",
 }
-"""Where a public name stands; the others stand in ``rig.types``."""
+"""The module of a public name; all other names are in ``rig.types``."""
 
 
 def __getattr__(name: str) -> Any:

@@ -38,19 +38,19 @@ class Chosen:
     options: tuple[str, ...]
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Where in the file the options of each taker stand."""
+    """The places of the options in the file, by taker."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The rails that the file names for the device and for each meter, by taker."""
     feeds: Mapping[str, bool] = field(default_factory=dict)
-    """What the file says of each meter, by taker: whether the device has its power through it."""
+    """By taker: whether the device gets its power through this meter, as the file states it."""
     boot_s: float | None = None
-    """How long the device needs after it has power."""
+    """How long (s) the device boots after it gets power."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The bench file named by argument or in ``RIG_BENCH``, else ./bench.toml where there is one.
+    """Return the bench file named by argument or in ``RIG_BENCH``, else ./bench.toml if it exists.
 
-    Raises ``UsageError`` for a named file that is not there.
+    Raises ``UsageError`` for a named file that does not exist.
     """
     named = given or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
     if named is None:
@@ -63,7 +63,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
 
 
 def examine(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
-    """A bench file and all its problems in the order of lines, those of drivers and calibrations included.
+    """Return a bench file and all its problems in the order of lines, including those of drivers and calibrations.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
@@ -84,10 +84,10 @@ def request_of(
 ) -> Chosen:
     """Resolve ``--device``, ``--meter`` and ``--option`` by a bench file.
 
-    A name that the file does not have is a driver's. Without ``meters``, a device of the file is measured by the
-    meters that see it. ``options`` overrule those of the file; ``NAME.key=value`` is for the device or meter of that
-    name. Only the drivers and calibrations in use are checked. Code that a file of others names by its path is refused
-    without ``trust``.
+    A name that is not in the file is the name of a driver. Without ``meters``, a device of the file is measured by the
+    meters that see it. ``options`` override those of the file; ``NAME.key=value`` is for the device or meter of that
+    name. Only the drivers and calibrations in use are checked. Without ``trust``, code that a file of others names by
+    its path is refused.
 
     Raises ``DataError`` with file and line for a problem, ``UsageError`` for a meter that sees another device.
     """
@@ -156,7 +156,7 @@ def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
 
 
 def _check_known(bench: BenchFile, kind: str, name: str) -> None:
-    """Check that a name is of the file or of a driver. Raises ``UnknownNameError`` with both."""
+    """Check that a name is in the file or is a driver's. Raises ``UnknownNameError``, which lists both kinds."""
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
     if name not in own and name.partition(":")[0] not in drivers and ".py:" not in name:
@@ -179,7 +179,7 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
 
 
 def _shadows(bench: BenchFile) -> list[Problem]:
-    """Entries with the name of a driver that is not their own: they would change the meaning of that name."""
+    """Problems of entries that have the name of another driver: they would change the meaning of that name."""
     from rig.bench.read import Notes
 
     notes = Notes(bench.path, bench.lines)

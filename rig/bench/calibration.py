@@ -19,13 +19,13 @@ from rig.recording.decoding import place_of
 from rig.types import Accuracy, Rail
 
 PLAUSIBLE_C = (-60.0, 150.0)
-"""Degrees Celsius that an instrument can have around it; others are a mistake, or kelvins."""
+"""The range of plausible ambient temperatures in degrees Celsius; others are a mistake, or kelvins."""
 Positive = Annotated[float, Meta(gt=0, le=1e300)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 
 
 class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What apertures below ``below_s`` add to the limits, in per cent of range."""
+    """The addition to the limits for apertures below ``below_s``, in per cent of range."""
 
     below_s: Positive
     of_range_percent: NotNegative
@@ -36,7 +36,7 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``unit`` is W, A, J or V, ``full_scale`` in it. The temperature coefficients are in per cent per degree, for each
     degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration. ``linearity_of_range_percent`` limits
-    what of the error is neither one gain nor one offset; None means not stated.
+    the part of the error that is neither gain nor offset; None means not stated.
     """
 
     unit: Literal["W", "A", "J", "V"]
@@ -66,7 +66,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(path: Path) -> Calibration:
     """Read a calibration file, TOML or (``.json``) JSON.
 
-    Raises ``UsageError`` when it is not there, ``DataError`` naming the line or the field that is wrong.
+    Raises ``UsageError`` if it does not exist, ``DataError``, which names the bad line or field.
     """
     try:
         text = read_bounded(path).decode("utf-8-sig")
@@ -75,7 +75,7 @@ def load(path: Path) -> Calibration:
         what = f"cannot read the calibration {path}: {reason(error)}"
         remedy = "Name a calibration file; docs/reference/calibration.md describes the format"
         raise refused("calibration", str(path), remedy, what) from error
-    except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
+    except (ValueError, RecursionError) as error:  # parser errors, which name the line, and text that is no UTF-8
         raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
     try:
         found = msgspec.structs.replace(msgspec.convert(data, Calibration), path=path.name)
@@ -97,12 +97,12 @@ def accuracy(
     aperture_s: float | None = None,
     on: date | None = None,
 ) -> Accuracy:
-    """The limits of one range under the conditions of a measurement, in the unit of the readings.
+    """Return the limits of one range under the conditions of a measurement, in the unit of the readings.
 
-    ``range_max`` chooses the range by its full scale; it may be None where one range has this unit. Without
-    ``temperature_c`` the temperature is that of the calibration; without ``on`` the validity is not checked; without
-    ``aperture_s`` the largest aperture term counts. The source text of the limits says so. Raises
-    ``UsageError`` for a condition that must be given or cannot be right, ``DataError`` outside validity.
+    ``range_max`` chooses the range by its full scale; it may be None if only one range has this unit. Without
+    ``temperature_c``, the temperature is that of the calibration; without ``on``, the validity is not checked; without
+    ``aperture_s``, the largest aperture term is used. The source text of the limits states this. Raises
+    ``UsageError`` for a condition that must be given or is impossible, ``DataError`` outside validity.
     """
     check_temperature(temperature_c)
     chosen = _chosen(calibration, unit, range_max)
@@ -142,10 +142,9 @@ def stated(
     on: date | None = None,
     aperture_s: float | None = None,
 ) -> Rail:
-    """A rail with the accuracy of a calibration file; the rail unchanged when ``path`` is None.
+    """Return a rail with the accuracy of a calibration file, or the unchanged rail if ``path`` is None.
 
-    The limits are in the rail's own unit. The aperture is the rail's, or its whole period, or ``aperture_s`` of a rail
-    that has neither.
+    The limits are in the rail's own unit. The aperture is the rail's, else its whole period, else ``aperture_s``.
     """
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):

@@ -19,9 +19,9 @@ from rig.plugins import home_of, load
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")
-"""Options of meters that a bench file gives beside the driver, not among its options."""
+"""Options of meters that a bench file states next to the driver, not among the driver's options."""
 MOST_V = 400.0
-"""A supply above this many volts is a mistake: the value is in millivolts."""
+"""A supply above this many volts is refused as a mistake: the value is in millivolts."""
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
@@ -42,7 +42,7 @@ def factory_of(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
-    """FILE:LINE and key of each option in the file, or of its table; the table's own under ``""``."""
+    """FILE:LINE and key of each option in the file, or else of its table; the table's own place is under ``""``."""
     where = where_of(entry)
     table = f"{bench.path}:{line_of(bench.lines, where)}: {'.'.join(where)}"
     try:
@@ -69,7 +69,7 @@ def driver_name(bench: BenchFile, entry: Entry) -> str:
 def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
     """An entry's options and wiring as texts, as a driver takes them from a command line.
 
-    A meter with an option ``name`` gets its name in the file, so that the recording tells two of one kind apart.
+    A meter with an option ``name`` gets its name in the file, so that a recording distinguishes two of one kind.
     """
     given: dict[str, Value] = dict(entry.options)
     if isinstance(entry, MeterEntry):
@@ -80,7 +80,7 @@ def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
 
 
 def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | None = None) -> list[Problem]:
-    """The problems of entries, by name, that their text alone does not show."""
+    """Return the problems of entries, given by name, that are not visible in their text."""
     notes = Notes(bench.path, bench.lines)
     declared = {name: _declared(notes, bench, entry) for name, entry in entries.items()}
     for name, entry in entries.items():
@@ -119,7 +119,7 @@ def _text(value: Value) -> str:
 
 
 def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option] | None:
-    """The driver's options; None where its package is missing, which opening it reports."""
+    """The driver's options; None if its package is missing, which is reported when the driver is opened."""
     try:
         return options_of(factory_of(bench, entry))
     except MissingExtraError:
@@ -152,7 +152,7 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
         if entry.supply_v is not None and entry.supply_v > MOST_V:
             notes.add((*above[:2], "supply_v"), f"is {entry.supply_v:g}", entry.supply_v, "Give volts, not millivolts")
         for key in _own(entry):
-            if key not in declared and key != "rail":  # a rail is wiring, whether or not the driver can name it
+            if key not in declared and key != "rail":  # a rail is wiring, even if the driver has no option for it
                 notes.add((*above[:2], key), f"is not an option of {driver}", key, "Leave it out")
         if len(entry.rails) > 1 and "rail" in declared:
             notes.add(
@@ -188,7 +188,7 @@ def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
 
 
 def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:
-    """The rails that a meter will report; none where only the opened instrument knows them."""
+    """The rails that a meter will report; none if only the opened instrument knows them."""
     if m.rails:
         return m.rails
     default = declared["rail"].default if "rail" in declared else None

@@ -1,7 +1,7 @@
-"""What is connected to this computer, as the drivers find it, and the bench file that names it.
+"""Instruments that drivers find connected to this computer, and a bench file for them.
 
-The module of a driver may have ``connected(addresses) -> Iterable[Connected]``. It lists what the driver could open,
-and changes no setting of it.
+The module of a driver may have ``connected(addresses) -> Iterable[Connected]``. It lists the instruments that the
+driver could open, and changes none of their settings.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ WIRING = """\
 
 @dataclass(frozen=True)
 class Connected:
-    """One instrument or board: what it is in words, and the options that open it.
+    """One instrument or board: its description, and the options that open it.
 
-    Without ``sure``, it did not say what it is, and its entry stands in comments.
+    Without ``sure``, it did not identify itself, and its entry is commented out.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Connected:
 
 @dataclass(frozen=True)
 class Found:
-    """What one driver found. ``problem`` says what it could not look at; empty if it could."""
+    """What one driver found. ``problem`` names what it could not search; empty if it could search everything."""
 
     group: str
     driver: str
@@ -58,9 +58,9 @@ class Found:
 
 
 def find(addresses: Sequence[str]) -> Iterator[Found]:
-    """Ask every driver that is installed and can look, in the order of their names.
+    """Ask every installed driver that can search, in the order of their names.
 
-    ``addresses`` are of instruments that no search finds, such as those on the network.
+    ``addresses`` name instruments that no search finds, such as those on the network.
     """
     for group in GROUPS:
         for driver in names(group):
@@ -80,7 +80,7 @@ def find(addresses: Sequence[str]) -> Iterator[Found]:
 
 
 def bench_text(found: Sequence[Found]) -> str:
-    """A bench file with an entry for all that was found; what is unsure stands in comments."""
+    """Return a bench file with an entry for each instrument found; unsure ones are commented out."""
     entries = []
     for each in found:
         for k, item in enumerate(each.items):

@@ -12,8 +12,8 @@ Where = tuple[str, ...]
 def lines_of(text: str) -> dict[Where, int]:
     """Line (from 1) of every table and key of a valid TOML text, by its path from the top.
 
-    Each statement is parsed by itself, below the header of its table. A statement of several lines has the number of
-    its first. Tables in an array share the path of the array, with the line of the first.
+    Each statement is parsed alone, below the header of its table. A statement of several lines has the number of its
+    first line. Tables in an array share the path of the array, with the line of the first table.
     """
     found: dict[Where, int] = {}
     header, waiting, first = "", "", 1
@@ -23,7 +23,7 @@ def lines_of(text: str) -> dict[Where, int]:
         is_header = waiting.lstrip().startswith("[")
         try:
             data = tomllib.loads(waiting if is_header else header + waiting)
-        except tomllib.TOMLDecodeError:  # the statement goes on in the next line
+        except tomllib.TOMLDecodeError:  # the statement continues in the next line
             continue
         for where in _paths(data):
             found.setdefault(where, first)

@@ -17,11 +17,11 @@ SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 
 
 def describe() -> list[dict[str, Any]]:
-    """One row per plugin: group, name, package, modes, extra, what of it is not installed, and the first line.
+    """Return a row per plugin: group, name, package, modes, extra, what of the extra is missing, and a first line.
 
-    The line is that of the module. Sets of rules share a module, so that of the function tells them apart.
+    The line is the first of the module's docstring, or of the function's for sets of rules, which share a module.
     """
-    from rig.plugins import owner, registered  # not needed for ``source_facts``, which `rig --help` waits for
+    from rig.plugins import owner, registered  # slow, and not needed for ``source_facts``, which `rig --help` uses
 
     rows = []
     for group in SHOWN:
@@ -48,7 +48,7 @@ def describe() -> list[dict[str, Any]]:
 def commands_of_others() -> dict[str, str]:
     """The module of each registered command by its name, from the files of packages.
 
-    ``importlib.metadata`` takes longer to import than all that `rig --help` needs beside it.
+    ``importlib.metadata`` takes longer to import than everything else that `rig --help` needs.
     """
     found: dict[str, str] = {}
     for file in (file for folder in sys.path for file in Path(folder).glob("*-info/entry_points.txt")):
@@ -68,7 +68,7 @@ def source_facts(module: str) -> tuple[list[str], str]:
     head = re.split(r"^(?:def|class|async|@)", text, maxsplit=1, flags=re.M)[0]
     try:
         tree = ast.parse(head)
-    except SyntaxError:  # the head of a file may end inside something
+    except SyntaxError:  # the head of a file may end inside a statement
         tree = ast.parse(text)
     modes: list[str] = []
     for node in tree.body:
@@ -78,7 +78,7 @@ def source_facts(module: str) -> tuple[list[str], str]:
 
 
 def _first_line(node: ast.Module | ast.FunctionDef) -> str:
-    # a docstring that is cleaned costs the import of ``inspect``
+    # cleaning a docstring would cost the import of ``inspect``
     return (ast.get_docstring(node, clean=False) or "").strip().split("\n")[0]
 
 
@@ -91,7 +91,7 @@ def _line_of(module: str, function: str) -> str:
 
 
 def _source_of(module: str) -> Path | None:
-    """The file of a module. Unlike ``find_spec`` of its whole name, this imports no package that it stands in."""
+    """The file of a module. Unlike ``find_spec`` of the full name, this imports none of the packages around it."""
     package, *inner = module.split(".")
     spec = importlib.util.find_spec(package)
     if spec is None:
@@ -103,7 +103,7 @@ def _source_of(module: str) -> Path | None:
 
 @functools.cache
 def _required() -> list[str]:
-    """What this distribution requires, extras included; parsing its metadata takes milliseconds."""
+    """The requirements of this distribution, extras included; parsing its metadata takes milliseconds."""
     import importlib.metadata
 
     try:

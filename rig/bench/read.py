@@ -28,7 +28,7 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True)
 class DeviceEntry:
-    """One system under test. ``rails`` are those it declares to have; ``patience_s`` is for ``rig doctor``."""
+    """One system under test. ``rails`` are those that the file states; ``patience_s`` is for ``rig doctor``."""
 
     name: str
     driver: str
@@ -40,9 +40,9 @@ class DeviceEntry:
 
 @dataclass(frozen=True)
 class MeterEntry:
-    """One instrument: the device that it ``sees``, which ``rails`` of it, their supply voltage, its calibration.
+    """One instrument: the device that it ``sees``, the measured ``rails``, their supply voltage, the calibration.
 
-    ``feeds`` says whether the device has its power through it; None leaves that to the driver.
+    ``feeds`` states whether the device gets its power through the instrument; None leaves this to the driver.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Notes:
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, where: Where, what: str, value: object, remedy: str) -> None:
-        """Add a problem of the key at the path ``where``, whose first two parts name a device or meter."""
+        """Add a problem of the key at the path ``where``; its first two parts name a device or meter."""
         line, dotted = line_of(self.lines, where), ".".join(where)
         error = DataError(f"{self.path}:{line}: {dotted} {what}", field=dotted, value=value, remedy=remedy)
         self.problems.append(Problem(where[1] if len(where) > 1 else "", line, error))
@@ -100,7 +100,7 @@ class Notes:
 def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
     """Read a bench file and collect its problems. An entry that cannot be understood is left out.
 
-    Code named by its path is a problem if others can write it or the bench file, unless ``trust`` is set.
+    Code named by its path is a problem if others can write the code or the bench file, unless ``trust`` is set.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
@@ -134,7 +134,7 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 
 
 def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
-    """Note an entry that names code or a program that others can write, or in a file that others can write."""
+    """Note an entry with code or a program if others can write that code, program or the bench file."""
     named = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
     code = code_of_others(named, notes.path, home_of(notes.path))
     for name, why in list(code.items())[:1]:
@@ -147,7 +147,7 @@ def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
 
 
 def lab_of(raw: bytes) -> dict[str, Any]:
-    """Lab, operator and ambient temperature from a bench file kept with a run, as far as it says."""
+    """Lab, operator and ambient temperature from a bench file kept with a run, if it states them."""
     try:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):

@@ -13,14 +13,14 @@ from rig.bench.options import one_of, positive
 
 M = TypeVar("M")
 Positive = Annotated[float, positive]
-"""What follows the type of a field is called with its value, by name, and raises ``UsageError`` for a bad one."""
+"""The function after a field's type in an annotation is called with the value by name; it refuses a bad one."""
 
 
 def of_settings(open_: Callable[..., M]) -> Callable[..., M]:
     """Make a factory of ``open_(settings, ...)``: its options are the fields of the record ``settings``.
 
-    A field that is a record itself stands for its fields. The other parameters are those of the factory. The factory
-    raises ``UsageError`` for a value that its annotation does not allow.
+    A field that is a record itself is replaced by its fields. The other parameters are those of the factory. The
+    factory raises ``UsageError`` for a value that its annotation does not allow.
     """
     kind = get_type_hints(open_)["settings"]
     options = {name: (hint, default) for name, hint, default in _flat(kind, kind())}
@@ -59,7 +59,7 @@ def _filled(at: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _check(name: str, hint: Any, value: Any) -> None:
-    """Check a value by its annotation; None, where it may be None, passes."""
+    """Check a value by its annotation; None passes if the annotation allows it."""
     if get_origin(hint) in (Union, types.UnionType):
         for member in get_args(hint) if value is not None else ():
             _check(name, member, value)
