@@ -71,7 +71,7 @@ def _lines(what: str, kept: Sequence[str], failures: Sequence[RuleFailure]) -> l
 
 
 def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable[[], tuple[str, ...]]]]:
-    """What is checked, and how. The device comes last, because its check closes it."""
+    """Yield the checks by name. The device comes last, because its check closes it."""
     from rig.conformance.declared import answers_of
     from rig.conformance.device import check_device
     from rig.conformance.meter import check_meter
@@ -90,7 +90,7 @@ def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable
 
 
 def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
-    """Take the first steps of the scenario, which tells here what it cannot play. Raises ``ConformanceError``."""
+    """Take the first steps of the scenario. Raises ``ConformanceError`` if it cannot play the workload or device."""
     from rig.session.measure import steps_of
     from rig.session.searches import PlannedRun
 
@@ -104,7 +104,7 @@ def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
 
 
 def _cost(workload: Workload, sample: Sample, solution: str) -> float:
-    """The cost of a solution. Raises ``DataError`` where the rig cannot judge the problems of a workload."""
+    """The cost of a solution. Raises ``DataError`` if the rig cannot judge the workload's problems."""
     problem_of = problem_factory(workload.name, workload.task)
     if problem_of is None:
         what = f"the rig cannot judge solutions of the workload {workload.name}"

@@ -15,9 +15,9 @@ from rig.plugins import imported, names
 from rig.terminal import say, say_json
 
 GROUPS = {"device": "devices", "meter": "meters", "scenario": "scenarios", "workload": "workloads", "rules": "rules"}
-"""The arguments that take a registered name, and the group of each."""
+"""By argument that takes a registered name: its group."""
 COMMANDS = {"compare": "path", "report": "path", "submit": "session"}
-"""The commands that take a recording, and the argument of each."""
+"""By command that takes a recording: its argument."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def complete(parser: Callable[[str], argparse.ArgumentParser]) -> None:
-    """Answer a shell that asks how a command line may go on, and leave. Raises ``MissingExtraError``."""
+    """Answer a shell that asks how to complete a command line, and exit. Raises ``MissingExtraError``."""
     command = [*os.environ.get("COMP_LINE", "").split(), "", ""][1]
     whole = parser(command or "--help")
     choices: Any = next(action for action in whole._actions if action.dest == "command").choices
@@ -49,7 +49,7 @@ def complete(parser: Callable[[str], argparse.ArgumentParser]) -> None:
 
 
 def named_in_bench(group: str) -> list[str]:
-    """Return the devices or meters that the bench file of this folder names; none where it cannot be read."""
+    """Return the devices or meters in the bench file of this folder; none if it cannot be read."""
     from rig.bench.bench_file import find_bench
     from rig.bench.read import read
 

@@ -2,9 +2,9 @@
 
     rig complexity --device xylo --network FILE [--workload NAME] [--option KEY=VALUE] [--json]
 
-Nothing is recorded. A device that has a simulator is opened as its simulator, since the network is the same. A driver
-whose module has a function ``network_of`` is not opened: the function takes options of the device, and returns the
-network.
+Nothing is recorded. A device that has a simulator is opened as its simulator, since the network is the same. If a
+driver's module has a function ``network_of``, the driver is not opened: this function takes options of the device, and
+returns the network.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def network_of(name: str, options: list[str], workload: str | None = None) -> NetworkInfo:
-    """Return the network that a device declares, with a workload where it needs one. Raises as opening both does."""
+    """Return the network that a device declares, with a workload if needed. Raises the errors of opening both."""
     factory = load("devices", name)
     takers = {"device": factory} | ({} if workload is None else {"workload": load("workloads", workload)})
     given = split_options(options, takers)

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import, and name what was written. Raises a ``RigError`` for what is not of the format or must be stated."""
+    """Import, and print what was written. Raises a ``RigError`` for a wrong format or a missing option."""
     from rig.importing.write import run_import
 
     notes: list[str] = []

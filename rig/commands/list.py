@@ -46,7 +46,7 @@ def _print(text: str, as_json: bool) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as aligned text that keeps to the width of the terminal."""
+    """The rows as aligned text that fits the width of the terminal."""
     lines = []
     for group in SHOWN:
         lines.append(f"{group}")
@@ -93,7 +93,7 @@ def options_text(name: str, as_json: bool) -> str:
 
 
 def _told(factory: Factory) -> list[str]:
-    """What the docstring of a factory tells its users: all but what it raises."""
+    """The docstring of a factory for its users: without what it raises."""
     paragraphs = [" ".join(part.split()) for part in (factory.__doc__ or "").replace("``", "`").split("\n\n")]
     told = [re.split(r"(?:^| )Raises? ", part)[0] for part in paragraphs]
     return [line for part in told for line in wrapped(f"  {part}", width())]
@@ -120,7 +120,7 @@ def _rules_of(factory: Factory) -> list[Rules]:
 
 
 def _asked(factory: Factory) -> list[str]:
-    """What a set asks in each scenario, and the sentence from which it comes."""
+    """The requirements of a set in each scenario, with the source of each."""
     lines = []
     for rules in _rules_of(factory):
         lines.append(f"\n{rules.scenario}")

@@ -51,39 +51,39 @@ COMMANDS = {
 }
 """By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.
 
-Other packages add commands by the entry-point group ``rig.commands``: such modules, whose docstring begins with what
-the command does.
+Other packages add commands as such modules in the entry-point group ``rig.commands``; the docstring of a module begins
+with what its command does.
 """
 GROUPS = {
     "measure": ("init", "check", "doctor", "measure", "sweep", "import"),
     "read": ("report", "compare", "view", "tail", "complexity"),
     "share": ("submit", "audit", "leaderboard"),
 }
-"""The commands in the order in which the help shows them; all others follow as ``more``."""
+"""The commands in the order of the help; all others follow as ``more``."""
 
 
 ABOUT = "Measure latency, power and energy of neuromorphic systems, and state the uncertainty."
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""What the libraries beneath numpy take their number of threads from."""
+"""Variables that set the number of threads of the libraries below numpy."""
 
 
 DEPTH = sys.getrecursionlimit()
 GARBAGE = 1_000_000
-"""New objects after which a report looks for garbage; the usual few hundred cost it a tenth of its time."""
+"""A report collects garbage after this many new objects; the usual few hundred cost a tenth of its time."""
 
 
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
 """Commands that run code of drivers, importers or workloads in their process."""
 COMPLETED = "_ARGCOMPLETE"
-"""The variable that a shell sets where it asks how a command line may go on."""
+"""The variable that a shell sets when it asks how to complete a command line."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
-"""Those of them that have a parent, which sees it if such code ends the process."""
+"""Those of ``DRIVEN`` with a parent process, which notices if such code ends the process."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, that of an ``Ended``, or that of ``MeasurementRefusedError``.
+    """Run one command; return 0, or the exit code of an ``Ended`` or of ``MeasurementRefusedError``.
 
-    Without ``argv`` it is that of the command line, and the process may fork.
+    Without ``argv``, the arguments are those of the process, which may then fork.
     """
     if COMPLETED in os.environ:
         from rig.commands.completion import complete
@@ -96,17 +96,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(given: list[str], alone: bool) -> int:
     usable_streams()
-    os.umask(os.umask(0o022) | 0o022)  # nothing that is made can be written by others
-    # Arrow's own allocators set 4 MB aside for what needs a few kilobytes here
+    os.umask(os.umask(0o022) | 0o022)  # others cannot write the files that are made
+    # Arrow's own allocators reserve 4 MB, although a few kilobytes suffice here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if given[:1] in (
         ["report"],
         ["submit"],
         ["compare"],
-    ):  # before numpy is loaded: more threads add in another order, to other last digits
+    ):  # before numpy is loaded: more threads add in another order, which changes the last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
         gc.set_threshold(GARBAGE)
-    if "open_run" not in dir(rig):  # another project's rig/__init__.py stands in place of ours
+    if "open_run" not in dir(rig):  # another project's rig/__init__.py replaces ours
         from rig.plugins import check_ours
 
         check_ours("rig")
@@ -118,7 +118,7 @@ def _main(given: list[str], alone: bool) -> int:
 
 
 def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
-    """The exit code of a command, whose error is said."""
+    """Run a command, print its error, and return its exit code."""
     try:
         return run()
     except RigError as error:
@@ -131,7 +131,7 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
             say_json(json.dumps(error.said.to_json()))
         raise
     except RecursionError as error:
-        sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread that has few calls
+        sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread with a shallow stack
         return _failed(_too_deep(error), "--json" in given)
     except (MemoryError, OSError, ImportError) as error:
         if sys.flags.dev_mode:  # `python -X dev` shows where
@@ -162,7 +162,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
 
 
 def _grouped(known: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """The commands by what they are for, each with what it does."""
+    """Lines of the commands by group, each with its purpose."""
     shown = [name for names in GROUPS.values() for name in names]
     for group, names in {**GROUPS, "more": tuple(name for name in known if name not in shown)}.items():
         yield f"{group}:"
@@ -171,7 +171,7 @@ def _grouped(known: Mapping[str, tuple[str, str]]) -> Iterator[str]:
 
 
 class _Misused(SystemExit):
-    """A command line that is wrong, which is said on standard error."""
+    """A wrong command line, reported on standard error."""
 
     def __init__(self, said: UsageError) -> None:
         super().__init__(2)
@@ -179,24 +179,24 @@ class _Misused(SystemExit):
 
 
 class _Once(argparse._StoreAction):
-    """Takes the value of an option that is given once."""
+    """Stores the value of an option that may be given only once."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *given: Any) -> None:
-        """Refuse a second value, which would take the place of the first without a word."""
+        """Refuse a second value, which would silently replace the first."""
         if self.option_strings and getattr(namespace, self.dest, self.default) is not self.default:
             parser.error(f"{self.option_strings[0]} is given twice. Leave one out")
         super().__call__(parser, namespace, *given)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, without the list of everything."""
+    """Prints the mistake in one line, without the full usage."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.register("action", None, _Once)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or a version; argparse takes an error of the stream for printed."""
+        """Print help or a version; argparse itself ignores errors of the stream."""
         stream = file or sys.stderr
         stream.write(message)
         stream.flush()
@@ -220,9 +220,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """The arguments of a command; one that it does not take is answered with the nearest ones.
+    """Return the arguments of a command; the error for an unknown argument names the nearest ones.
 
-    Raises ``UsageError`` for an argument that is not UTF-8: pyarrow opens no file of such a name.
+    Raises ``UsageError`` for an argument that is not UTF-8: pyarrow cannot open a file of such a name.
     """
     from rig.errors import closest
 
@@ -232,7 +232,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
         parser().error(f"{given[0]} stands before the command. Write it after: rig COMMAND {given[0]}")
     args, unknown = parser(given[0] if given else "").parse_known_args(given)
-    if "--out=" in given or ("--out", "") in pairwise(given):  # its Path would be the present directory
+    if "--out=" in given or ("--out", "") in pairwise(given):  # an empty Path would be the current directory
         args.parser.error("--out is empty. Name a directory or file")
     if unknown:
         own: _Parser = args.parser
@@ -244,7 +244,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
 
 def _registered() -> dict[str, tuple[str, str]]:
-    """Commands of other packages, as in ``COMMANDS``. Their sources are read and not run."""
+    """Commands of other packages, as in ``COMMANDS``. Their sources are read, but not run."""
     from rig.bench.plugin_list import commands_of_others, source_facts
 
     found = {}
@@ -267,7 +267,7 @@ def _loaded(name: str) -> Any:
 
 
 def _no_means(error: MemoryError | OSError | ImportError) -> SetupError:
-    """The error of a command that the operating system refused memory, a file or a descriptor."""
+    """The error for a command if the operating system refused memory, a file or a descriptor."""
     if isinstance(error, ImportError):
         while isinstance(error.__cause__, ImportError):
             error = error.__cause__

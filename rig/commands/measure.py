@@ -23,18 +23,18 @@ _OWN = (
     *_BESIDE, "like", "device", "bench", "meter", "workload", "simulate", "data", "option", "speed", "keep_identity",
     "out",
 )  # fmt: skip
-"""What one's own command line gives beside ``--like``."""
+"""Arguments that may be given beside ``--like``."""
 
 
 RARE = (
     "like", "amortise", "per_phase", "mode", "compliance", "configuration", "find_peak", "find_size", "speed",
     "keep_identity", "quiet", "allow_invalid", "trust",
 )  # fmt: skip
-"""What ``--help`` leaves to ``--help-all``."""
+"""Options that only ``--help-all`` shows."""
 
 
 class _HelpAll(argparse.Action):
-    """Prints the help with the options that are rarely used."""
+    """Prints the help with the rarely used options."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         """Leave with the exit code 0."""
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what names the parts of a bench beside the device, and their options."""
+    """Declare the arguments that name the other parts of a bench than the device, and their options."""
     add = parser.add_argument
     add(
         "--bench",
@@ -127,7 +127,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def log_of(args: argparse.Namespace) -> Path:
-    """Where what drivers print is kept: beside the recording, which has its name from here on."""
+    """Return the file for what drivers print, next to the recording; this also fixes the recording's name."""
     if args.device is None and args.resume is None:
         _show_what_could_be_meant()
         args.parser.error("one of --device and --resume is required")
@@ -140,7 +140,7 @@ def log_of(args: argparse.Namespace) -> Path:
 
 
 def _show_what_could_be_meant() -> None:
-    """Say which sessions can go on, newest first, and which devices there are."""
+    """Print the sessions that can be resumed, newest first, and the devices."""
     from rig.commands.completion import named_in_bench
     from rig.plugins import names
     from rig.session.book import go_on
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _check_alone(args, _BESIDE, "--resume", "a session goes on with what it was asked for")
         request = request_in(args.resume, args.trust)
-    quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: the document is alone
+    quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: only the document
     try:
         path = measure(request, quiet=quiet, resume=args.resume is not None)
     except KeyboardInterrupt as error:
@@ -188,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, why: str) -> None:
-    """Refuse arguments beside one that takes them from a recording, except those that are ``allowed``."""
+    """Refuse arguments beside one that takes them from a recording, except the ``allowed`` ones."""
     plain = argparse.ArgumentParser()
     add_arguments(plain)
     for name, default in vars(plain.parse_args(["--resume", "."])).items():
@@ -198,7 +198,7 @@ def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, 
 
 
 def _repeated(args: argparse.Namespace) -> Like:
-    """Put what ``--like`` takes into the arguments, and say what that is."""
+    """Put what ``--like`` takes into the arguments, and print it."""
     from rig.session.like import check_own, like
 
     _check_alone(args, _OWN, "--like", "it is taken from the recording")

@@ -52,16 +52,16 @@ def _beside(other: Path, path: Path) -> Mapping[str, Any]:
 
 
 def teller(as_json: bool, verbose: bool) -> Callable[[Result], None] | None:
-    """What prints the figures, before pages are written and pictures drawn; with JSON nothing does."""
+    """Return the function that prints the figures before pages are written; None with JSON."""
     from rig.plugins import load
 
     return None if as_json else partial(load("reports", "console"), verbose=verbose)
 
 
 def show(found: Report, as_json: bool, allow_invalid: bool = False) -> int:
-    """Print where a report stands, or the JSON of it.
+    """Print the place of a report, or its JSON.
 
-    The exit code says whether power could not be stated, and whether the verdict is INVALID.
+    The exit code shows whether power could not be stated, and whether the verdict is INVALID.
     """
     if as_json:
         say_json(json.dumps(found.to_json()))

@@ -1,4 +1,4 @@
-"""Where the process of the command line begins: Ctrl-C while the rest is imported leaves no trace of calls."""
+"""The entry of the command line's process: Ctrl-C during the imports prints no traceback."""
 
 from __future__ import annotations
 
