@@ -71,7 +71,7 @@ def _submit(args: argparse.Namespace) -> int:
 
 
 def _findings(made: Submitted, about: Path) -> Iterator[str]:
-    """What a reviewer will object to, each with what to do; the worst stands last."""
+    """Yield what a reviewer will object to, each with its remedy; the worst is last."""
     yield "Publish the root hash in a second place: it anchors every byte of the submission"
     if made.missing:
         yield f"missing {', '.join(made.missing)}: an audit fails until {about} says it; fill it in and submit again"

@@ -28,7 +28,7 @@ REPEATED = ("repetitions", "repetition_seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `rig sweep`. Those of the grid have no default, so that a grid in a file is told apart."""
+    """Add the arguments of `rig sweep`. Those of the grid have no default, which shows whether any was given."""
     add = parser.add_argument
     add(
         "path", nargs="?", type=Path, metavar="FILE|DIR", help="a grid in TOML, or the directory of a sweep to continue"
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Record or table a sweep; the exit code is 0, or that of the first failed cell. Raises a ``RigError``."""
+    """Record a sweep or write its table; return 0, or the exit code of the first failed cell. Raises a ``RigError``."""
     if args.scheduler is not None:
         check_address(args.scheduler, args.trust)
     folder, spec = _target(args)
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
-    """The sweep's directory and the grid that was given; None to go on with the grids of the sweep."""
+    """Return the sweep's directory and the given grid, or None to continue with the grids of the sweep."""
     given = [f"--{n.replace('_', '-')}" for n in (*GRID, *REPEATED) if getattr(args, n) is not None]
     path: Path | None = args.path
     if path is None:
@@ -165,7 +165,7 @@ def _columns(args: argparse.Namespace) -> Columns:
 
 
 def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> int:
-    """Write table and figure, print what became of the cells, and return the exit code."""
+    """Write table and figure, print the state of the cells, and return the exit code."""
     cells, table, files = write_results(folder, grids, _columns(args))
     states = [str(row["state"]) for row in table.rows]
     count = {state: states.count(state) for state in ("done", "failed", "open")}

@@ -14,9 +14,9 @@ from rig.types import Workload
 
 
 def check_declared(bench: Bench, workload: Workload) -> None:
-    """Check the first sample, or all that are held in memory, and what the device and the meters say of themselves.
+    """Check the samples in memory, or only the first of lazy ones, and the infos of the device and the meters.
 
-    Nothing is staged, asked or started. Raises ``ConformanceError`` for the first part that fails rules.
+    Nothing is staged, issued or started. Raises ``ConformanceError`` for the first part that fails rules.
     """
     _check_info(bench, bench.device, device_info_rules)
     check_workload(workload, answers=answers_of(bench), looked_at=1)
@@ -25,9 +25,9 @@ def check_declared(bench: Bench, workload: Workload) -> None:
 
 
 def answers_of(bench: Bench) -> Sequence[str]:
-    """The answers that the device declares in its details, as ``classes`` or ``labels``; none where they are unknown.
+    """The answers that the device declares in its details as ``classes`` or ``labels``; none if they are unknown.
 
-    What is wrong with its info is for the rules of devices to say.
+    A bad info is not reported here, but by the rules of devices.
     """
     c = Checks(bench.clock, prompt_s=0.1, kind="device")
     with c.calling("info()"):

@@ -4,8 +4,8 @@
     check_meter(open_meter(), clock=bench.clock)
 
 Both raise ``ConformanceError`` with every failure, and return the names of the rules they checked:
-those of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it, and those of a
-network only where the driver declares one.
+rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only if the driver implements it, and rules of a
+network only if the driver declares one.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def check_device(
 ) -> tuple[str, ...]:
     """Call every method of an opened device, and close it. The device must be able to complete ``samples``.
 
-    ``clock`` is the host's unless the device lives in a simulated bench. ``prompt_s`` is how long a call may take
-    that must not wait. ``labels`` are the right answers that there are, where they are known. ``judge`` is for a
-    solver: it returns the cost of a solution of a sample. Raises ``ConformanceError``.
+    ``clock`` is the host's unless the device is part of a simulated bench. ``prompt_s`` is the longest duration of a
+    call that must not wait. ``labels`` are the possible right answers, if they are known. ``judge`` is for a solver: it
+    returns the cost of a solution of a sample. Raises ``ConformanceError``.
 
     Example::
 
@@ -94,7 +94,7 @@ SURE_NS = 1_000_000
 
 @dataclass
 class _DeviceRun:
-    """A device while it is checked. ``lengths`` holds the least ticks of each phase: load lengthens some."""
+    """A device under check. ``lengths`` holds the least ticks of each phase, since load on the host lengthens some."""
 
     c: Checks
     device: Device
@@ -104,11 +104,11 @@ class _DeviceRun:
     last_on: int | None = None
     lengths: dict[str, int] = field(default_factory=dict)
     silent: bool = False
-    """Whether it left a sample without an answer; then it is asked nothing more."""
+    """Whether it left a sample unanswered; then no more samples are issued."""
     answers: list[object] = field(default_factory=list)
 
     def stamp(self) -> Bracket | None:
-        """The device's clock now; None where it cannot be read."""
+        """Read the device's clock; None if that is impossible."""
         if self.info.clock is None:
             now_ns = self.c.clock.now_ns()
             return Bracket(now_ns, now_ns, now_ns)
@@ -146,7 +146,7 @@ def device_info_rules(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
 
 
 def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
-    """Issue every sample in batches, then the first once more, as a repetition or a warm-up does."""
+    """Issue every sample in batches, then the first again, as a repetition or a warm-up does."""
     size = run.info.max_batch
     batches = [list(samples[k : k + size]) for k in range(0, len(samples), size)]
     for batch in [*batches, [samples[0]]]:
@@ -167,7 +167,7 @@ def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
 
 
 def _judged(run: _DeviceRun, batch: Sequence[Sample], replies: Sequence[Reply]) -> None:
-    """Check that a solver gives solutions, with the costs that they have."""
+    """Check that a solver gives solutions and states their true costs."""
     by_id = {sample.id: sample for sample in batch}
     for reply in replies if run.judge is not None else ():
         said = reply.output if isinstance(reply.output, dict) else {}
@@ -192,7 +192,7 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
         except UsageError as refusal:
             if phase is None or len(once) == 1 or refusal.field != "phase":
                 raise
-            break  # it runs its phases only together, and says so
+            break  # it declares that it runs its phases only together
         for reply in replies:
             _repeated(run, reply, phases)
     error = raised(lambda: _unknown_phase(run, device, sample))
@@ -209,7 +209,7 @@ def _repeated(run: _DeviceRun, reply: Reply, phases: list[str]) -> None:
     c.rule("repeat.spans", own in (phases, each), f"spans of {own}", asked)
     times = 1 if own == each else TIMES
     c.rule("repeat.executions", set(counts) <= {times}, f"executions {counts}", f"{TIMES}, as requested, or 1 in each")
-    # a call of microseconds varies by more than its own length on the host's clock
+    # on the host's clock, a call of microseconds varies by more than its own length
     sure = {p for p, ticks in once.items() if run.info.clock is not None or ticks >= SURE_NS}
     short = [p for p, ticks in lengths(reply).items() if p in sure and ticks <= once[p]]
     c.rule("repeat.length", not short, f"{short} no longer than once", f"the length of {TIMES} executions")

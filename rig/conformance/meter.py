@@ -114,7 +114,7 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
 
 
 def _lateness(info: MeterInfo, read: Sequence[Chunk], elapsed_s: float) -> dict[str, float]:
-    """By rail, how long before a first read its last reading ended: what a meter that is stopped then still holds."""
+    """By rail, the time from the end of the last reading to the first read: a stopped meter still holds this time."""
     counts = {rail: sum(len(chunk.value) for chunk in read if chunk.rail == rail.name) for rail in info.rails}
     known = {rail.name: elapsed_s - n / rail.rate_hz for rail, n in counts.items() if n and rail.rate_hz > 0}
     return {name: seconds for name, seconds in known.items() if seconds > 0}
@@ -147,7 +147,7 @@ def _columns(c: Checks, chunks: Sequence[Chunk]) -> bool:
 
 
 def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
-    """Check levels and ticks of a logic input, which may have none."""
+    """Check levels and ticks of a logic input, which may have no edges."""
     c.rule("edges.ticks", all(k.start_tick is not None for k in chunks), "edges without ticks", "the tick of each edge")
     ticks = np.concatenate([np.zeros(0, np.int64), *(k.start_tick for k in chunks if k.start_tick is not None)])
     value = np.concatenate([np.zeros(0), *(np.asarray(k.value) for k in chunks)])
@@ -167,7 +167,7 @@ def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
 
 
 def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:
-    """Check that ticks grow, or that the number of readings is that of the rate within 2 % and three."""
+    """Check that ticks grow, or without ticks that the number of readings fits the rate within 2 % and three."""
     n = sum(len(chunk.value) for chunk in chunks)
     c.rule("read.some", n > 0, f"no reading of {rail.name} in {shortest_s:.3g} s", "readings of every declared rail")
     if not n:

@@ -1,4 +1,4 @@
-"""What the rig requires of a reply: outputs that can be recorded, and spans that its clock can have stamped."""
+"""The rules of a reply: its output can be recorded, and its clock can have stamped the spans."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rig.recording.rows import as_list
 from rig.types import UNSTAMPED, Bracket, DeviceInfo, Reply, Span
 
 _COUNTERS = ("spikes", "synaptic_operations", "synaptic_operations_ne15")
-"""What a simulator may count in its output, where each sample has a network of its own; also one number by class."""
+"""Counters in a simulator's output if each sample has its own network; each may also be one number by class."""
 
 
 def reply_rules(
     c: Checks, info: DeviceInfo, reply: Reply, last_on: int | None, before: Bracket | None, after: Bracket | None
 ) -> None:
-    """Check a reply whose spans lie between two readings of their clock; ``last_on`` began the last span before it."""
+    """Check a reply whose spans are between two readings of their clock; ``last_on`` began the previous span."""
     spans = reply.spans
     error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")

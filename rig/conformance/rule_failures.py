@@ -18,7 +18,7 @@ from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Me
 
 _T = TypeVar("_T")
 HANGS_S = 10.0
-"""A call that must not wait hangs if it has not returned after so long."""
+"""A call that must not wait counts as hanging if it takes longer than this (s)."""
 
 
 class Checks:
@@ -30,14 +30,14 @@ class Checks:
         self._checked: dict[str, RuleFailure | None] = {}
 
     def rule(self, rule: str, ok: bool, found: str, asked: str) -> bool:
-        """Note that ``rule`` was checked, and what was found where it fails; return ``ok``."""
+        """Note that ``rule`` was checked, and what was found if it fails; return ``ok``."""
         if not ok and self._checked.get(rule) is None:
             self._checked[rule] = RuleFailure(rule, found, asked)
         self._checked.setdefault(rule, None)
         return ok
 
     def complete(self, driver: object, *methods: str) -> bool:
-        """Whether an object is an opened driver with these methods, and not its factory."""
+        """Return whether an object is an opened driver with these methods, and not a factory."""
         lacks = [name for name in methods if not callable(getattr(driver, name, None))]
         found = f"{type(driver).__name__} without {', '.join(lacks)}"
         return self.rule("methods", not lacks, found, f"an opened driver with {', '.join(methods)}")
@@ -59,7 +59,7 @@ class Checks:
         return value
 
     def call(self, name: str, call: Callable[[], _T]) -> _T:
-        """Return the call's value. One that hangs is left, by an error that names it."""
+        """Return the call's value. A call that hangs is abandoned, with an error that names it."""
         known = name.partition("(")[0] in PATIENCE_S
         patience_s = None if known else HANGS_S if isinstance(self.clock, HostClock) else SIMULATED_S
         watch = Watch(patience_s)
@@ -72,7 +72,7 @@ class Checks:
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:
-        """Note a failure for every exception of a driver that is used as the protocols say."""
+        """Note a failure for every exception of a driver in the block, which uses it as the protocols allow."""
         try:
             yield
         except Exception as error:
@@ -80,7 +80,7 @@ class Checks:
             self.rule("calls", False, found, "no exception when it is used as the protocols say")
 
     def verdict(self) -> tuple[str, ...]:
-        """The rules that were checked. Raises ``ConformanceError`` where one failed."""
+        """Return the rules that were checked. Raises ``ConformanceError`` if one failed."""
         failures = [f for f in self._checked.values() if f is not None]
         if failures:
             raise ConformanceError(self.name, failures, [rule for rule, f in self._checked.items() if f is None])
@@ -129,7 +129,7 @@ def identity(c: Checks, info: DeviceInfo | MeterInfo, again: DeviceInfo | MeterI
 
 
 def _recorded(c: Checks, info: DeviceInfo | MeterInfo) -> str:
-    """The info as a recording holds it; empty where it cannot be written."""
+    """The info as a recording holds it; empty if it cannot be written."""
     text: list[str] = []
     error = raised(lambda: text.append(json.dumps(asdict(info), default=str, allow_nan=False)))
     c.rule("info.json", error is None, f"{type(error).__name__}: {error}", "plain values that JSON can hold, no NaN")

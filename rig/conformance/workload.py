@@ -23,7 +23,7 @@ LOOKED_AT = 20
 def check_workload(workload: Workload, *, answers: Iterable[str] = (), looked_at: int = LOOKED_AT) -> tuple[str, ...]:
     """Check what a workload declares, and its samples. Raises ``ConformanceError``.
 
-    ``answers`` are the labels that the device gives, where they are known. Of samples that are not held in memory, the
+    ``answers`` are the labels that the device gives, if they are known. Of samples that are not in memory, only the
     first ``looked_at`` are checked.
 
     Example, of the workload in ``examples/my_workload.py``::
@@ -56,7 +56,7 @@ def _declared(c: Checks, workload: Workload) -> None:
 
 
 def labels_of(workload: Workload) -> list[str]:
-    """The right answers that there are: the declared classes, and the labels of samples that are held in memory."""
+    """The possible right answers: the declared classes, and the labels of samples in memory."""
     held = workload.samples if isinstance(workload.samples, list | tuple) else ()
     declared = workload.details.get("classes")
     found = {sample.label for sample in held} | set(declared if isinstance(declared, list | tuple) else ())

@@ -16,15 +16,15 @@ from rig.types import Bracket, Clock, ClockInfo
 BURST, BURSTS = 8, 9
 UNEVEN_NS = 10_007
 COARSE, STEPS_LEAST = 10, 8
-"""A counter is coarser than declared where ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
+"""A counter is coarser than declared if ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
 SLOW_S = 20e-3
-"""A slower round trip gives span edges a larger uncertainty than most traces do."""
+"""A round trip above this (s) makes span edges more uncertain than most traces do."""
 
 
 def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Bracket]:
     """Read a clock in bursts over ``seconds``, or as often as its round trips allow.
 
-    The bursts are not quite even, so that a simulated clock, which is read at once, does not seem to move in steps.
+    The bursts are slightly uneven, so that a simulated clock, whose read takes no time, does not seem to move in steps.
     """
     began_ns = clock.now_ns()
     found: list[Bracket] = []
@@ -74,7 +74,7 @@ def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:
 
 
 def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError]) -> Finding:
-    free = replace(info, tolerance=math.inf)  # the slope of the brackets, and not what was declared
+    free = replace(info, tolerance=math.inf)  # the slope of the brackets, without the declared tolerance
     base = fit_brackets(free, brackets, now_ns)
     off, twice_u = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
     offset_s = base.ref_tick / info.tick_hz - (now_ns * 1e-9 + base.ref_s)
