@@ -1,4 +1,4 @@
-"""Every error the rig raises on purpose. Each names what was wrong, its value, and the remedy.
+"""Every error that the rig raises on purpose. Each names what is wrong, its value, and the remedy.
 
 Exit codes are part of the command line's contract; 1 is left to Python itself, 2 to argparse.
 """
@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 DISTRIBUTION = "neurorig"
 MOST_NAMES = 8
-"""The longest list of names that an error shows."""
+"""An error lists at most this many names."""
 SAID = 10_000
-"""The most characters that are shown of what an exception says."""
+"""At most this many characters of an exception's text are shown."""
 
 
 class Ended(BaseException):
     """What ends a run or a command: an error, or an interruption.
 
-    ``field`` is what was wrong, ``value`` what it was, ``remedy`` what to do next.
+    ``field`` names what was wrong, ``value`` is its value, ``remedy`` is what to do next.
 
-    ``example`` is a value for the option ``field`` where giving one is the remedy.
+    ``example`` is a value for the option ``field``, if the remedy is to give one.
     """
 
     exit_code = 10
@@ -56,7 +56,7 @@ class RigError(Ended, Exception):
 
 
 def said(error: BaseException, where: str = "") -> str:
-    """Return the class and the begin of the text of an exception, whose own methods may fail; ``where`` is between."""
+    """Return class, ``where`` and the begin of the text of an exception; the exception's own methods may fail."""
     name = f"{type(error).__name__}{where}"
     try:
         return f"{name}: {str(error)[:SAID]}"
@@ -65,7 +65,7 @@ def said(error: BaseException, where: str = "") -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return why a file cannot be read or written, in words that say what to name instead, without a number."""
+    """Return why a file cannot be read or written, without the error's number, and what to name instead."""
     if isinstance(error, IsADirectoryError):
         return "it is a folder; name a file in it"
     if isinstance(error, NotADirectoryError):
@@ -74,9 +74,9 @@ def reason(error: BaseException) -> str:
 
 
 def plain(error: RigError) -> RigError:
-    """Return the error of this module that an error of a driver's own class is.
+    """Return an error of a driver's own class as its base class in this module.
 
-    That class may have another exit code, and methods that fail.
+    The driver's class may have another exit code, and methods that fail.
     """
     kind: type[RigError] = next(b for b in type(error).__mro__ if b.__module__ == __name__)
     if kind is type(error):
@@ -110,12 +110,12 @@ class UnknownNameError(UsageError):
 
 
 def closest(name: str, known: Iterable[str], where: str = "") -> str:
-    """Return the remedy for a name that is not known: the names that are near it, and a list of all.
+    """Return the remedy for an unknown name: the names near it, and a list of all.
 
-    A name without its unit (``rate`` for ``rate_hz``) is near. ``where`` stands in place of a long list, or else the
-    most similar names do.
+    A name without its unit (``rate`` for ``rate_hz``) is near. ``where`` replaces a long list, or else the most similar
+    names do.
     """
-    import difflib  # only a mistake needs it
+    import difflib  # needed only after a mistake
 
     names = sorted(set(known))
     longer = [other for other in names if name and other.startswith(f"{name}_")]
@@ -129,7 +129,7 @@ def closest(name: str, known: Iterable[str], where: str = "") -> str:
 
 
 def number_wanted(text: str, whole: bool) -> str:
-    """Return the kind of number to give in the place of a text that is none, such as ``5s``."""
+    """Return the kind of number to give instead of a text that is no number, such as ``5s``."""
     unit = text[:1].isdigit() and text[-1:].isalpha()
     return f"a {'whole ' if whole else ''}number{' without its unit' if unit else ''}"
 
@@ -147,16 +147,16 @@ class MissingExtraError(SetupError):
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return whether a package that is installed finds no memory, which its import tells by its own errors."""
+    """Return whether an installed package lacks memory; its import then raises errors of its own."""
     return any(text in str(error) for text in ("failed to map segment", "annot allocate memory"))
 
 
 def missing_extra(
     what: str, error: ImportError | OSError, extra: str, *, field: str = "extra", value: object = None
 ) -> SetupError:
-    """The error to raise when ``what`` needs a package that the optional extra ``extra`` installs.
+    """Return the error for ``what``, which needs a package of the optional extra ``extra``.
 
-    A package that is installed and finds no memory is another matter.
+    An installed package that lacks memory gives another error.
     """
     if out_of_memory(error):
         return SetupError(f"{what} cannot be loaded: {error}", field=field, remedy="Free some memory, and try again")
@@ -211,19 +211,19 @@ class MeterError(RigError):
 
 
 class MeterSilentError(MeterError):
-    """The instrument delivered no reading for longer than it may."""
+    """The instrument delivered no reading for longer than is allowed."""
 
     exit_code = 23
 
 
 class DriverLeftError(RigError):
-    """The process ended while code of a driver ran in it, and not by the rig."""
+    """The process ended while code of a driver ran in it, and the rig did not end it."""
 
     exit_code = 24
 
 
 class MeasurementRefusedError(RigError):
-    """Power was measured and no figure of it can be supported; the exit code of such a run."""
+    """Power was measured, but no figure of it can be supported; it has the exit code of such a run."""
 
     exit_code = 30
 
@@ -241,13 +241,13 @@ class AuditFailedError(RigError):
 
 
 class WorseError(RigError):
-    """A figure is worse than a gate allows; the exit code of such a ``rig compare --fail-if``."""
+    """A figure is worse than a gate allows; it has the exit code of such a ``rig compare --fail-if``."""
 
     exit_code = 34
 
 
 class NotDecidedError(RigError):
-    """Two recordings do not decide whether a figure is worse than a gate allows; the exit code of such a gate."""
+    """Two recordings do not show whether a figure is worse than a gate allows; it has the exit code of such a gate."""
 
     exit_code = 35
 
@@ -264,7 +264,7 @@ class RuleFailure(NamedTuple):
 
 
 class ConformanceError(RigError):
-    """A driver or workload that fails rules. ``failures`` has one entry for each, ``kept`` names the other rules."""
+    """A driver or workload fails rules. ``failures`` has one entry for each, ``kept`` names the rules that it keeps."""
 
     exit_code = 33
 
@@ -282,14 +282,14 @@ class ConformanceError(RigError):
 class Interrupted(Ended, KeyboardInterrupt):
     """Ctrl-C: what was recorded is kept.
 
-    It is no error, so that nothing that handles errors takes it for something found and goes on.
+    It is no error, so that code that handles errors does not treat it as a result and continue.
     """
 
     exit_code = 130
 
 
 def refused(name: str, value: object, remedy: str, message: str = "") -> UsageError:
-    """The error for an option that cannot be used; ``message`` says more than its name and value do."""
+    """Return the error for an option that cannot be used; ``message`` replaces its name and value."""
     return UsageError(message or f"option {name} is {value!r}", field=name, value=value, remedy=remedy)
 
 

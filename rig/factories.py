@@ -38,7 +38,7 @@ class Option:
 
 
 def options_of(factory: Factory) -> dict[str, Option]:
-    """The options that a factory declares, by name."""
+    """Return the options that a factory declares, by name."""
     hints = _hints(factory)
     found = {}
     for p in inspect.signature(factory).parameters.values():
@@ -54,14 +54,14 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 INJECTED = ("bench", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
 STATE_POWER = 'state what it would draw: rig.blocking(answer, power={"core": (idle_w, busy_w)}), with --meter mock'
 OPENING_S = "start_s"
-"""The option by which a driver says how long it may take to open, in seconds, if that is longer than others take."""
+"""The option for how long a driver may take to open (s), if it takes longer than usual."""
 
 
 def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:
     """Call a factory with the parameters that it names and with its own options.
 
-    Raises ``UsageError`` for a value of the wrong type or a required option that is missing, and ``SetupError`` for a
-    parameter that is not available or when the factory raises anything but a ``RigError``.
+    Raises ``UsageError`` for a value of the wrong type or a missing required option, and ``SetupError`` for a parameter
+    that is not available or if the factory raises anything but a ``RigError``.
     """
     declared = options_of(factory)
     arguments: dict[str, Any] = {}
@@ -94,7 +94,7 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
 
 
 def _mend(error: BaseException) -> str:
-    """What to do about an error that a factory raised: about the file that it names, the hardware, or its code."""
+    """The remedy for an error that a factory raised: for the file in the error, the hardware, or the factory's code."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"Check that {error.filename} is there and may be opened"
     if isinstance(error, OSError):
@@ -104,7 +104,7 @@ def _mend(error: BaseException) -> str:
 
 
 def plain_hint(hint: Any) -> bool:
-    """Whether an annotation is a text, a number, or one of them or None: what a user can write."""
+    """Whether a user can write values of an annotation: a text or a number, perhaps or None."""
     members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return all(m in (str, int, float, type(None)) for m in members)
 
@@ -116,10 +116,10 @@ def _reserved(factory: Factory, name: str) -> SetupError:
 
 @contextmanager
 def located(places: Mapping[str, str]) -> Iterator[None]:
-    """Put the place in a bench file before the message of an error that is about an option.
+    """Put the place in a bench file before the message of an error about an option.
 
-    ``places`` gives FILE:LINE and key by option, and those of the table by ``""``. A remedy that gives the option
-    speaks of the file in place of the command line.
+    ``places`` gives FILE:LINE and key by option, and the place of the table under ``""``. A remedy that gives the
+    option then refers to the file instead of the command line.
     """
     try:
         yield
@@ -151,7 +151,7 @@ def _unmet(factory: Factory, name: str) -> SetupError:
 
 
 def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:
-    """Every declared option with the value it will have, converted."""
+    """Return every declared option with its converted value or default."""
     declared = options_of(factory)
     defaults = {name: option.default for name, option in declared.items() if not option.required}
     return defaults | {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
@@ -171,9 +171,9 @@ def takes(factory: Factory, name: str) -> bool:
 def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
     """Assign ``key=value`` texts to the takers (device, meter, ...) that declare the key.
 
-    ``device.key=value`` names one taker. Meters share a key without a name, and so do a device and its simulated
-    bench. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError`` for a value that is not of the
-    declared type and for a key without a name that takers of other kinds declare too.
+    ``device.key=value`` names one taker. A key without a taker's name goes to all meters that declare it, or to a
+    device and its simulated bench. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError`` for a
+    value that is not of the declared type and for a key without a taker's name that takers of several kinds declare.
     """
     declared = {who: options_of(factory) for who, factory in takers.items()}
     out: dict[str, dict[str, str]] = {who: {} for who in takers}
@@ -211,7 +211,7 @@ def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mappi
 
 
 def _hints(factory: Factory) -> dict[str, Any]:
-    """Annotations by parameter; only those of plain types where others cannot be resolved at run time."""
+    """Annotations by parameter; only those of plain types if others cannot be resolved at run time."""
     function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
     try:
         return typing.get_type_hints(function)
@@ -248,7 +248,7 @@ def _converted(option: Option, text: str, who: str = "") -> Any:
             raise _bad(option, text, number_wanted(text, option.kind is int), who) from error
         if isinstance(number, float) and not math.isfinite(number):
             raise _bad(option, text, "a finite number", who)
-        if number < 0 and option.name.split("_")[-1] == "seed":  # no generator of numbers takes it
+        if number < 0 and option.name.split("_")[-1] == "seed":  # no random generator accepts it
             raise _bad(option, text, "a whole number of 0 or more", who)
         return number
     return text

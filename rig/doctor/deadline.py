@@ -19,9 +19,9 @@ LEAVE_S = 2.0
 def with_deadline(item: str, steps: Steps, patience_s: float, tell: Callable[[str, str], None]) -> Iterator[Finding]:
     """Run an examination in a thread of its own, and yield its findings as they come.
 
-    An examination that takes longer than ``patience_s`` is broken and abandoned: a thread cannot be ended, but it
-    closes what it opened as soon as the driver returns. ``tell`` hears item and step. An error of an examination is a
-    finding.
+    An examination that takes longer than ``patience_s`` becomes a broken finding and is abandoned: a thread cannot be
+    ended, but it closes what it opened as soon as the driver returns. ``tell`` gets item and step. An error of an
+    examination becomes a finding.
     """
     out: queue.SimpleQueue[Finding | str | BaseException | None] = queue.SimpleQueue()
     left = threading.Event()
@@ -48,7 +48,7 @@ def with_deadline(item: str, steps: Steps, patience_s: float, tell: Callable[[st
     finally:
         left.set()
         if time.monotonic() < until_s:  # Ctrl-C, or the caller wants no more findings
-            with suppress(RuntimeError):  # interrupted before the thread began
+            with suppress(RuntimeError):  # interrupted before the thread started
                 thread.join(LEAVE_S)
 
 

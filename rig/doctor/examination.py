@@ -25,7 +25,7 @@ OWN_S = 60.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How an examination goes. ``timeout_s`` replaces the patience of every entry. ``tell`` hears item and step."""
+    """Settings of an examination. ``timeout_s`` replaces the patience of every entry. ``tell`` gets item and step."""
 
     seconds: float = 1.0
     timeout_s: float | None = None
@@ -35,7 +35,7 @@ class Settings:
     tell: Callable[[str, str], None] = field(default=lambda item, step: None)
 
     def within_deadline(self, item: str, steps: Steps, patience_s: float) -> Iterator[Finding]:
-        """The findings of one item, ended after its patience and the time that its measurements take."""
+        """Yield the findings of one item, until its patience plus the time of its measurements is over."""
         allowed_s = (patience_s if self.timeout_s is None else self.timeout_s) + 4.0 * self.seconds
         return with_deadline(item, steps, allowed_s, self.tell)
 
@@ -80,7 +80,7 @@ def _of_file(bench: BenchFile, problems: Sequence[Problem]) -> Iterator[Finding]
 
 
 def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
-    """Examine the meters that feed the device, the device, then its other meters while it is open; then close it."""
+    """Examine the meters that feed the device, the device, and its other meters while it is open; then close it."""
     fed: list[Any] = []
     held: list[Any] = []
     given: dict[str, Any] = {"bench": None, "clock": HostClock(), "simulate": s.simulate, "workload": None}
@@ -120,7 +120,7 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
 def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
     """Yield what a driver lacks and what its own doctor finds; return whether the item is to be opened.
 
-    A driver that is named by itself and has a doctor of its own is not opened: its doctor opens it.
+    A driver that was named directly and has its own doctor is not opened here: its doctor opens it.
     """
     needed = [
         *extra_findings(item.name, item.group, item.driver),

@@ -48,14 +48,14 @@ def ok(item: str, topic: str, text: str, **values: Number) -> Finding:
 
 
 def doubtful(item: str, topic: str, text: str, remedy: str, **values: Number) -> Finding:
-    """A finding of an item that measures, but may measure badly."""
+    """A finding for an item that measures, but perhaps badly."""
     return Finding(item, topic, "doubtful", text, remedy, values)
 
 
 def broken(
     item: str, topic: str, text: str, remedy: str, error: type[RigError] = SetupError, **values: Number
 ) -> Finding:
-    """A finding of an item that does not measure, or measures wrongly; ``error`` gives the exit code."""
+    """A finding for an item that does not measure, or measures wrongly; ``error`` gives the exit code."""
     return Finding(item, topic, "broken", text, remedy, values, error.exit_code)
 
 

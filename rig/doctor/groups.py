@@ -18,7 +18,7 @@ from rig.session.setup import feeds
 
 @dataclass(frozen=True)
 class BenchGroup:
-    """A device, or none, and the meters that see it, which are opened together."""
+    """A device, or none, and the meters that see it; they are opened together."""
 
     device: Item | None
     meters: tuple[Item, ...]
@@ -27,10 +27,10 @@ class BenchGroup:
 def groups_of(
     wanted: Sequence[str], bench: BenchFile | None, problems: Sequence[Problem], options: Iterable[str]
 ) -> list[BenchGroup]:
-    """The groups of the wanted names, or of the whole bench file where no name is given.
+    """Return the groups of the wanted names, or without names of the whole bench file.
 
-    Entries with a problem are left out, since the problem is a finding already. ``options`` are for drivers that
-    are named. Raises ``UnknownNameError``.
+    Entries with a problem are left out, since the problem is a finding already. ``options`` are for drivers among the
+    names. Raises ``UnknownNameError``.
     """
     known = {p.entry for p in problems} | (set() if bench is None else {*bench.devices, *bench.meters})
     entries = [name for name in wanted if name in known]
@@ -58,7 +58,7 @@ def _item(bench: BenchFile, entry: Entry) -> Item:
     try:
         factory = factory_of(bench, entry)
         texts = texts_of(entry, options_of(factory))
-    except RigError as error:  # of a missing package, which is a finding of its own when the item is examined
+    except RigError as error:  # a missing package, which becomes a finding when the item is examined
         factory, texts = _raising(error), {}
     return Item(
         entry.name, factory, texts, entry.rails, "meters" if isinstance(entry, MeterEntry) else "devices",

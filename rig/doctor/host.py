@@ -20,17 +20,17 @@ from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import MissingExtraError, StoreError
 
 TESTED = ((3, 11), (3, 12))
-"""Python versions that the project is tested with."""
+"""Python versions with which the project is tested."""
 PERCENTILES = (("median", 50.0), ("p99", 99.0), ("worst", 100.0))
 SLEEP_S = 1e-3
 DISK_LOW, DISK_FULL = 2e9, 5e7
-"""Bytes free on the disk; a minute of one rail at 50 kHz takes 24 MB."""
+"""Less free disk space (bytes) is doubtful or broken; a minute of one rail at 50 kHz takes 24 MB."""
 CLOCK_READ_S = 1e-6
 ITEM = "host"
 
 
 def host_findings(seconds: float, root: Path = Path("/"), runs: Path = Path("runs")) -> Iterator[Finding | str]:
-    """Yield the findings of the host, and before a long one the name of the step. ``root`` holds /sys."""
+    """Yield the findings of the host, and before a slow one the name of the step. ``root`` holds /sys."""
     yield _python()
     yield _clock_source(root)
     yield _governor(root)
@@ -93,7 +93,7 @@ def _load() -> Finding:
 
 
 def _wakes(seconds: float) -> Finding:
-    """How late a sleep of a millisecond ends, and how late the rig's own wait, which spins at its end."""
+    """How late a sleep of a millisecond ends, and how late the rig's own wait ends, which spins at its end."""
     clock = HostClock()
     slept: list[int] = []
     late: list[int] = []
@@ -202,7 +202,7 @@ def _powercap(item: str, folder: Path) -> Iterator[Finding]:
 
 
 def _first_line(path: Path) -> str:
-    """The first line of a small file; empty where it cannot be read."""
+    """The first line of a small file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").split("\n")[0].strip()
     except (OSError, UnicodeDecodeError):

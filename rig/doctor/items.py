@@ -1,7 +1,7 @@
 """The examination of one device or meter: open it, read its info, its clock and its rails.
 
-An examination is a generator of findings. Between them it yields texts that name the next step, so that its caller
-knows where it hangs. It closes what it opened when it is closed itself.
+An examination is a generator of findings. Between findings it yields texts that name the next step, so that its caller
+knows where a driver hangs. When the generator is closed, it closes what it opened.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Steps = Iterator[Finding | str]
 class Item:
     """One device or meter to examine, from an entry of a bench file or by the name of its driver.
 
-    ``rails`` are the wired ones, ``paths`` the values that may be files it opens. ``alone``: it was named as a driver.
-    ``feeds``: a device has its power through this meter. ``boot_s`` is what a device then needs.
+    ``rails`` are the wired ones, ``paths`` the option values that may be files to open. ``alone``: it was named as a
+    driver. ``feeds``: a device gets its power through this meter. ``boot_s`` is the time that the device then boots.
     """
 
     name: str
@@ -97,15 +97,15 @@ def examine_meter(
 
 
 def doctor_of(factory: Factory) -> Callable[..., Any] | None:
-    """The function ``doctor`` of a driver's module, where it has one."""
+    """Return the function ``doctor`` of a driver's module, or None."""
     own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "doctor", None)
     return own if callable(own) else None
 
 
 def own_doctor(item: str, own: Callable[..., Any], options: Mapping[str, str]) -> Steps:
-    """Yield the findings of a driver's own doctor, which is given its options.
+    """Yield the findings of a driver's own doctor, which gets the driver's options.
 
-    Each finding that it returns has ``ok`` (true or false), ``what`` and ``remedy``.
+    Each finding that the doctor returns has ``ok`` (true or false), ``what`` and ``remedy``.
     """
     yield "running its driver's own doctor"
     for each in build(own, {}, options):

@@ -16,7 +16,7 @@ from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
 
 EVERY_S = 0.02
 READINGS = 20
-"""Least readings of the slowest rail, where the deadline allows it."""
+"""Take at least this many readings of the slowest rail, if the deadline allows it."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Taken:
     arrived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def add(self, chunks: Sequence[Chunk], now_ns: int, ended: bool = False) -> None:
-        """Add chunks. Those of the end (``ended``) do not count for the rate, since they arrive early."""
+        """Add chunks. The rate ignores those of the end (``ended``), since they arrive early."""
         for chunk in chunks:
             if not len(chunk.value):
                 continue
@@ -126,7 +126,7 @@ def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> I
 
 
 def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -> tuple[Floats, Floats, str]:
-    """Values, the time at which each began (s), and their unit: watts, or raw volts or amperes without a supply.
+    """Return values, the time (s) at which each began, and their unit: watts, or without a supply raw V or A.
 
     A counter of joules gives the mean power between two readings.
     """

@@ -1,4 +1,4 @@
-"""The rules that an imported recording must meet before it is written, and notes on what is cut or left outside."""
+"""The rules for an imported recording before it is written, and notes on windows that are cut or outside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rig.types import Chunk, Indices, Rail
 
 MAX_COUNT = 2**31 - 1
 Extents = Mapping[str, tuple[int, int]]
-"""The begin and the end of each rail's readings in host ns."""
+"""By rail: begin and end of its readings in host ns."""
 
 
 def check_windows(run: ImportedRun) -> None:
@@ -36,7 +36,7 @@ def check_windows(run: ImportedRun) -> None:
 
 
 def undescribed(run: ImportedRun) -> Iterator[str]:
-    """Yield a sentence for the device and for a meter without a description, which an audit asks of a submission."""
+    """Yield a sentence for the device and each meter without a description, which an audit of a submission requires."""
     for what, parts in (("device", (run.device,)), ("meter", run.meters)):
         if not all(part.description for part in parts):
             option = f"--option {what}_description=TEXT"
@@ -44,7 +44,7 @@ def undescribed(run: ImportedRun) -> Iterator[str]:
 
 
 def _check_activity(run: ImportedRun) -> None:
-    """Refuse windows of activity that overlap by more than one tick: what they share would count as busy once."""
+    """Refuse windows of activity that overlap by more than one tick: the common time would count as busy only once."""
     spans = sorted(run.spans, key=lambda span: span.on_tick)
     for before, after in pairwise(spans):
         if after.on_tick < before.off_tick - 1 and after.off_tick > after.on_tick:
@@ -58,7 +58,7 @@ def _check_activity(run: ImportedRun) -> None:
 
 
 def _check_idle(run: ImportedRun) -> None:
-    """Refuse idle windows that overlap windows of activity by more than one tick, to which stamps are rounded."""
+    """Refuse idle windows that overlap windows of activity by more than the one tick to which stamps are rounded."""
     if not run.spans or not run.idle_ns:
         return
     host_ns, tick_ns = run.placing(run.span_clock), 1e9 / run.clocks()[run.span_clock].tick_hz
@@ -75,7 +75,7 @@ def _check_idle(run: ImportedRun) -> None:
 
 
 def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int]], list[str]]:
-    """The idle windows as far as the traces reach, in host ns, and a note for each that was cut.
+    """Return the idle windows, cut to the extents of the traces, in host ns, and a note for each cut window.
 
     Raises ``DataError`` for a window that lies outside.
     """
@@ -95,7 +95,7 @@ def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int
 
 
 def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
-    """Refuse windows that all lie outside a trace, and give a note where some do. Raises ``DataError``."""
+    """Refuse windows if all are outside a trace, and return a note if some are. Raises ``DataError``."""
     notes = []
     host_ns = run.placing(run.span_clock)
     spans = [(host_ns(s.on_tick), host_ns(s.off_tick)) for s in run.spans]
@@ -114,7 +114,7 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
 
 
 def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
-    """The chunks that are not empty. Raises ``DataError`` for readings and stamps that no run directory can hold."""
+    """Yield the chunks that are not empty. Raises ``DataError`` for readings and stamps that a run cannot hold."""
     before: int | None = None
     for chunk in trace.chunks:
         if not len(chunk.value):
@@ -160,6 +160,6 @@ def _from_to(begin_ns: float, end_ns: float) -> str:
 
 
 def out_of_range(field: str, what: str, value: object) -> DataError:
-    """The error for a number that no recording holds."""
+    """Return the error for a number that a recording cannot hold."""
     remedy = "Check units and the file; it may be damaged"
     return DataError(f"{what} {value}, which is out of range", field=field, value=str(value), remedy=remedy)

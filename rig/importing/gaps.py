@@ -1,4 +1,4 @@
-"""What an imported trace lacks: readings that are not numbers, and gaps between readings."""
+"""Defects of an imported trace: readings that are not numbers, and gaps between readings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from rig.types import Chunk, Rail
 
 GAP_PERIODS = 1.5
-"""Periods from one reading to the next beyond which readings are missing."""
+"""If two successive readings are more than this many periods apart, readings are missing."""
 
 
 @dataclass
 class Gaps:
-    """Counts the readings of a trace while they are written, and what is missing, in ticks of the meter's clock."""
+    """Counts the readings of a trace while they are written, and the gaps, in ticks of the meter's clock."""
 
     rail: Rail
     tick_hz: float
@@ -29,7 +29,7 @@ class Gaps:
     period: float = 0.0
 
     def count(self, chunk: Chunk) -> None:
-        """Count the readings of one chunk, and the gaps between them and the readings before."""
+        """Count the readings of one chunk, and the gaps between them and after the previous chunk."""
         self.readings += len(chunk.value)
         self.not_numbers += int(np.count_nonzero(~np.isfinite(chunk.value)))
         if chunk.start_tick is None or self.rail.kind == "edges":
@@ -49,7 +49,7 @@ class Gaps:
             self.longest_at = int(start[int(np.argmax(steps))] + round(self.period))
 
     def notes(self, host_ns: Callable[[int], int]) -> Iterator[str]:
-        """A sentence for each lack; ``host_ns`` maps a tick to host time."""
+        """Yield a sentence for each defect; ``host_ns`` maps a tick to host time."""
         name, hz = self.rail.name, self.tick_hz
         if self.not_numbers:
             yield f"Rail {name}: {self.not_numbers} of {self.readings} readings are not numbers; they are left out"
