@@ -1,4 +1,4 @@
-"""Finds factories by entry point or as ``path.py:name``. Nothing is imported before it is named."""
+"""Find factories by entry point or as ``path.py:name``. Only a named plugin is imported."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def registered(group: str) -> Sequence[EntryPoint]:
 
 @functools.cache
 def _installed(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
-    """All registered plugins by group; each package in ``path`` is opened to find them, so it is looked at once."""
+    """All registered plugins by group. The result is kept, because each package in ``path`` must be opened."""
     found = entry_points()
     return {group: tuple(sorted(found.select(group=f"rig.{group}"), key=lambda e: e.name)) for group in GROUPS}
 
 
 def names(group: str) -> dict[str, EntryPoint]:
-    """The registered plugins of a group by name; of two that share one, the last."""
+    """Return the registered plugins of a group by name; if two share a name, the last one."""
     return {e.name: e for e in registered(group)}
 
 
 def problem_factory(name: str, task: str) -> Factory | None:
-    """What makes a problem of a stored payload, by the name or the task of its workload; None if neither is known."""
+    """Return what makes a problem from a stored payload, by its workload's name or task; None if both are unknown."""
     found = next((key for key in (name, task) if key in names("problems")), None)
     return None if found is None else load("problems", found)
 
@@ -58,16 +58,16 @@ def owner(entry: EntryPoint) -> str:
 
 @functools.cache
 def _name_of(package: Distribution) -> str:
-    """The name of a package, whose metadata take milliseconds to parse."""
+    """The name of a package; it is kept, because parsing the metadata takes milliseconds."""
     return str(package.name)
 
 
 def load(group: str, name: str) -> Factory:
-    """Find a factory by its registered name, as ``path.py:name``, or as ``NAME:REST`` where NAME makes factories.
+    """Find a factory by its registered name, as ``path.py:name``, or as ``NAME:REST`` if NAME makes factories.
 
-    A module of such a NAME has a function ``named(rest)``, which returns the factory. Raises ``UnknownNameError`` for a
-    name that is not registered, ``MissingExtraError`` when its stack is not installed, ``SetupError`` when two packages
-    registered it or its package cannot be loaded.
+    The module of such a NAME has a function ``named(rest)``, which returns the factory. Raises ``UnknownNameError`` for
+    an unknown name, ``MissingExtraError`` if its stack is not installed, ``SetupError`` if two packages registered it
+    or its package cannot be loaded.
     """
     if ".py:" in name:
         return _from_file(group, name)
@@ -101,7 +101,7 @@ def load(group: str, name: str) -> Factory:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that is not registered; of a file of one's own, it lists the functions, and runs none."""
+    """Return the error for an unregistered name; for a file, it lists the file's functions without running it."""
     path = name.rpartition(":")[0] or name
     if not path.endswith(".py") and ("/" in path or Path(path).exists()):
         what = f"{kind} {name!r} is no Python file"
@@ -124,7 +124,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def check_ours(package: str) -> None:
-    """Raise ``SetupError`` if another distribution put its own package in place of ours, whose name is a common one."""
+    """Raise ``SetupError`` if another distribution's package of this common name replaced ours."""
     others = [name for name in packages_distributions().get(package, ()) if name != DISTRIBUTION]
     if others:
         what = f"the package {package} of {DISTRIBUTION} was overwritten by {others[0]}"
@@ -139,20 +139,20 @@ def _broken(kind: str, entry: EntryPoint, error: BaseException) -> SetupError:
 
 
 PROGRAMS = ("interpreter", "path", "arguments")
-"""Options of drivers that name a program to run, or its arguments."""
+"""Options of drivers that name a program or its arguments."""
 
 
 def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
-    """Return the names of code by its path (``path.py:function``), also in options, and the options of programs."""
+    """Return names of code by path (``path.py:function``), also from options, and the options of programs."""
     given = [text.partition("=") for text in options]
     programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
     return [name for name in (*names, *(value for _, _, value in given)) if ".py:" in name] + programs
 
 
 def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:
-    """Return what others may have written of ``code``, which ``code_in`` finds in the file ``source``, and why.
+    """Return the entries of ``code`` (see ``code_in``) from the file ``source`` that others may have written, and why.
 
-    It is all of it if they may have written ``source``. Paths are relative to ``folder``.
+    If others may have written ``source``, these are all entries. Paths are relative to ``folder``.
     """
     if why := written_by_others(source):
         return dict.fromkeys(code, f"{source}, which names it, {why}")
@@ -162,10 +162,10 @@ def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str,
 
 
 def written_by_others(path: Path) -> str:
-    """Return why others decide what a file holds, or what lies beside it; nothing if they do not. Links are followed.
+    """Return why others can change a file or files beside it; empty if they cannot. Links are followed.
 
-    So it is where another user than this one and root owns the file or its folder, or everyone may write one of them.
-    A folder may also be shared with a group of this user's, or be sticky, as ``/tmp`` is.
+    They can if a user other than this one and root owns the file or its folder, or if everyone may write one of them.
+    A folder may still be shared with a group of this user, or be sticky, as ``/tmp`` is.
     """
     if not hasattr(os, "getuid"):  # only POSIX has owners and modes
         return ""
@@ -182,12 +182,12 @@ def written_by_others(path: Path) -> str:
 
 
 def home_of(path: Path) -> Path:
-    """Return the folder to which the paths in a file are relative: that of the file itself, not of a link to it."""
+    """Return the folder to which paths in a file are relative: the file's own, not that of a link to it."""
     return path.resolve().parent if path.is_symlink() else path.parent
 
 
 def check_trusted(code: Mapping[str, str], source: Path, trust: bool) -> None:
-    """Refuse code that the file ``source`` names, each with why it may be of others, unless ``trust`` is set.
+    """Refuse ``code`` of the file ``source`` unless ``trust`` is set; each entry has why it may be from others.
 
     Raises ``UsageError``.
     """
@@ -210,7 +210,7 @@ def _from_file(group: str, name: str) -> Factory:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles a file each time, because bytecode beside it may be that of others."""
+    """Compiles a file each time, because bytecode beside it may come from others."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)
@@ -218,14 +218,14 @@ class _SourceLoader(SourceFileLoader):
 
 
 def _module(group: str, name: str, path: Path) -> types.ModuleType:
-    """The file as a module. It runs once until it changes, so its device and its meter share one module."""
+    """The file as a module. It runs once unless it changes, so its device and its meter share one module."""
     key = f"{path.stem}@{abs(hash((path.resolve(), path.stat().st_mtime_ns))):x}"
     if key in sys.modules:
         return sys.modules[key]
     spec = importlib.util.spec_from_file_location(key, path, loader=_SourceLoader(key, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[key] = module  # where dataclasses look for the names in their annotations
+    sys.modules[key] = module  # dataclasses look up the names in their annotations here
     try:
         with Kept():
             spec.loader.exec_module(module)
@@ -237,8 +237,8 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
 
 
 def imported(module: str, what: str, extra: str, *, field: str = "meter", value: object = None) -> Any:
-    """Import a module of a package that ``extra`` installs. Raises ``MissingExtraError`` naming ``what`` needs it."""
+    """Import a module of a package that ``extra`` installs. Raises ``MissingExtraError``, which names ``what``."""
     try:
         return importlib.import_module(module)
-    except (ImportError, OSError) as error:  # OSError: a package is there and its C library is not
+    except (ImportError, OSError) as error:  # OSError: the package is installed, but its C library is missing
         raise missing_extra(what, error, extra, field=field, value=value) from error

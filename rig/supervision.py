@@ -1,8 +1,8 @@
-"""Code of others runs in a process of its own, beside a small parent, and has an output of its own.
+"""Run code of others in a separate process below a small parent, with its output captured.
 
-``rig measure`` forks before anything heavy is imported, which takes a millisecond. The parent imports nothing more: it
-passes signals on, shows what drivers print, and says so where the process ended without the rig's doing. Where the
-system cannot tell it who sent a signal (macOS, Windows), there is no parent.
+``rig measure`` forks before anything heavy is imported; this takes a millisecond. The parent imports nothing more: it
+passes signals on, shows what drivers print, and reports if the process ended without the rig's doing. On systems that
+do not name the sender of a signal (macOS, Windows), there is no parent.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LOOK_S = 0.25
 PIECE = 1 << 16
 _DEATH = 1  # PR_SET_PDEATHSIG
 _told: int | None = None
-"""Where this process says with which code it ends, if it has a parent that listens."""
+"""The descriptor to which this process writes its exit code, if a parent reads it."""
 
 
 def supervised(work: Callable[[], int], log: Path | None, *, parent: bool) -> int:
     """Run ``work``, which runs code of drivers, and return its exit code.
 
-    What drivers print goes to standard error, and at the end to the file ``log``. Raises ``DriverLeftError`` where the
-    process ended otherwise than by ``work``.
+    What drivers print goes to standard error, and at the end to the file ``log``. Raises ``DriverLeftError`` if the
+    process ended in another way than by ``work``.
     """
     from tempfile import TemporaryFile
 
@@ -50,14 +50,14 @@ def supervised(work: Callable[[], int], log: Path | None, *, parent: bool) -> in
 
 
 def leave(code: int) -> None:
-    """End this process at once, as the rig's own doing."""
+    """End this process immediately, as a decision of the rig."""
     _say(code)
     os._exit(code)
 
 
 def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
     """Run ``work`` in a child process, and return in both processes."""
-    global _told  # noqa: PLW0603  it is the process that is a child
+    global _told  # noqa: PLW0603  the whole process is the child
     passed = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
     ear, mouth = os.pipe()
@@ -77,12 +77,12 @@ def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
     heard = False
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         came = signal.sigtimedwait({*passed, signal.SIGCHLD}, LOOK_S)
-        # what the system itself sends, as for Ctrl-C on a terminal, the child gets too
+        # the child also gets what the system itself sends, as for Ctrl-C on a terminal
         if came is not None and came.si_signo in passed and came.si_code <= 0:
             os.kill(child, came.si_signo)
         heard = heard or (came is not None and came.si_signo in passed)
         shown.more()
-    while came := signal.sigtimedwait(passed, 0):  # the child has said what there is to say
+    while came := signal.sigtimedwait(passed, 0):  # the child has reported already
         heard = True
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     said = os.read(ear, 1) if select.select([ear], [], [], 0)[0] else b""
@@ -105,7 +105,7 @@ def _say(code: int) -> None:
 
 
 def _dies_with(parent: int) -> None:
-    """Let the system kill this process when its parent is killed."""
+    """Have the system kill this process when its parent is killed."""
     import ctypes
 
     with suppress(OSError, AttributeError):
@@ -115,14 +115,14 @@ def _dies_with(parent: int) -> None:
 
 
 class _Shown:
-    """What drivers print, as lines on standard error that are dim and say whose they are."""
+    """Shows what drivers print as dim lines on standard error that name their source."""
 
     def __init__(self, printed: BinaryIO) -> None:
         self._printed, self._at, self._rest = printed, 0, b""
 
     def more(self) -> bool:
-        """Show the whole lines that have come; whether there were any bytes."""
-        if hasattr(os, "pread"):  # the place in the file is that of the child, too
+        """Show the whole lines that have arrived, and return whether there were any bytes."""
+        if hasattr(os, "pread"):  # the child shares the offset in the file
             found = os.pread(self._printed.fileno(), PIECE, self._at)
         else:
             self._printed.seek(self._at)
@@ -137,7 +137,7 @@ class _Shown:
         return bool(found)
 
     def rest(self, log: Path | None) -> None:
-        """Show all, and write it to ``log`` if there is any and the recording beside it was begun."""
+        """Show the rest, and write all output to ``log`` if there is any and the recording was begun."""
         while self.more():
             pass
         if self._rest:
@@ -158,7 +158,7 @@ def _new(path: str, flags: int) -> int:
 
 
 class Kept:
-    """Puts back after a block what a driver may have changed of the interpreter: its hooks and its depth of calls."""
+    """Restores after a block what a driver may have changed in the interpreter: hooks and recursion limit."""
 
     def __enter__(self) -> None:
         self._depth, self._hooks = sys.getrecursionlimit(), (sys.excepthook, threading.excepthook)

@@ -1,4 +1,4 @@
-"""The one place where text goes to the terminal: without control characters, which a terminal would obey.
+"""The only place where text goes to the terminal, without control characters, which a terminal would obey.
 
 Names in recordings, messages of drivers and names of plug-ins are written by others.
 """
@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 MOST = 20_000
-"""The longest line that is printed as text, in characters; JSON is printed whole."""
+"""A line of text is cut to this many characters; JSON is printed whole."""
 
 QUIET_S, EVERY_S, EVERY_PLAIN_S = 2.0, 0.5, 5.0
-"""Seconds before progress is told, and between two lines of it on a terminal and elsewhere."""
+"""Seconds before progress is shown, and between two lines of it on a terminal and elsewhere."""
 Told = Callable[[int, int], None]
 
 
@@ -33,17 +33,17 @@ def clean(text: object) -> str:
 
 
 def width() -> int:
-    """Return how many columns there are: those of the terminal or of ``COLUMNS``, and else 100."""
+    """Return the number of columns of the terminal, or ``COLUMNS``, or else 100."""
     return shutil.get_terminal_size((100, 24)).columns
 
 
 def wrapped(text: str, wide: int, indent: str = "  ") -> list[str]:
-    """Return a line as lines of ``wide`` columns that break no word; all but the first are indented."""
+    """Wrap a line at ``wide`` columns without breaking words; all lines but the first are indented."""
     return textwrap.wrap(text, max(wide, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def command(*words: object) -> str:
-    """Return a command of the rig as text that a shell reads as these words."""
+    """Return a command of the rig, quoted for a shell."""
     return shlex.join(["rig", *map(str, words)])
 
 
@@ -53,9 +53,9 @@ def say(*lines: object, error: bool = False) -> None:
 
 
 def tell(text: str, *, dim: bool = False) -> None:
-    """Print a line on standard error for who watches; one that takes no more text ends nothing, and is left.
+    """Print a line on standard error for a watching user; if the stream is closed, the line is dropped.
 
-    With ``dim``, a terminal shows it so, in the place of a line that shows progress.
+    With ``dim``, a terminal shows it dim, in place of a progress line.
     """
     line = _short(clean(text))
     try:
@@ -65,21 +65,21 @@ def tell(text: str, *, dim: bool = False) -> None:
 
 
 def own() -> TextIO:
-    """Return the standard output of the rig, which drivers do not share while they run."""
+    """Return the rig's standard output, which is separate from that of drivers while they run."""
     return _own or sys.stdout
 
 
 _own: TextIO | None = None
-"""The standard output of the process, while ``sys.stdout`` and its descriptor are those of drivers."""
+"""The standard output of the process, while drivers use ``sys.stdout`` and its descriptor."""
 
 
 @contextmanager
 def aside(printed: int, *, back: bool = True) -> Iterator[None]:
-    """Lead what others write to standard output to a descriptor; what the rig says goes where it went before.
+    """Redirect others' standard output to a descriptor; the rig's own output is not redirected.
 
-    Without ``back``, it stays so after the block, as what a driver prints when the process ends.
+    Without ``back``, the redirection stays after the block, for what a driver prints when the process ends.
     """
-    global _own  # noqa: PLW0603  standard output is of the whole process
+    global _own  # noqa: PLW0603  standard output belongs to the whole process
     given, kept = sys.stdout, os.dup(1)
     given.flush()
     with suppress(OSError, ValueError):
@@ -105,10 +105,10 @@ def say_json(document: str) -> None:
 
 
 def usable_streams() -> bool:
-    """Make standard streams take all text: a closed one is a null device, and what an encoding lacks is spelt.
+    """Make standard streams accept all text: a closed one becomes a null device, other characters are escaped.
 
-    Return whether one was closed.
-    The first file that is opened would else get the number of a closed stream, and what a library prints with it.
+    Return whether one was closed. Otherwise the first opened file would get the number of a closed stream, and then all
+    that a library prints.
     """
     closed = False
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -129,10 +129,10 @@ def usable_streams() -> bool:
 
 
 class _Left(io.FileIO):
-    """A stream whose reader may leave early, as ``head`` does: the command still comes to its own exit code."""
+    """A stream whose reader may leave early, as ``head`` does; the command still returns its own exit code."""
 
     def write(self, data: Any, /) -> int:
-        """Write, or take the text as read."""
+        """Write, or drop the text if nobody reads."""
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -147,7 +147,7 @@ def _text(number: int, encoding: str, *, closefd: bool = False) -> TextIO:
 
 
 def drop_full_streams() -> None:
-    """Lead a standard stream that takes no more text to a null device, so that the interpreter can end."""
+    """Redirect standard streams that accept no more text to a null device, so that the interpreter can end."""
     for stream in (own(), sys.stderr):
         try:
             stream.flush()
@@ -166,7 +166,7 @@ def _short(line: str) -> str:
 
 @contextmanager
 def progress(now: Callable[[], float] = time.monotonic) -> Iterator[Told]:
-    """A callback for (readings read, readings in all or 0) that reports on standard error after 2 s."""
+    """Yield a callback for (readings read, total readings or 0); it reports on standard error after 2 s."""
     tty = sys.stderr.isatty()
     began, last, shown = now(), now(), False
 

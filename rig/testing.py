@@ -1,12 +1,11 @@
-"""The pytest plug-in for the tests of drivers, which is installed with the rig; its fixtures are those below.
+"""The pytest plug-in for tests of drivers, installed with the rig; its fixtures are below.
 
     def test_my_chip(assert_conforms, rig_measure):
         assert_conforms(open_device())
         result = rig_measure("drivers/my_chip.py:open_device", meter="mock")
 
-A repository that has packages ``drivers``, ``fixtures``, ``reports`` or ``scenarios`` of its own keeps them: while
-pytest runs, each such name is its own package and that of the rig. Nothing else of the rig is imported until a test
-asks for a fixture.
+A repository may have its own packages ``drivers``, ``fixtures``, ``reports`` or ``scenarios``: while pytest runs, each
+such name covers its package and that of the rig. Nothing else of the rig is imported until a test requests a fixture.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _SHARED = ("drivers", "fixtures", "reports", "scenarios")
 def rig_bench() -> SimulatedBench:
     """A simulated bench in virtual time, with known energy.
 
-    Pass it to a driver that takes ``bench``, or say what is drawn with ``install`` and ``occupy``. ``meter(name,
+    Pass it to a driver that takes ``bench``, or set the drawn power with ``install`` and ``occupy``. ``meter(name,
     rate_hz)`` measures it, ``energy_j(on_ns, off_ns)`` is the truth, and its ``clock`` goes to ``assert_conforms``.
     """
     from rig.factories import build
@@ -85,9 +84,9 @@ def rig_measure(tmp_path: Path, pytestconfig: pytest.Config) -> Measures:
 def assert_conforms() -> Conforms:
     """A function that checks an opened device, meter or workload by every rule of the rig, and closes a driver.
 
-    ``assert_conforms(device, samples=(...))`` asks a device for answers to these samples, by default three of noise.
+    ``assert_conforms(device, samples=(...))`` issues these samples to a device, by default three of noise.
     Further arguments are those of ``rig.check_device`` and ``rig.check_meter``, such as ``clock=rig_bench.clock``. The
-    test fails with each rule that is not kept; the names of those that are kept are returned.
+    test fails with each broken rule; the names of the kept rules are returned.
     """
 
     def conforms(part: Any, samples: Sequence[Sample] = (), **more: Any) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ def _noise() -> list[Sample]:
 
 
 class _Shared:
-    """Finds our packages and those of the same names in the repository that is tested: each has the folders of both."""
+    """Finds packages of the rig and of the tested repository: packages of one name get the folders of both."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:

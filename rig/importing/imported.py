@@ -1,4 +1,4 @@
-"""What an importer yields: traces, windows and the clocks that stamp them."""
+"""The result of an importer: traces, windows and the clocks that stamp them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, MeterInfo, Rail
 
 CRYSTAL = 1e-4
-"""The relative limit for the rate error of an instrument's own oscillator, where none is stated."""
+"""The relative limit for the rate error of an instrument's own oscillator if none is stated."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ImportedTrace:
 class ImportedSpan:
     """One window of activity, in ticks of the device's clock (host ns without one).
 
-    It stands for ``executions`` runs of a sample of ``inferences`` inferences. ``warmup`` enters no figure.
+    It covers ``executions`` runs of a sample of ``inferences`` inferences. A ``warmup`` window is in no figure.
     """
 
     phase: str
@@ -43,12 +43,12 @@ class ImportedSpan:
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """One recording. Host time is the axis that its files share, in ns; ``t0_ns`` is the run's zero on it.
+    """One recording. Host time is the common time axis of its files, in ns; ``t0_ns`` is the run's zero on it.
 
     ``brackets`` relate every other clock to host time, by the name of the clock; their width is the uncertainty of that
     relation. ``idle_ns`` are the declared idle windows in host time. ``peers`` are the ``peer`` lines, from which
-    ``rig.analysis.scores.reference_methods`` computes the recorder's own figures. ``originals`` are the files, by the
-    names that they are kept under. ``notes`` are sentences on what the files lack; the run keeps them.
+    ``rig.analysis.scores.reference_methods`` computes the recorder's own figures. ``originals`` are the files, by their
+    names in the run. ``notes`` are sentences about missing data in the files; the run keeps them.
     """
 
     name: str
@@ -66,7 +66,7 @@ class ImportedRun:
     notes: tuple[str, ...] = ()
 
     def described(self, device: str, meter: str) -> ImportedRun:
-        """The same run with what its importer's user says of the device and the meter."""
+        """Return the run with the user's descriptions of the device and the meter."""
         own = replace(self.device, description=device or self.device.description)
         meters = tuple(replace(m, description=meter or m.description) for m in self.meters)
         return replace(self, device=own, meters=meters)
@@ -77,7 +77,7 @@ class ImportedRun:
         return {c.name: c for c in (ClockInfo("host", 1e9, 0.0), *own, *(m.clock for m in self.meters))}
 
     def placing(self, clock: str) -> Callable[[int], int]:
-        """The map from a clock's ticks to host ns, by its first bracket and nominal rate."""
+        """Return the map from a clock's ticks to host ns, by its first bracket and nominal rate."""
         if clock == "host":
             return int
         bracket = self.brackets[clock][0]

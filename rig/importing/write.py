@@ -2,7 +2,7 @@
 
 An importer is a factory ``open_import(source, *, options...)`` in the group ``rig.importers``. It parses files and
 yields an ``ImportedRun``, or several. Nothing is computed: stamps, readings and windows go into the run as they were
-recorded, and the files themselves are kept beside them with their digests.
+recorded, and the original files are kept in the run with their digests.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def run_import(
     """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
 
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
-    is handed the notes that each run keeps on what its files lack, and then what a submission of them would lack. Home
-    directories and absolute paths of the command line are left out unless ``keep_identity``. Gives the run directories.
-    Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
+    gets each run's notes on missing data, and then what a submission would lack. Home directories and absolute paths
+    of the command line are left out unless ``keep_identity`` is set. Returns the run directories. Raises ``UsageError``
+    for a missing option, ``DataError`` for files that are not of the format.
     """
     from rig.engine.record import environment
     from rig.factories import build, split_options, values_of
@@ -112,8 +112,8 @@ def write(
 ) -> Path:
     """Write one recording into ``out``, whole or not at all, and read it back (``verify``).
 
-    Each lack of the files is a line of the type ``note``; ``say`` is handed them once all is written. Raises
-    ``DataError`` for readings and windows that no run directory can hold, ``StoreError`` for a directory in use.
+    Each defect of the files becomes a line of the type ``note``; ``say`` gets the notes after everything is written.
+    Raises ``DataError`` for readings and windows that a run cannot hold, ``StoreError`` for a directory in use.
     """
     from rig.recording.reader import open_run
 
@@ -134,7 +134,7 @@ def write(
 
 @contextmanager
 def _replacing(out: Path) -> Iterator[Path]:
-    """A directory beside ``out`` that takes its name when the block ends well; otherwise nothing is left of it."""
+    """Yield a directory beside ``out`` that becomes ``out`` if the block succeeds, and is removed otherwise."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         remedy = "Name a new directory; a recording is never overwritten"
         raise StoreError(f"{out} is not an empty directory", field="out", value=str(out), remedy=remedy)
@@ -180,9 +180,9 @@ def _start(
 
 
 def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
-    """Write all lines after the start line; gives the notes among them."""
+    """Write all lines after the start line; return the notes among them."""
     for clock, rows in run.brackets.items():
-        # a clock with one bracket takes its rate from when its readings reached the host, which is not known here:
+        # a clock with one bracket gets its rate from the arrival of its readings, which is not known here:
         # the same bracket twice leaves the rate at its declared tolerance
         recorder.brackets(clock, rows if len(rows) > 1 else [*rows, *rows], "imported")
     for peer in run.peers:
@@ -207,7 +207,7 @@ def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
 
 
 def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, notes: list[str]) -> tuple[int, int]:
-    """Begin and end of the readings in host ns; what they lack is added to ``notes``."""
+    """Record one trace, and return begin and end of its readings in host ns; defects are added to ``notes``."""
     meter, rail = run.rail(trace.rail)
     recorder.open_trace(meter, rail, trace.t0_tick)
     place = run.placing(meter.clock.name)
@@ -230,7 +230,7 @@ def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, no
 
 
 def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
-    """Copy an original into the run; gives its digest and size."""
+    """Copy an original into the run; return its digest and size."""
     target = folder / name
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
         raise out_of_range("originals", "the name under which a file is kept is", name)
@@ -243,7 +243,7 @@ def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
 
 
 def _names(runs: Sequence[ImportedRun]) -> list[str]:
-    """A directory name for each run, no two of them equal."""
+    """Return a distinct directory name for each run."""
     names: list[str] = []
     for run in runs:
         base = "".join(c if c.isalnum() or c in "-_." else "-" for c in run.name).strip(".-") or "run"

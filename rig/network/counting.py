@@ -1,8 +1,8 @@
 """Counts effective synaptic operations in integers, from the inputs of each connection alone.
 
-An operation is effective where neither the weight nor the input is zero. So a connection is fully described by how many
-weights each of its inputs meets, its fan-out, and the count of an execution is a sum of fan-outs. No network is copied
-and no second forward pass is made.
+An operation is effective if neither the weight nor the input is zero. So a connection is fully described by the fan-out
+of each input, the number of weights that it meets, and the count of an execution is a sum of fan-outs. No network is
+copied and no second forward pass is made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rig.network.description import Connection, Counts, Memory, MemoryKind
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Synapses:
-    """A connection and its fan-out: the weights other than zero that each input meets, int64, shape of one input."""
+    """A connection and its fan-out: the number of non-zero weights that each input meets, int64, shape of one input."""
 
     connection: Connection
     fan_out: Counts
@@ -27,15 +27,15 @@ class Synapses:
     def count(self, values: NDArray[Any]) -> dict[str, Counts]:
         """Return ``acs`` and ``macs`` by execution for inputs of shape (executions, ...).
 
-        Operations are multiply-accumulates in an execution whose inputs hold anything but -1, 0 and 1, and accumulates
-        otherwise (NeuroBench, "Synaptic operations"). Inputs arrive ``connection.delay`` executions after they were
-        sent, and before the first one nothing arrives.
+        Operations are multiply-accumulates in an execution whose inputs have a value other than -1, 0 and 1, and
+        accumulates otherwise (NeuroBench, "Synaptic operations"). Inputs arrive ``connection.delay`` executions after
+        they were sent; nothing arrives before the first one.
         """
         here = np.asarray(values).reshape(len(values), -1)
         if delay := min(self.connection.delay, len(here)):
             here = np.concatenate((np.zeros_like(here[:delay]), here[:-delay]))
         active = here != 0
-        # in doubles, where a sum of integers is exact up to 2**53, which no count exceeds
+        # in doubles: a sum of integers is exact up to 2**53, which no count exceeds
         operations = (active @ self.fan_out.ravel().astype(np.float64)).astype(np.int64)
         macs = operations * (np.abs(here) != active).any(axis=1)
         return {"acs": operations - macs, "macs": macs}
@@ -63,8 +63,8 @@ def convolution(
     """Return a convolution in any number of dimensions over an input of ``shape`` (channels, ...).
 
     ``weights`` has shape (outputs, channels / groups, ...). Stride, padding and dilation may differ along the axes.
-    Padding is no input: it performs no operation, not even a dense one. Sum pooling is a convolution of one group for
-    each channel.
+    Padding is no input: it performs no operation, not even a dense one. Sum pooling is a convolution with one group per
+    channel.
     """
     if weights.ndim != len(shape) + 1 or weights.shape[1] * groups != shape[0] or weights.shape[0] % groups:
         raise ValueError(f"weights of shape {weights.shape} in {groups} groups do not fit an input of {tuple(shape)}")
@@ -74,7 +74,7 @@ def convolution(
 
 
 def memory_of(arrays: Mapping[str, NDArray[Any]], kind: MemoryKind | None = None) -> tuple[Memory, ...]:
-    """Return what arrays of a model take at their own precision.
+    """Return the memory of a model's arrays at their own precision.
 
     Without ``kind``, an array of two dimensions or more holds weights, and any other holds parameters.
     """
@@ -92,8 +92,8 @@ def active(values: NDArray[Any]) -> Counts:
 def count(synapses: Sequence[Synapses], values: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Counts]]:
     """Return the activity of one sample, for ``Reply.activity``.
 
-    ``values`` holds what each layer gave out, shape (executions, ...), and the inputs of connections that begin
-    elsewhere, by the name of their source.
+    ``values`` holds by name the outputs of each layer, shape (executions, ...), and the inputs from each other source
+    of connections.
     """
     sources = {part.connection.source for part in synapses}
     layers = {part.connection.target for part in synapses}
@@ -112,12 +112,12 @@ def _synapses(
 def _spread(
     used: NDArray[Any], shape: Sequence[int], groups: int, strides: list[int], paddings: list[int], dilations: list[int]
 ) -> Counts:
-    """The sum of ``used`` over all windows in which each input lies, shape ``shape``."""
+    """The sum of ``used`` over all windows that contain each input, shape ``shape``."""
     grouped = used.reshape(groups, -1, *used.shape[1:]).sum(axis=1, dtype=np.int64)
     found = grouped.reshape(shape[0], *used.shape[2:])
     axes = zip(shape[1:], used.shape[2:], strides, paddings, dilations, strict=True)
     for size, width, stride, padding, dilation in axes:
-        # the first axis of the kernel that is left becomes the last axis of the input
+        # the kernel's first remaining axis becomes the input's last axis
         windows = max((size + 2 * padding - dilation * (width - 1) - 1) // stride + 1, 0)
         first = np.arange(windows)[:, None] * stride - padding
         at = first + dilation * np.arange(width)

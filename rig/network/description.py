@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 MOST = 2**53
 MOST_PARTS = 10_000
-"""The most layers, connections or arrays of a network; each may become figures of its own."""
+"""The most layers, connections or arrays of a network; each may get its own figures."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 MemoryKind = Literal["weights", "parameters", "states", "buffers"]
@@ -100,7 +100,7 @@ class NetworkInfo:
 
     @property
     def parameters(self) -> int:
-        """Return how many weights and other trained values the network has."""
+        """Return the number of weights and other trained values of the network."""
         return sum(m.elements for m in self.memory if m.kind in ("weights", "parameters"))
 
     def footprint_bits(self, kind: MemoryKind | None = None, at_start: bool = False) -> int:
@@ -125,7 +125,7 @@ def activity_rows(activity: Activity) -> list[tuple[str, str, list[int]]]:
 
 
 def network_faults(network: NetworkInfo) -> Iterator[str]:
-    """Yield a sentence for each way in which a description contradicts itself."""
+    """Yield a sentence for each contradiction in a description."""
     names = [*(layer.name for layer in network.layers), *(c.name for c in network.connections)]
     layers = {layer.name for layer in network.layers}
     if len(set(names)) < len(names):
@@ -145,7 +145,7 @@ def network_faults(network: NetworkInfo) -> Iterator[str]:
 
 
 def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
-    """Yield a sentence for each way in which the counters of one sample contradict the description."""
+    """Yield a sentence for each contradiction between the counters of one sample and the description."""
     lengths = {len(counts) for counters in activity.values() for counts in counters.values()}
     if len(lengths) > 1:
         yield f"counters are of {' and '.join(map(str, sorted(lengths)))} executions"
@@ -168,7 +168,7 @@ def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
 
 
 def _against_source(c: Connection, operations: Counts, active: Counts | None) -> Iterator[str]:
-    """An active input performs at most the operations of its fan-out, and none when nothing is active."""
+    """Check that an active input performs at most the operations of its fan-out, and inactive inputs none."""
     if active is None:
         return
     late = min(c.delay, len(active))

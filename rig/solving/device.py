@@ -1,8 +1,8 @@
 """A QUBO solver on this computer as a device: a worker thread that keeps budgets and tracks costs.
 
-The span runs from the loaded problem to the end of the solver, so that evaluating costs counts as solving. A solution
-that is found after the deadline does not count; its cost and the overrun are reported separately. So is the time that
-the solver had of the processor: on a busy host, the rest of the span went to others.
+The span runs from the loaded problem to the end of the solver, so it includes the evaluation of costs. A solution that
+is found after the deadline is not valid; its cost and the overrun are reported separately. The processor time of the
+solver is reported too: on a busy host, the rest of the span went to other programs.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ T = TypeVar("T")
 PHASE = "solve"
 NOTHING_LEFT = -math.inf
 _TURN_S = 0.01
-"""About as long as a host lets one thread run: by what a step of this length is delayed, a shorter one may be, too."""
+"""About one time slice of the host's scheduler: a shorter step may be delayed as much as a step of this length."""
 _REMEMBERED_S = 3.0
-"""What is known of the pace fades over so much time of steps."""
+"""Time constant (s, in time of steps) with which the known pace fades."""
 _LOOK_S = 0.5
-"""How often a solve is looked at that may not end."""
+"""Interval (s) at which a solve that may not end is checked."""
 _MOST_RESERVED = 0.2
-"""The share of a budget that may be left for a delay: one long delay must not take all of the solves after it."""
+"""At most this share of a budget is reserved for a delay: one long delay must not use up all later solves."""
 
 
 class Pace:
-    """By how much the last steps of a solver took longer than they should have, at their worst.
+    """The worst delay of a solver's last steps, relative to their expected duration.
 
-    It outlives a solve, because a host that is busy stays so.
+    It is kept after a solve, because a busy host stays busy.
     """
 
     def __init__(self) -> None:
         self._delay = 0.0  # per time of work
 
     def step(self, expected_s: float, took_s: float) -> None:
-        """Learn from a step, by what it should take and what it took."""
+        """Learn from a step, from its expected and its actual duration."""
         delay = (took_s - expected_s) / max(expected_s, _TURN_S)
         self._delay = max(delay, (1.0 - min(1.0, took_s / _REMEMBERED_S)) * self._delay)
 
     def spare_s(self, left_s: float, budget_s: float) -> float:
-        """How long a step should take that ends within ``left_s`` also at the worst pace known."""
+        """Return the expected duration of a step that ends within ``left_s`` even at the worst known pace."""
         return (left_s - min(self._delay * _TURN_S, _MOST_RESERVED * budget_s)) / (1.0 + self._delay)
 
 
 class Tally:
     """One solve: its deadline, its best solution so far, and the progress to it.
 
-    It starts with the empty set, which costs ``empty_cost``; with ``from_empty`` false, the empty set counts only where
-    the solver offers nothing in time. ``seed`` is the solver's for this solve. The solver writes its parameters into
-    ``tuning``, which is recorded with the answer. ``pace`` is what earlier solves have learnt.
+    It starts with the empty set, which costs ``empty_cost``; without ``from_empty``, the empty set is the answer only
+    if the solver offers nothing in time. ``seed`` is the solver's seed for this solve. The solver writes its parameters
+    into ``tuning``, which is recorded with the answer. ``pace`` is known from earlier solves.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Tally:
 
     @property
     def stop_at_cost(self) -> float:
-        """The cost that ends the solve; minus infinity when none does."""
+        """The cost at which the solve ends; minus infinity if there is none."""
         return -math.inf if self._budget.stop_at_cost is None else self._budget.stop_at_cost
 
     def left_s(self) -> float:
@@ -97,9 +97,9 @@ class Tally:
         return (time.monotonic_ns() - self._deadline_ns) * 1e-9
 
     def spare_s(self) -> float:
-        """Seconds that the next step should take at most to end in time also at the worst pace known.
+        """The longest expected duration (s) of the next step with which it ends in time even at the worst known pace.
 
-        The first step of a solve may take all that is left, so that a slow host does not leave the solve without any.
+        The first step of a solve may take all the time left, so that a solve has a step even on a slow host.
         """
         if self._step is None:
             return self.left_s()
@@ -110,9 +110,9 @@ class Tally:
         return self._pace.spare_s(self.left_s(), self._budget.timeout_s or 0.0)
 
     def begin(self, step_s: float | None = None) -> None:
-        """Say how long the step should take that begins now and ends at the next call of ``spare_s``.
+        """Declare the expected duration of the step that begins now and ends at the next call of ``spare_s``.
 
-        Of one that looks at the clock itself, None: it should take what it has of the processor.
+        None is for a step that watches the clock itself: its expected duration is its processor time.
         """
         self._step = step_s, time.monotonic_ns(), time.thread_time_ns()
 
@@ -129,7 +129,7 @@ class Tally:
         self._progress.append(Progress(now_ns, float(cost), packed))
 
     def reply(self, sample_id: str, schedule_depends_on_budget: bool, own_thread: bool = True) -> Reply:
-        """The answer; the span ends now. Only the solver's ``own_thread`` knows its time of the processor."""
+        """Return the answer; the span ends now. Processor time is known only in the solver's ``own_thread``."""
         off_ns = time.monotonic_ns()
         processor_s = (time.thread_time_ns() - self._processor_ns) * 1e-9
         if not self._progress:
@@ -158,13 +158,13 @@ class _Loaded(Generic[T]):
 
 
 class SolverDevice(Generic[T]):
-    """A device of two functions: ``load`` prepares a problem, ``solve`` offers solutions until no time is left.
+    """A device made of two functions: ``load`` prepares a problem, ``solve`` offers solutions until no time is left.
 
-    ``problem_of`` makes the problem of a payload. ``fresh``, which is not timed, prepares what was loaded for each
+    ``problem_of`` makes the problem from a payload. ``fresh``, which is not timed, prepares the loaded problem for each
     solve. ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, ``default_s``
     that of a solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds, ``Tally`` for
-    ``from_empty`` and ``blocking`` for ``power``. A solve that is ``patience_s`` past its time and does not end is
-    answered by what it offered until then, and the device is of no use any more.
+    ``from_empty`` and ``blocking`` for ``power``. If a solve has not ended ``patience_s`` after its time, its best
+    offer is the answer, and the device cannot be used any more.
     """
 
     def __init__(
@@ -201,9 +201,9 @@ class SolverDevice(Generic[T]):
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load these problems in place of the previous ones. Raises ``DataError`` for a payload that is none."""
+        """Load these problems in place of the previous ones. Raises ``DataError`` for a payload that is no problem."""
         before, self._loaded = self._loaded, {}
-        for sample in samples:  # a loaded problem is not loaded again: that would be work just before the span
+        for sample in samples:  # a loaded problem is not loaded again, to avoid work just before the span
             known = before.get(sample.id)
             same = known is not None and known.payload is sample.payload
             self._loaded[sample.id] = known if known and same else self._prepared(sample)
@@ -239,14 +239,14 @@ class SolverDevice(Generic[T]):
         return self._given_up(*self._solving)
 
     def _given_up(self, sample_id: str, replies: Sequence[Reply], tally: Tally) -> Sequence[Reply]:
-        """The answer so far of a solve that does not end; no thread can be ended, so the next solve is refused."""
+        """The answer so far of a solve that does not end. Its thread cannot be ended, so the next solve is refused."""
         what = f"the solver has yielded nothing for {tally.past_s():.1f} s since its time was up, on sample {sample_id}"
         remedy = "Let it go on yielding, or return, within timeout_s"
         self._stuck, self._solving = DeviceTimeoutError(what, field="timeout_s", value=sample_id, remedy=remedy), None
         return [_on_end([*replies, tally.reply(sample_id, False, own_thread=False)])]
 
     def close(self) -> None:
-        """End the running solve at its next look at the time, and the worker; a solver that hangs is abandoned."""
+        """End the running solve when it next checks the time, and the worker; a solver that hangs is abandoned."""
         self._closing.set()
         self._worker.close()
 
@@ -256,7 +256,7 @@ class SolverDevice(Generic[T]):
         return _Loaded(problem.nodes, empty_cost, self._load(problem), sample.payload)
 
     def _solved(self, sample: Sample) -> Reply:
-        """Solve a loaded problem within its budget, as often as its job says."""
+        """Solve a loaded problem within its budget, as often as its job states."""
         loaded, budget, times = self._jobs.popleft()
         first, self._solves = self._solves, self._solves + times
         replies: list[Reply] = []
@@ -288,7 +288,7 @@ def solve_seed(seed: int, k: int) -> int:
 
 
 def checked_options(seed: int, default_s: float, longest_s: float) -> None:
-    """Raises ``UsageError`` for options of a solver that are out of range."""
+    """Raise ``UsageError`` for options of a solver that are out of range."""
     if not 0 <= seed < 2**31:
         raise refused("seed", seed, "Give a whole number from 0 to 2^31 - 1")
     for name, value, most in (("longest_s", longest_s, 1e6), ("default_s", default_s, longest_s)):
@@ -297,7 +297,7 @@ def checked_options(seed: int, default_s: float, longest_s: float) -> None:
 
 
 def solver_info(name: str, description: str, packages: Sequence[str], longest_s: float, **details: Any) -> DeviceInfo:
-    """The info of a solver on this computer that uses ``packages``, with what ``details`` say of it."""
+    """Return the info of a solver on this computer that uses ``packages``, with these ``details``."""
     return DeviceInfo(
         name,
         "hardware",
@@ -310,7 +310,7 @@ def solver_info(name: str, description: str, packages: Sequence[str], longest_s:
 
 
 def kept_budget(budget: Budget | None, default_s: float, longest_s: float) -> Budget:
-    """The budget, with a timeout in any case. Raises ``UsageError`` for one that cannot be kept."""
+    """Return the budget, always with a timeout. Raises ``UsageError`` for a budget that cannot be kept."""
     timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
     if timeout_s is not None and not 0 < timeout_s <= longest_s:
         remedy = f"Give seconds above 0 and up to {longest_s:g} (option longest_s)"

@@ -1,4 +1,4 @@
-"""A solver of one's own as a device: a function of a model of dimod that returns or yields sample sets of dimod."""
+"""One's own solver as a device: a function that takes a model of dimod and returns or yields dimod sample sets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rig.solving.model import Qubo, from_bqm, problem_in
 from rig.types import DeviceInfo
 
 PATIENCE_S = 10.0
-"""How long after its time a generator may take to yield or to return (s), before the run goes on without it."""
+"""How long (s) after its time a generator may take to yield or return before the run continues without it."""
 GIVES = ("timeout_s", "stop_at_cost", "seed")
-"""What a solver gets by name, if it has parameters of these names."""
+"""Parameters that a solver gets if it has them."""
 Solve = Callable[..., Any]
 
 
@@ -37,12 +37,12 @@ def solver(
 
     The function gets a copy of the model, of bits 0 to n - 1, and returns a ``dimod.SampleSet``; its best sample is the
     answer. A generator is an anytime solver: it yields a sample set for each solution, and is closed when its time is
-    up or the cost to stop at is reached. A parameter of the name ``timeout_s``, ``stop_at_cost`` (None where there is
-    none) or ``seed`` gets the budget of the solve in seconds, its cost, or a new seed for each solve. A solution that
-    is found after the time is up does not count. A solve without a budget gets ``default_s``; ``longest_s`` is the
-    longest. ``power`` is as for ``blocking``.
+    up or the cost to stop at is reached. If the function has these parameters, ``timeout_s`` gets the budget of the
+    solve in seconds, ``stop_at_cost`` the cost to stop at or None, and ``seed`` a new seed for each solve. A solution
+    that is found after the time is up is not valid. A solve without a budget gets ``default_s``; ``longest_s`` is the
+    longest budget. ``power`` is as for ``blocking``.
 
-    Raises ``UsageError`` for what is not a function of a model, and for options out of range.
+    Raises ``UsageError`` for an object that is not a function of a model, and for options out of range.
 
     Example::
 
@@ -68,7 +68,7 @@ def solver(
 
 
 def _given(solve: Solve) -> list[str]:
-    """The names of what a solver gets beside the model. Raises ``UsageError`` for what is not a function of a model."""
+    """The parameters that a solver gets beside the model. Raises ``UsageError`` if it is not a function of a model."""
     if not callable(solve):
         raise unfit("solve", type(solve).__name__, "is no function", "Give a function of a dimod.BinaryQuadraticModel")
     parameters = inspect.signature(solve).parameters
@@ -97,7 +97,7 @@ def _solved(solve: Solve, given: list[str], loaded: tuple[Qubo, Any], tally: Tal
     if not isinstance(found, Iterator):
         tally.offer(*_best(found, problem))
         return
-    step_s = 0.0  # a step is not begun that would end too late if it took as long as the last one
+    step_s = 0.0  # no step begins that would end too late if it took as long as the last one
     while (spare_s := tally.spare_s()) > 0 and spare_s > step_s:
         tally.begin()
         began_ns = time.monotonic_ns()

@@ -1,7 +1,7 @@
 """A QUBO as the payload of a sample, and the cost of a solution of it; dimod's models become such payloads.
 
 A payload is a table of rows (u, v, weight). The first row is (n, n, constant), for n bits. Each other row adds its
-weight to the cost where bits u and v are both 1; in a row of one bit, u and v are equal.
+weight to the cost if bits u and v are both 1; in a row of one bit, u and v are equal.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rig.plugins import imported, load, names
 from rig.types import Sample, SampleSet
 
 TASK = "qubo"
-"""The task of a workload whose payloads are such tables, whatever its name."""
+"""The task of any workload whose payloads are such tables."""
 GIVEN = "given"
 """The name of a target cost that a user gives."""
 ROWS = np.dtype([("u", "<i4"), ("v", "<i4"), ("weight", "<f8")])
 _NAMED = 5
-"""The most problems that a note names."""
+"""A note names at most this many problems."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class Qubo:
         return float(self.payload["weight"][0] + terms["weight"][both].sum())
 
     def judge(self, solution: str) -> tuple[float, None]:
-        """The cost of a solution in hexadecimal digits; it has no constraints. Raises ``DataError``."""
+        """Return the cost of a solution in hexadecimal digits, and None for constraints. Raises ``DataError``."""
         return self.cost(from_hex(solution, self.nodes)), None
 
     def to_bqm(self) -> Any:
@@ -62,7 +62,7 @@ class Qubo:
 
 
 def from_payload(payload: NDArray[Any]) -> Qubo:
-    """The problem of a payload. Raises ``DataError`` for one that is not such a table."""
+    """Return the problem of a payload. Raises ``DataError`` for a payload that is not such a table."""
     rows = np.asarray(payload)
     good = rows.dtype == ROWS and rows.ndim == 1 and len(rows) > 0
     if good:
@@ -77,10 +77,10 @@ def from_payload(payload: NDArray[Any]) -> Qubo:
 
 
 def from_bqm(model: Any, name: str = "problem") -> tuple[Qubo, list[Any]]:
-    """The problem of a ``dimod.BinaryQuadraticModel``, and the variable of each of its bits.
+    """Return the problem of a ``dimod.BinaryQuadraticModel``, and the variable of each of its bits.
 
     A model of spins becomes one of bits: a spin of +1 is a bit of 1, and the cost stays the same. Raises ``DataError``
-    for what is no such model, for one without variables, and for a coefficient that is not finite.
+    for any other object, for a model without variables, and for a coefficient that is not finite.
     """
     dimod = imported("dimod", "a binary quadratic model", "qubo", field="extra")
     if not isinstance(model, dimod.BinaryQuadraticModel) or not model.num_variables:
@@ -113,8 +113,8 @@ def qubo(
 ) -> SampleSet:
     """Return a workload of binary quadratic models of dimod, by their names.
 
-    ``targets`` are the costs to which gaps are computed, by the same names; a problem without one has cost and time
-    alone. Raises ``DataError`` as ``from_bqm`` does, ``UsageError`` for a target that is not a finite number.
+    ``targets`` are the costs to which gaps are computed, by the same names; a problem without a target has only cost
+    and time. Raises ``DataError`` as ``from_bqm`` does, ``UsageError`` for a target that is not a finite number.
 
     Example::
 
@@ -143,7 +143,7 @@ def qubo(
 
 
 def checked_target(key: str, cost: Any, problems: Mapping[str, Any]) -> float:
-    """The target cost of a problem. Raises ``UsageError`` for no finite number, and for no such problem."""
+    """Return the target cost of a problem. Raises ``UsageError`` for a bad number and for an unknown problem."""
     if key not in problems:
         raise unfit("targets", key, "is the name of no problem", closest(key, problems))
     if not isinstance(cost, (int, float)) or not math.isfinite(cost):
@@ -152,7 +152,7 @@ def checked_target(key: str, cost: Any, problems: Mapping[str, Any]) -> float:
 
 
 def problem_in(payload: NDArray[Any]) -> Any:
-    """The problem that a payload holds, of any workload of problems that can be a model. Raises ``DataError``."""
+    """Return the problem of a payload, of any workload whose problems can be models. Raises ``DataError``."""
     first: DataError | None = None
     for name in (TASK, *(key for key in names("problems") if key != TASK)):
         try:
@@ -169,7 +169,7 @@ def problem_in(payload: NDArray[Any]) -> Any:
 def from_hex(text: str, nodes: int) -> NDArray[np.uint8]:
     """The bits, uint8 of shape (nodes,), of ``numpy.packbits(x)`` in hexadecimal digits.
 
-    Bit 0 is the first byte's highest. Raises ``DataError`` for text that cannot be that.
+    Bit 0 is the first byte's highest. Raises ``DataError`` for any other text.
     """
     try:
         packed = bytes.fromhex(text)
