@@ -1,4 +1,4 @@
-"""A submission is made again of its own sessions, and compared with what it says of them."""
+"""Make a submission again from its own sessions, and compare both."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rig.submission.folder import files_of
 from rig.submission.made import made_of, made_with
 
 DOCUMENTS = (FILE, "results.csv")
-"""The files that no drawing of pictures and no template changes."""
+"""The files that do not depend on pictures and templates."""
 PAGES = (".html", ".md")
 RELATIVE = 1e-6
-"""How far a number without an interval may move, beside itself. Another processor rounds otherwise."""
+"""How far a number without an interval may differ, relative: another processor rounds differently."""
 OF_HALF_WIDTH = 0.01
-"""How far a figure and the ends of its interval may move, beside half of its interval."""
+"""How far a figure and the ends of its interval may differ, relative to half of its interval."""
 READ = 4
-"""Digits from which a printed number may differ by one in its last: what hardly moved may be rounded otherwise."""
+"""A printed number of at least this many digits may differ by one in its last digit, because of rounding."""
 OWN = frozenset({MANIFEST, SIGNATURE, "derived/audit.json", "derived/audit.html"})
-"""The files that no one makes again: what covers all others, and what an audit writes in its own place."""
+"""Files that are not made again: the manifest and signature, and what an audit writes."""
 MOST_BYTES = 1 << 28
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 _SIZE = r"(\d{1,30}(?:\.\d{1,30})?(?:e-?\d{1,3})?)"
@@ -42,7 +42,7 @@ _PICTURE = re.compile(r"<svg |</svg>")
 
 @dataclass(frozen=True)
 class Again:
-    """What differs between a submission and the same made again, and with which versions it was made otherwise."""
+    """Differences between a submission and the same made again, and the versions in which its making differed."""
 
     documents: tuple[str, ...]
     """Of the description, the table, and the list of files."""
@@ -50,13 +50,13 @@ class Again:
     """Of pages and metadata."""
     others: tuple[str, ...]
     unexplained: tuple[str, ...] = ()
-    """What no other version explains: words, figures beyond the intervals that are computed now, files left over."""
+    """Differences that no other version explains: words, figures beyond the new intervals, files left over."""
 
 
 def made_again(folder: Path) -> Again:
     """Make a submission again of its sessions and its ``submission.toml``, by the code of ``rig submit``.
 
-    Each difference names the file, the line, what stands there, and what is made again. Raises what ``rig.submit``
+    Each difference names the file, the line, its text there, and the new text. Raises what ``rig.submit``
     raises for a recording, and ``StoreError`` for a folder that is no submission.
     """
     found = open_submission(folder).document
@@ -70,7 +70,7 @@ def made_again(folder: Path) -> Again:
     left_over = [
         f"{name} is not made of the sessions"
         for name in sorted(held - {*made, *recorded} - OWN)
-        if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader may make these again
+        if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader can make these again
     ]
     listed += left_over
     differ = {
@@ -90,7 +90,7 @@ def made_again(folder: Path) -> Again:
 
 
 def _beyond(found: Submission, made: Submission) -> Iterator[str]:
-    """What a description says that another version of the code, on the same recordings, would not."""
+    """Yield what no version of the code would state in the description for the same recordings."""
     if len(found.configurations) != len(made.configurations) or found.about != made.about:
         yield f"{FILE} has other rows, or says otherwise than {about_file.FILE}"
         return
@@ -103,7 +103,7 @@ def _beyond(found: Submission, made: Submission) -> Iterator[str]:
 
 
 def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
-    """Why a claim is not that of the recordings: its value lies outside of the interval, or an end by half of that."""
+    """Why a claim differs from the recordings: its value is outside the interval, or an end off by 1/4 of its width."""
     if made is None or (claim.unit, claim.runs, len(claim.trials)) != (made.unit, made.runs, len(made.trials)):
         yield "no figure of this name, unit and number of runs is made of the sessions"
         return
@@ -129,13 +129,13 @@ def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
 
 
 def margin(value: float, low: float | None, high: float | None) -> float:
-    """Return by how much a figure, or an end of its interval, may move and still be the same figure."""
+    """Return by how much a figure, or an end of its interval, may differ and still be the same figure."""
     wide = high - low if low is not None and high is not None else 0.0
     return OF_HALF_WIDTH * wide / 2 if wide else RELATIVE * abs(value)
 
 
 def _margins(document: Submission) -> dict[float, float]:
-    """What a submission claims may move by, by the number itself."""
+    """The margins of the claims in a submission, by the claimed number."""
     return {
         number: margin(claim.value, claim.low, claim.high)
         for row in document.configurations
@@ -148,17 +148,17 @@ def _margins(document: Submission) -> dict[float, float]:
 def differences(found: bytes, made: bytes, margins: Mapping[float, float] = MappingProxyType({})) -> list[str]:
     """Return each line in which two texts differ by more than another processor's rounding.
 
-    Words and whole numbers are equal. A number that stands in ``margins`` may differ by its margin, another by
-    ``RELATIVE`` of itself or by one in the last of ``READ`` digits or more. In a picture it may also differ by one in
-    its second decimal, which is a hundredth of a point. Of texts with different numbers of lines only the first
-    difference is told.
+    Words and whole numbers must be equal. A number in ``margins`` may differ by its margin; any other number by
+    ``RELATIVE`` of itself, or by one in its last digit if it has at least ``READ`` digits. In a picture, a number may
+    also differ by one in its second decimal, a hundredth of a point. For texts with different numbers of lines, only
+    the first difference is returned.
     """
     if found == made:
         return []
     there, here = (content.decode("utf-8", "replace").split("\n") for content in (found, made))
     if len(there) == len(here):
         return list(_differences(there, here, margins))
-    # the comma behind the last part of an object moves with what follows
+    # whether a part of an object ends in a comma depends on what follows
     there, here = ([line.rstrip(",") for line in text] for text in (there, here))
     return list(itertools.islice(_differences(there, here, margins), 1))
 
@@ -179,7 +179,7 @@ def _alike(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -
 
 
 def _close(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -> bool:
-    """Whether two parts of texts are numbers, one of them not whole, that differ by no more than rounding does."""
+    """Whether two parts of texts are numbers, not both whole, that differ only by rounding."""
     if (there.isdigit() and here.isdigit()) or not (_NUMBER.fullmatch(there) and _NUMBER.fullmatch(here)):
         return False
     allowed = margins.get(float(here), 0.0)
@@ -197,7 +197,7 @@ def _plain(page: bytes) -> str:
 
 
 def _shown(there: str | None, here: str | None, most: int = 60) -> str:
-    """The first part in which two lines differ, with a little of what stands before it."""
+    """The first part in which two lines differ, with a little text before it."""
     if there is None or here is None:
         said, again = ("no line" if text is None else repr(text[:most]) for text in (there, here))
         return f"{said}, made again {again}"

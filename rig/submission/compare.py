@@ -1,4 +1,4 @@
-"""Results side by side: differences with intervals, in which what two results share of their calibration cancels."""
+"""Results side by side: differences with intervals, in which errors of a shared calibration cancel."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from rig.types import Rail
 TOLERANCE = 0.05
 """By how much a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""
 BETTER = ("accuracy", "throughput_samples_hz", "throughput_inferences_hz", "stream_accuracy", "in_time_share")
-"""Figures of which more is better, and that the rules judge."""
+"""Figures that the rules judge, and for which more is better."""
 WORSE = (
     "execution_time_s", "latency_mean_s", "onset_latency_mean_s", "idle_power_w", "active_power_w", "dynamic_power_w",
     "average_power_w", "runtime_power_w", "energy_per_inference_j", "average_energy_per_sample_j",
 )  # fmt: skip
-"""Figures of which less is better, and that the rules judge."""
+"""Figures that the rules judge, and for which less is better."""
 MORE = (
     *BETTER, "balanced_accuracy", "r2", "peak_rate_hz", "feasible_share", "reached_gap_{target}_{threshold}_share",
     "largest_nodes", "real_time_factor", "synaptic_operations_per_j", "throughput_hz", "throughput_median_hz",
 )  # fmt: skip
-"""Figures of which more is better."""
+"""Other figures for which more is better."""
 NEITHER = (
     "connection_sparsity", "activation_sparsity", "parameters", "model_execution_rate_hz", "executions_per_sample",
     "spikes_per_execution", "spikes_per_sample", "silent_share", "synaptic_operations_hz", "target_{target}_mean",
     "synaptic_operations_ne15_hz", "response_latency_mean_s", "testing_over_ranging", "duration_s",
 )  # fmt: skip
-"""Figures of which neither more nor less is better; of all others less is."""
+"""Figures for which neither more nor less is better; for all others, less is better."""
 _CALIBRATION = ("gain:", "offset:")
 """Origins that belong to an instrument; all others belong to one run, such as its stamps and its clocks."""
 _ACCURACY = FigureKey("accuracy")
 
 Right = Mapping[tuple[str, str], bool]
-"""By the digest of the data and the sample: whether it was answered rightly."""
+"""By the digest of the data and the sample's id: whether the answer was right."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One thing that is compared: where it comes from, the name of its configuration, and its result."""
+    """One side of a comparison: its place, the name of its configuration, and its result."""
 
     path: Path
     name: str
@@ -63,14 +63,14 @@ class Subject:
     digests: frozenset[str]
     """Of its runs."""
     instruments: Mapping[str, str]
-    """By rail or gain: the instrument and its calibration, where both are stated."""
+    """By rail or gain: the instrument and its calibration, if both are stated."""
     right: Right = field(default_factory=dict)
-    """The samples whose answers make the accuracy."""
+    """The samples behind the accuracy."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of two subjects; ``second - first`` has the interval ``low`` to ``high``, or none is stated."""
+    """One figure of two subjects; ``low`` to ``high`` is the interval of ``second - first``, if one is stated."""
 
     key: FigureKey
     first: Quantity
@@ -79,20 +79,20 @@ class Difference:
     low: float | None
     high: float | None
     cancelled: bool
-    """Whether errors of a calibration that both share have cancelled."""
+    """Whether errors of a shared calibration have cancelled."""
     kept: bool | None
-    """By the rules, whether the second is at most 5 % worse; None where the rules do not judge."""
+    """Whether the second is at most 5 % worse, as the rules demand; None if the rules do not judge the figure."""
     paired: tuple[int, int] | None = None
-    """Of accuracy on the same samples: how many only the first has right, and how many only the second."""
+    """For accuracy on the same samples: how many only the first answered rightly, and how many only the second."""
 
     @property
     def shown(self) -> bool | None:
-        """Whether the interval of the difference leaves zero out; None where there is no interval."""
+        """Whether the interval of the difference excludes zero; None without an interval."""
         return None if self.low is None or self.high is None else not self.low <= 0.0 <= self.high
 
     @property
     def said(self) -> str:
-        """Whether the second is better or worse, as far as the interval shows it."""
+        """Whether the second is better or worse, if the interval shows it."""
         if self.shown is None:
             return "no interval stated"
         if not self.shown:
@@ -103,7 +103,7 @@ class Difference:
 
     @property
     def relative(self) -> float | None:
-        """The difference over the magnitude of the first; None for a first of zero."""
+        """The difference divided by the magnitude of the first; None if the first is zero."""
         return self.value / abs(self.first.value) if self.first.value else None
 
     def to_json(self) -> dict[str, Any]:
@@ -125,11 +125,11 @@ class Comparison:
     differences: tuple[Difference, ...]
     alone: tuple[FigureKey, ...]
     unlike: tuple[str, ...]
-    """What is not as in a repetition: another scenario, rules, workload or data, or the same recording."""
+    """Why the second does not repeat the first: another scenario, rules, workload or data, or the same recording."""
 
     @property
     def differs(self) -> dict[str, tuple[Any, Any]]:
-        """What both declare differently, by its place in the start line."""
+        """What the two declare differently, by its place in the start line."""
         return differing(self.first.result.start, self.second.result.start)
 
     def to_json(self) -> dict[str, Any]:
@@ -144,8 +144,8 @@ class Comparison:
 def compare(paths: Sequence[Path]) -> list[Comparison]:
     """Compare runs, sessions or submissions with the first of them; each is verified and evaluated.
 
-    Raises ``UsageError`` for fewer than two, where no configuration is in both, and for two workloads or units; and
-    what ``rig.report`` raises.
+    Raises ``UsageError`` for fewer than two paths, without a common configuration, and for different workloads or
+    units; and what ``rig.report`` raises.
     """
     if len(paths) < 2:
         raise UsageError("there is nothing to compare", field="path", remedy="Name two or more: rig compare A B")
@@ -168,7 +168,7 @@ def _check_alike(first: Subject, second: Subject) -> None:
 
 
 def subjects(path: Path) -> Iterator[Subject]:
-    """Yield what a path holds: a run, a session, a folder of these as folds, or each configuration of a submission."""
+    """Yield the subjects of a path: a run, a session, a folder of these as folds, or a submission's configurations."""
     if not is_submission(path):
         folds = [] if _recorded(path) or not path.is_dir() else sorted(filter(_recorded, path.iterdir()))
         each = [evaluated(fold) for fold in folds or [path]]
@@ -186,9 +186,9 @@ def _recorded(path: Path) -> bool:
 
 
 def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
-    """One accuracy over all folds, and what the networks of all folds have in common.
+    """Return a subject with one accuracy over all folds, and with what the networks of all folds have in common.
 
-    Raises ``UsageError`` for runs of several devices, for runs that asked the same sample, and without labels.
+    Raises ``UsageError`` for runs of several devices, for runs with a common sample, and for runs without labels.
     """
     asked = sum(len(_right(fold)) for fold in folds)
     payloads = [digest for fold in folds for digest in _payloads(fold)]
@@ -208,14 +208,14 @@ def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
 
 
 def _right(session: Evaluated) -> Right:
-    """The answers that make the accuracy of a session: those of its accuracy run, where it has one."""
+    """The answers behind the accuracy of a session: those of its accuracy run, if it has one."""
     parts = [part for part in session.parts if part.purpose == "accuracy"] or session.parts[:1]
     runs = [part.run for part in parts]
     return {(run.start.workload.digest_sha256, name): ok for run in runs for name, ok in right_of(run).items()}
 
 
 def _payloads(session: Evaluated) -> set[str]:
-    """The digests of the samples that a session asked, which folds of other digests may share."""
+    """The digests of the samples of a session; folds with different data digests may still share samples."""
     asked = _right(session)
     return {
         row["payload_sha256"]
@@ -226,7 +226,7 @@ def _payloads(session: Evaluated) -> set[str]:
 
 
 def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
-    """Configurations of one name; two that are alone belong together whatever their names."""
+    """Pairs of configurations of one name; if each side has only one, these belong together whatever their names."""
     if len(first) == len(second) == 1:
         return [(first[0], second[0])]
     by_name = {subject.name: subject for subject in second}
@@ -260,7 +260,7 @@ def compared(first: Subject, second: Subject) -> Comparison:
 
 
 def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
-    """A difference of accuracy on the same samples has the interval of pairs, which is narrower."""
+    """Give a difference of accuracy on the same samples the interval of pairs, which is narrower."""
     a, b = first.right, second.right
     if d.key != _ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {len(a)}:
         return d
@@ -293,12 +293,12 @@ def apart(a: Quantity, b: Quantity, shared: frozenset[str], factor: float = 1.0)
 
 
 def of_instrument(origin: str | None) -> bool:
-    """Return whether an origin of ``apart`` is a calibration, which more samples do not average."""
+    """Return whether an origin of ``apart`` is a calibration, whose error more samples do not reduce."""
     return origin is not None and origin.removeprefix("first:").removeprefix("second:").startswith(_CALIBRATION)
 
 
 def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
-    """The quantity with every origin of its own named as its own, so that only a shared calibration cancels."""
+    """The quantity with its owner in the name of every origin, so that only a shared calibration cancels."""
 
     def part(c: Component) -> Component:
         keep = c.shared is None or _instrument(c.shared) in shared
@@ -308,7 +308,7 @@ def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
 
 
 def _instrument(origin: str) -> str:
-    """The rail or gain whose instrument an origin belongs to; empty for an origin of the run."""
+    """The rail or gain of the instrument to which an origin belongs; empty for an origin of the run."""
     return origin.partition(":")[2] if origin.startswith(_CALIBRATION) else ""
 
 
@@ -343,7 +343,7 @@ def _subject(path: Path, name: str, result: Result, sessions: Sequence[Evaluated
 
 
 def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:
-    """Return the instrument and its calibration by rail or gain, where both are stated."""
+    """Return the instrument and its calibration by rail or gain, if both are stated."""
     found: dict[str, str] = {}
     for meter in meters:
         for rail in meter.rails:
@@ -353,7 +353,7 @@ def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:
 
 
 def _calibrated(meter: MeterRecord, rail: Rail) -> str:
-    """The instrument and its calibration as text; empty unless both are stated: two of a model err differently."""
+    """Instrument and calibration as text; empty unless both are stated, since two of a model err differently."""
     if not meter.serial_number or rail.accuracy is None or not rail.accuracy.source:
         return ""
     certificate = "" if meter.calibration is None else f"{meter.calibration.certificate} {meter.calibration.date}"

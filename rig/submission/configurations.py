@@ -1,4 +1,4 @@
-"""Sessions by configuration: those of one configuration are trials, several configurations are rows."""
+"""Group sessions by configuration: sessions of one configuration are trials, each configuration is a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rig.session.report import Evaluated
 from rig.terminal import clean
 
 MOST_CHARACTERS = 40
-"""The longest value that tells configurations apart in their names."""
+"""The longest value (characters) that is used in the name of a configuration."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Row:
 
     @property
     def run(self) -> Run:
-        """The run that the pictures of the configuration are of."""
+        """The run that the pictures of the configuration show."""
         return self.sessions[0][1].run
 
 
 def rows_of(sessions: Sequence[tuple[str, Evaluated]]) -> list[Row]:
-    """Return the configurations of sessions with their names, in the order in which they come."""
+    """Return the configurations of sessions with their names, in order of first appearance."""
     found: dict[str, list[tuple[str, Evaluated]]] = {}
     for name, session in sessions:
         found.setdefault(_identity(session.parts), []).append((name, session))
@@ -45,7 +45,7 @@ def rows_of(sessions: Sequence[tuple[str, Evaluated]]) -> list[Row]:
 
 
 def _identity(parts: Sequence[Part]) -> str:
-    """What is the same in all trials of a configuration: device, scenario, workload and rules, as recorded."""
+    """The part that all trials of a configuration share: device, scenario, workload and rules, as recorded."""
     lines = [(part.purpose, part.run.start.configuration, part.run.start.as_recorded) for part in parts]
     keys = ("device", "scenario", "workload", "rules")
     alike = {
@@ -84,7 +84,7 @@ def _claim(key: FigureKey, q: Quantity, sessions: Sequence[tuple[str, Evaluated]
 
 
 def _runs_behind(key: FigureKey, q: Quantity, parts: Sequence[Part]) -> int:
-    """How many runs of a session have the figure, among those of the purpose that gives it."""
+    """How many runs of a session have the figure, among runs of the purpose that provides it."""
     powered = q.unit in ("W", "J")
     by = {p: [part for part in parts if part.purpose == p and key in part.result.quantities] for p in _GIVERS}
     if key.quantity in ("accuracy", "balanced_accuracy") and by["accuracy"]:
@@ -99,7 +99,7 @@ _GIVERS = ("accuracy", "performance", "power")
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """A name for each configuration: the system, the task, and as few values as tell it from the others."""
+    """A name for each configuration: the system, the task, and the fewest values that distinguish it from others."""
     facts = [_facts(result) for result in results]
     names = [_short(f"{r.start.device.name}, {r.start.workload.name}, {r.start.scenario.name}") for r in results]
     for key in dict.fromkeys(key for fact in facts for key in fact):
@@ -119,7 +119,7 @@ def _facts(result: Result) -> dict[str, str]:
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that fit in a name, lists of one value among them."""
+    """The values that fit in a name, including lists of one value."""
     single = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in values.items()}
     plain = (str, int, float, bool)
     return {k: v for k, v in single.items() if isinstance(v, plain) and len(str(v)) <= MOST_CHARACTERS >= len(k)}

@@ -1,4 +1,4 @@
-"""What two recordings declare differently: options, versions, bench, firmware, host."""
+"""Differences between the declarations of two recordings: options, versions, bench, firmware, host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BENCH = ("configuration", "lab", "operator", "ambient_temperature_c", "imported
 def differing(a: Start, b: Start) -> dict[str, tuple[Any, Any]]:
     """Return what the start lines of two recordings declare differently, by its place, such as ``host.cpus``.
 
-    None stands for what one of them does not declare.
+    None means that a recording does not declare it.
     """
     one, other = _declared(a), _declared(b)
     found: dict[str, tuple[Any, Any]] = {}
@@ -42,7 +42,7 @@ def _declared(start: Start) -> dict[str, Any]:
 
 
 def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Each value of nested JSON with the names that lead to it; parts of a list that have names go by these."""
+    """Yield each value of nested JSON with the path to it; parts of a list that have names are named by them."""
     if isinstance(value, list) and value and all(isinstance(x, Mapping) and "name" in x for x in value):
         value = {x["name"]: x for x in value}
     if isinstance(value, Mapping):

@@ -44,7 +44,7 @@ class Submitted:
     root: str
     """SHA-256 of the manifest: the hash to publish."""
     missing: tuple[str, ...]
-    """What the submitter left empty."""
+    """Fields that the submitter left empty."""
     left_out: tuple[str, ...]
     """Files in the sessions that no hash of a recording covers."""
 
@@ -54,9 +54,9 @@ def submit(
 ) -> Submitted:
     """Make a submission folder of sessions and lone runs, and its archive; sign it with ``key`` if there is one.
 
-    The pages are made of the copies of the sessions, as ``made_again`` makes them. If any copy is not as its hashes
-    say, nothing is left. Raises ``UsageError`` for paths that cannot be used, ``DataError`` for a ``submission.toml``
-    that cannot and for sessions that share a recording, and what ``rig.report`` raises for a recording.
+    The pages are made from the copies of the sessions, as ``made_again`` makes them. If a copy does not match its
+    hashes, nothing is left. Raises ``UsageError`` for unusable paths, ``DataError`` for an unusable
+    ``submission.toml`` and for sessions that share a recording, and what ``rig.report`` raises for a recording.
     """
     _check_paths(sessions, out, archive)
     given, raw = about_file.read_about(about)
@@ -80,7 +80,7 @@ def submit(
 
 
 def _made(folder: Path, sessions: Mapping[str, Path], head: Submission, about: bytes) -> Made:
-    """What is said of the copies of the sessions; an error names the original."""
+    """Make the pages from the copies of the sessions; an error names the original."""
     try:
         return made_of(folder, list(sessions), head, about)
     except RigError as error:
@@ -108,7 +108,7 @@ def _check_paths(sessions: Sequence[Path], out: Path, archive: Path | None) -> N
 
 
 def _holder(path: Path) -> Path | None:
-    """The submission, session or run that a path lies in, if its hashes cover that place."""
+    """The submission, session or run that contains a path, if its hashes cover that place."""
     for folder in path.resolve().parents:
         if folder.name == DERIVED:
             return None
@@ -121,7 +121,7 @@ def _holder(path: Path) -> Path | None:
 
 
 def _names(sessions: Sequence[Path]) -> list[str]:
-    """A plain name for each session, numbered where two have the same."""
+    """A plain name for each session, numbered if two have the same."""
     names: list[str] = []
     for path in sessions:
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", path.resolve().name).lstrip(".")[:100] or "session"
@@ -133,8 +133,8 @@ def _names(sessions: Sequence[Path]) -> list[str]:
 def files_of(sessions: Mapping[str, Path]) -> dict[str, Path]:
     """Return every file that a submission takes from sessions and lone runs, by its path in the submission.
 
-    These are the files that a hash covers, and what was broken off. Raises ``StoreError`` for links and devices, and
-    for recordings that are not whole.
+    These are the files that a hash covers, and interrupted recordings. Raises ``StoreError`` for links and devices, and
+    for incomplete recordings.
     """
     return {f"{SESSIONS}/{name}/{inner}": file for name, path in sessions.items() for inner, file in _files_of(path)}
 
@@ -171,7 +171,7 @@ def _plain(root: Path, names: Iterator[str] | Sequence[str]) -> Iterator[tuple[s
 
 
 def _left_out(session: Path, name: str, taken: set[str]) -> Iterator[str]:
-    """What lies in a session beside what was recorded, and would go unnoticed."""
+    """Files in a session that were not recorded, and are otherwise silently left out."""
     for file in sorted(session.rglob("*")):
         inner = file.relative_to(session)
         beside = DERIVED not in inner.parts and not file.is_dir()
@@ -201,7 +201,7 @@ def _beside(out: Path) -> Iterator[Path]:
 
 
 def _refused(error: OSError, folder: Path | None, out: Path) -> StoreError:
-    """The error for a file that cannot be written, or for one of a session that cannot be read; it is named."""
+    """The error, with the file's name, for a file that cannot be written or a session's file that cannot be read."""
     place = Path(str(error.filename or out))
     if folder is not None and place.is_relative_to(folder):
         return not_stored(out / place.relative_to(folder), unwritten(error))
@@ -229,7 +229,7 @@ def _copy(source: Path, target: Path) -> str:
 
 
 def _pack(folder: Path, name: str, file: IO[bytes]) -> None:
-    """Write a folder as an archive: names in order, without owners, times and modes of this machine."""
+    """Write a folder as an archive with sorted names, and without this machine's owners, times and modes."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = entry.mtime = 0

@@ -1,4 +1,4 @@
-"""A gate: whether the second of two results is worse than the first by more than a limit, as far as both can say."""
+"""A gate: whether the second of two results is worse than the first by more than a limit, if they show it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rig.terminal import command
 
 EXAMPLE = "energy_per_inference_j > +5%"
 POWER = 0.8
-"""The chance with which as many samples more as are named decide, if the change is as it was found."""
+"""The chance that the named number of samples decides, if the change is as it was found."""
 MOST_TIMES = 1000.0
-"""How many times as many samples are still a number to name."""
+"""A required number of samples is named only up to this many times the present one."""
 MAY_DIFFER = ("device:", "rules:")
-"""What two results may differ in that are compared."""
+"""Declarations in which two compared results may differ."""
 _FORM = re.compile(
     r"\s*(?P<figure>[^\s<>=]+)\s*(?P<sign>[<>])\s*(?P<change>[+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*(?P<of>%?)\s*"
 )
@@ -50,9 +50,9 @@ class Judged:
     low: float
     high: float
     samples_more: int | None
-    """Of each of the two, with which they would probably decide; None where they do, or where no number would."""
+    """More samples of each result that would probably decide; None if they decide already, or if no number would."""
     of_counts: bool = False
-    """Whether the figure is a share of counts, of which more trials of the same samples tell nothing new."""
+    """Whether the figure is a share of counts, so that more trials of the same samples show nothing new."""
 
     def to_json(self) -> dict[str, Any]:
         """The limit and what was found as a JSON object."""
@@ -60,7 +60,7 @@ class Judged:
 
 
 def limit_of(text: str) -> Limit:
-    """Read a limit. Raises ``UsageError`` for a text that is none."""
+    """Read a limit. Raises ``UsageError`` for a text that is no limit."""
     found = _FORM.fullmatch(text)
     try:
         change = float(found["change"]) if found else math.nan
@@ -75,9 +75,9 @@ def limit_of(text: str) -> Limit:
 
 
 def judged(c: Comparison, limit: Limit) -> Judged:
-    """Judge one figure of two results: worse or not where the 95 % interval of its change leaves the limit out.
+    """Judge one figure of two results: it is decided if the 95 % interval of the change excludes the limit.
 
-    Each of the two is wrong in at most 2.5 % of the cases. Raises ``UsageError`` for results that cannot be compared,
+    Each decision is wrong in at most 2.5 % of the cases. Raises ``UsageError`` for results that cannot be compared,
     and for a figure that one of them lacks or states without an interval.
     """
     key = _checked(c, limit)
@@ -127,7 +127,7 @@ def _samples_more(over: Quantity, n: int) -> int | None:
 
 
 def _checked(c: Comparison, limit: Limit) -> FigureKey:
-    """The key of the figure that a limit names. Raises ``UsageError`` where it cannot be judged."""
+    """The key of the figure that a limit names. Raises ``UsageError`` if the figure cannot be judged."""
     if unlike := [what for what in c.unlike if not what.startswith(MAY_DIFFER)]:
         remedy = f"Measure the second as the first: {command('measure', '--like', c.first.path)}"
         raise _refused(limit, f"{c.first.path} and {c.second.path} cannot be compared: {'; '.join(unlike)}", remedy)

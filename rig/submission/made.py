@@ -1,4 +1,4 @@
-"""What a submission says of its sessions: its description, table, pages and metadata, as bytes by path."""
+"""The files that a submission makes from its sessions: description, table, pages and metadata, as bytes by path."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Made:
 
 
 def made_with() -> dict[str, str]:
-    """Return the versions of what submissions are made with here; made with others, their pages may differ."""
+    """Return the versions of the programs that make submissions here; with other versions, pages may differ."""
     here = environment()
     commit = f"{here.commit}{' with changes' if here.dirty else ''}" if here.commit else "none"
     return {"python": here.python or "", "commit": commit} | {name: version(name) for name in MAKERS}
 
 
 def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) -> Made:
-    """Verify and evaluate the sessions ``names`` in a submission's folder, and make all that is said of them.
+    """Verify and evaluate the sessions ``names`` in a submission's folder, and make all files about them.
 
-    ``head`` is the description, whose rows are not looked at, and ``about`` the content of ``submission.toml``. The
-    files are a function of these and of the recordings alone. Raises what ``rig.report`` raises for a recording.
+    ``head`` is the description, whose rows are ignored, and ``about`` the content of ``submission.toml``. The files
+    depend only on these and on the recordings. Raises what ``rig.report`` raises for a recording.
     """
     read = [(name, evaluated(folder / SESSIONS / name)) for name in names]
     _check_apart(read)

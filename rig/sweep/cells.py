@@ -1,7 +1,7 @@
 """One cell, from open to done: it is claimed, recorded beside its place, and moved there whole.
 
-A process that dies in between leaves the cell open, and its torn recording where the next process to claim the cell
-finds it. Two processes never record the same cell, nor use the same exclusive device, at once.
+A process that dies before the move leaves the cell open, and its torn recording where the next process that claims the
+cell finds it. Two processes never record the same cell, or use the same exclusive device, at the same time.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Task(msgspec.Struct, frozen=True):
     cell: Cell
     wait: bool = True
     rows: bool = False
-    """Compute the row even where linear algebra has several threads."""
+    """Whether to compute the row even if linear algebra has several threads."""
     mend: bool = True
-    """Set aside an altered recording whose row is to be computed."""
+    """Whether to set aside an altered recording whose row is to be computed."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def perform(task: Task, say: Say | None = None) -> Outcome:
-    """Do one task. Raises only ``KeyboardInterrupt``, where no cell was begun."""
+    """Do one task. Raises only ``KeyboardInterrupt``, if no cell was begun."""
     folder, cell = Path(task.folder), task.cell
     try:
         if task.what == "row":
@@ -71,7 +71,7 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
 
 
 def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
-    """Note a cell as failed whose worker died, and set its torn recording aside."""
+    """Note that a cell failed because its worker died, and set its torn recording aside."""
     with claimed(desk_of(folder, cell), f"cell {cell.key}") as desk:
         return _failed(folder, cell, desk / cell.key, error.to_json())
 
@@ -81,7 +81,7 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
     known = state_of(folder, cell)
     if known != "open":  # done by another process meanwhile
         return Outcome(cell.key, known, error=error_of(folder, cell) if known == "failed" else None)
-    # the runs of a session may be whole where the session is not
+    # the runs of a session may be complete although the session is not
     if work.exists() and (cell.mode == "session" or torn(work, cell)):
         set_aside(folder, work, cell.key)
     if not work.exists():
@@ -100,7 +100,7 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
 
 
 def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
-    """Record a cell into ``work``; return its outcome where it did not end well."""
+    """Record a cell into ``work``; return its outcome if it did not end well."""
     from rig.session.measure import measure
 
     try:
@@ -144,7 +144,7 @@ def _unexpected(error: Exception) -> dict[str, Any]:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether the disk takes a file: a full disk is not a fault of the cell."""
+    """Whether the disk accepts a file: a full disk is not a fault of the cell."""
     probe = folder / PENDING / ".probe"
     try:
         keep(folder, probe, b"\0" * 65536)

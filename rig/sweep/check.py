@@ -1,4 +1,4 @@
-"""A grid is checked before anything is recorded: names, option keys and types, and the bench of each device."""
+"""Check a grid before anything is recorded: names, option keys and types, and the bench of each device."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Takers = dict[str, Factory]
 
 
 def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) -> Sequence[Frozen]:
-    """The grids to record in ``folder``: those frozen there, and ``spec``, which is added if it is new.
+    """Return the grids to record in ``folder``: those frozen there, and ``spec``, which is added if it is new.
 
-    Raises ``UsageError`` for a new grid beside others without ``extend``, ``StoreError`` for a folder in other use.
+    Raises ``UsageError`` for a new grid beside others without ``extend``, ``StoreError`` for a folder with other files.
     """
     grids = frozen(folder) if is_sweep(folder) else ()
     if any(entry.grid.asked == spec for entry in grids):
@@ -91,9 +91,9 @@ def _own_takers(spec: GridSpec, device: str) -> Takers:
 
 
 def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:
-    """What a device's bench shows for the first of its cells that it can be opened for; the others fail in their turn.
+    """The facts of a device's bench from the first of its cells that can be opened; cells before it fail later.
 
-    Raises the error of the first cell where no value of a varied key can be used, and every error of another cause.
+    Raises the error of the first cell if no value of a varied key can be used, and every error with another cause.
     """
     vary, first = dict(spec.vary), None
     while True:
@@ -134,7 +134,7 @@ def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> F
         for changed in ({key.rpartition(".")[2]: value} for key, values in own.items() for value in values[1:]):
             try:
                 one = setup.other_workload(changed)
-            except RigError:  # it fails its own cells
+            except RigError:  # its own cells will fail
                 continue
             _check_same(one, setup.other_workload, changed)
     meters = tuple(n for n in cell.meters if n != NONE) if cell.meters else (info.onboard_meter or "",)
@@ -164,14 +164,14 @@ def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str]
 
 
 def _places(key: str, value: str, own: Takers, meters: Takers) -> list[tuple[str, str]]:
-    """The takers of a key; meters only where nothing else takes it. Raises ``UnknownNameError``."""
+    """The takers of a key; meters only if nothing else takes it. Raises ``UnknownNameError``."""
     split = split_options([f"{key}={value}"], own | meters)
     places = [(who, name) for who, given in split.items() for name in given]
     return [p for p in places if p[0] in own] or places
 
 
 def _canonical(spec: GridSpec, owners: Mapping[tuple[str, str], str], takers: Takers) -> dict[str, tuple[str, ...]]:
-    """Every value as its option's type writes it. Raises ``UsageError`` that names key and value."""
+    """Every value as its option's type writes it. Raises ``UsageError``, which names key and value."""
     found = {}
     for key, values in _all(spec):
         places = [place for place, k in owners.items() if k == key]
@@ -187,7 +187,7 @@ def _canonical(spec: GridSpec, owners: Mapping[tuple[str, str], str], takers: Ta
 
 
 def _seeds(spec: GridSpec, owners: Mapping[tuple[str, str], str], own: Takers, meters: Takers) -> dict[str, int]:
-    """The seeds in which repetitions differ, each with its value in the first."""
+    """The seeds in which repetitions differ, each with its value in the first repetition."""
     takers = {who: f for who, f in (own | meters).items() if who not in ("scenario", "workload")}
     found: dict[str, int] = {}
     for key in spec.repetition_seeds:

@@ -20,7 +20,7 @@ from rig.sweep.rows import figures_by
 from rig.sweep.store import PENDING
 
 AHEAD = 2
-"""Tasks given out for each thread of the cluster."""
+"""This many tasks are given out per thread of the cluster."""
 
 
 def over_cluster(tasks: Sequence[Task], address: str, timeout_s: float, brake: Brake, say: Say) -> Outcomes:
@@ -43,7 +43,7 @@ def over_cluster(tasks: Sequence[Task], address: str, timeout_s: float, brake: B
 
 
 def check_address(address: str, trust: bool) -> None:
-    """Refuse a scheduler on another host that is reached without TLS: anyone on the way could run code here.
+    """Refuse a scheduler on another host without TLS: anyone on the network path could run code here.
 
     Raises ``UsageError``, unless ``trust`` is set.
     """
@@ -108,7 +108,7 @@ def _unfit(worker: str, what: str, remedy: str) -> SetupError:
 
 
 def _recall(out: dict[Future[Outcome], Task], level: int) -> None:
-    """Cancel the tasks that no worker has claimed; a worker that claims one just now still finishes it."""
+    """Cancel the tasks that no worker has claimed; a task that is being claimed is still finished."""
     for future, task in out.items():
         if level > 1 or not (Path(task.folder) / PENDING / task.cell.key).exists():
             future.cancel()

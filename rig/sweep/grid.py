@@ -70,7 +70,7 @@ class Grid(msgspec.Struct, frozen=True):
     devices: dict[str, Facts]
 
     def code(self) -> list[str]:
-        """What ``GridSpec.code`` gives, with the values that cells are measured with."""
+        """As ``GridSpec.code``, with the values that cells use."""
         return msgspec.structs.replace(self.asked, options=self.options, vary=self.vary).code()
 
 
@@ -156,7 +156,7 @@ def check_size(spec: GridSpec) -> None:
 
 
 def check_whole_grid(grid: Grid) -> None:
-    """Check that the cells of a grid can be spelled out.
+    """Check that all cells of a grid can be listed.
 
     Raises ``UsageError`` as ``check_size`` does, ``KeyError`` for a device without facts, ``ValueError`` for a seed
     that is no number.
@@ -175,7 +175,7 @@ def _empty(field: str, value: Value, wanted: str) -> UsageError:
 
 
 def cells_of(grids: Iterable[Grid]) -> list[Cell]:
-    """Every cell of the grids once, ordered by device, values and repetition."""
+    """Return every cell of the grids once, ordered by device, values and repetition."""
     found: dict[str, Cell] = {}
     for grid in grids:
         for cell in _cells(grid):
