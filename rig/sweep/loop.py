@@ -1,4 +1,4 @@
-"""The loop of a sweep: the open cells are recorded, then the missing rows are computed."""
+"""The loop of a sweep: record the open cells, then compute the missing rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rig.terminal import command, say
 
 @dataclass(frozen=True)
 class Means:
-    """How a sweep is worked off. ``jobs`` None: as many as there are cores where cells may overlap, else 1."""
+    """How a sweep is carried out. ``jobs`` None: the number of cores if cells may overlap, else 1."""
 
     cores: int = 1
     jobs: int | None = None
@@ -117,7 +117,7 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> None:
-    """Set aside torn recordings, and failures to try again."""
+    """Set aside torn recordings and, with ``retry``, failures."""
     for cell in cells:
         place = place_of(folder, cell)
         if place.exists() and (why := torn(place, cell)):
@@ -165,7 +165,7 @@ def _stop_if_halted(outcome: Outcome) -> None:
 
 
 def _revived(sent: Mapping[str, Any]) -> RigError:
-    """The error that a worker sent, as it was raised there."""
+    """The error that a worker sent, rebuilt as it was raised there."""
     made: RigError = RigError.__new__(getattr(errors, str(sent.get("error")), SetupError))
     RigError.__init__(
         made, str(sent.get("message")), field=str(sent.get("field", "")), value=sent.get("value"),
@@ -176,7 +176,7 @@ def _revived(sent: Mapping[str, Any]) -> RigError:
 
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """End a sweep after the cells in work on Ctrl-C, at once on a second or SIGTERM. ``here``: without workers."""
+    """End a sweep on Ctrl-C after the cells in work, on a second one or SIGTERM at once. ``here``: without workers."""
     brake = Brake()
 
     def slower(number: int, _: object) -> None:

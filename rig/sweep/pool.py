@@ -38,9 +38,9 @@ class Brake:
 def spread(tasks: Sequence[Task], jobs: int, brake: Brake, say: Say, quiet_cores: bool) -> Outcomes:
     """Yield the outcome of each task as it comes, and None now and then. Tasks of one exclusive device never overlap.
 
-    With 0 ``jobs`` they are done in this process. ``quiet_cores`` gives each worker's linear algebra one thread. A
-    worker that dies takes the others with it: their cells are tried again one by one, and one that kills a second
-    worker fails. Raises ``SetupError`` when workers cannot start.
+    With 0 ``jobs`` they are done in this process. ``quiet_cores`` gives each worker's linear algebra one thread. If a
+    worker dies, all die: their cells are tried again one by one, and a cell that kills a second worker fails. Raises
+    ``SetupError`` if workers cannot start.
     """
     if jobs == 0:
         for task in tasks:
@@ -66,7 +66,7 @@ def through(
 ) -> Generator[Outcome | None, None, list[Task]]:  # fmt: skip
     """Yield the outcomes of the tasks that ``waiting`` holds; return those whose worker died.
 
-    ``recall`` takes back what is out, again and again while the brake is on, and is given the brake's level.
+    ``recall`` takes back the tasks given out; it is called repeatedly while the brake is on, with the brake's level.
     ``given_up`` makes the outcome of a task that raised.
     """
     out: dict[Future[Outcome], Task] = {}

@@ -14,9 +14,9 @@ TERMINAL_EVERY_S = 0.2
 
 
 class Progress:
-    """Counts outcomes, and takes the open cells to last as long as those that have ended.
+    """Counts outcomes, and assumes that open cells last as long as those that have ended.
 
-    ``left`` names the cells that are open, of ``total``, of which some have ``failed`` before.
+    ``left`` names the open cells out of ``total`` cells, ``failed`` of which have failed before.
     """
 
     def __init__(self, total: int, left: Sequence[str], failed: int) -> None:
@@ -38,7 +38,7 @@ class Progress:
         return (time.monotonic() - self._began_s) / ended * len(self._left) if ended else None
 
     def show(self) -> None:
-        """Show how far the sweep is, where that is due."""
+        """Show how far the sweep is, if an update is due."""
         now_s = time.monotonic()
         if not self._left or now_s - self._shown_s < (TERMINAL_EVERY_S if self._live.shown else PLAIN_EVERY_S):
             return
@@ -58,7 +58,7 @@ class Progress:
         say(text, error=True)
 
     def end(self) -> None:
-        """Take the live line away."""
+        """Remove the live line."""
         self._live.clear()
 
 

@@ -62,7 +62,7 @@ def values_in(key: str, text: str) -> tuple[str, ...]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys with dots and their values: TOML reads ``device.seed = 1`` as a table inside a table."""
+    """Yield dotted keys and their values: TOML reads ``device.seed = 1`` as a table inside a table."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")

@@ -49,7 +49,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What the table says of one cell that is done. ``runs`` holds the digest of each run by its directory."""
+    """The table's entries for one cell that is done. ``runs`` holds the digest of each run by its directory."""
 
     runs: dict[str, str]
     content_sha256: str
@@ -67,13 +67,13 @@ def one_thread() -> bool:
 
 
 def row_path(path: Path, cell: Cell) -> Path:
-    """Where the row of the recording ``path`` is kept. Raises ``OSError`` for a recording without a seal."""
+    """The file of the row of the recording ``path``. Raises ``OSError`` for a recording without a seal."""
     seal = read_bounded(seal_of(path))
     return cache_dir("rows") / f"{digest([cell.key, seal.hex(), figures_by()])}.json"
 
 
 def kept_row(folder: Path, cell: Cell) -> Row | None:
-    """The kept row of a cell, by the seal of its recording; None where there is none. It verifies no file."""
+    """The kept row of a cell, found by the seal of its recording, or None. No file is verified."""
     try:
         return msgspec.json.decode(read_bounded(row_path(place_of(folder, cell), cell)), type=Row)
     except (OSError, msgspec.DecodeError):
@@ -81,7 +81,7 @@ def kept_row(folder: Path, cell: Cell) -> Row | None:
 
 
 def verified_row(folder: Path, cell: Cell) -> Row | None:
-    """The kept row of a cell, every file of whose recording is verified. Raises ``IntegrityError``."""
+    """Verify every file of a cell's recording, and return the kept row. Raises ``IntegrityError``."""
     check_whole(place_of(folder, cell), cell)
     return kept_row(folder, cell)
 

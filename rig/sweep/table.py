@@ -85,7 +85,7 @@ def _parser(texts: Sequence[str]) -> Any:
 def write(folder: Path, table: Table) -> list[Path]:
     """Write ``table.csv``, ``table.parquet`` and ``runs.csv``, each whole or not at all, and return their paths.
 
-    ``runs.csv`` ties each row to its recording: what differs between two recordings of one cell stands there alone.
+    ``runs.csv`` links each row to its recording: only this file differs between two recordings of one cell.
     """
     rows = [[row.get(column) for column in table.columns] for row in table.rows]
     files = {

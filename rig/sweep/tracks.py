@@ -45,7 +45,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of all devices: the networks, and the fields of ``GridSpec``; options and meters may name one."""
+    """The request for all devices: the networks, and fields of ``GridSpec``; options and meters may name one device."""
 
     networks: tuple[str, ...]
     devices: tuple[str, ...]
@@ -58,7 +58,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One network on one device; ``figures`` are empty where it is not done, and ``error`` says why it failed."""
+    """One network on one device; ``figures`` are empty if it is not done, and ``error`` is why it failed."""
 
     device: str
     network: str
@@ -103,9 +103,9 @@ class Tracks:
 
 
 def front(tracks: Sequence[Track]) -> list[Track]:
-    """Return those that no other one of their kind, measured or simulated, excels.
+    """Return the tracks that no other track of their kind, measured or simulated, excels.
 
-    One excels another that is no worse in accuracy, energy and execution time, and better in one of them.
+    A track excels another if it is no worse in accuracy, energy and execution time, and better in one of them.
     """
     keys = (FigureKey("accuracy"), FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
     known = [track for track in tracks if all(key in track.figures for key in keys)]
@@ -201,7 +201,7 @@ def _meters(asked: Asked, device: str) -> tuple[str, ...]:
 
 
 def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
-    """Whether an option is for a device: one that names it, one that it takes, or one that none of all takes."""
+    """Whether an option is for a device: the option names it, the device takes it, or no device takes it."""
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
         return named == device
