@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -101,6 +102,21 @@ def test_a_shift_is_found_to_a_small_part_of_a_reading(
     assert found is not None
     assert abs(scene.wrong_by(found)) < 0.2 * PERIOD_S
     assert found.sigma_s < 0.25 * PERIOD_S
+
+
+def test_a_reading_that_is_stamped_far_away_takes_no_memory() -> None:
+    r, far_s = Scene(spans_of(1)).readings(), 1e7
+    far = replace(
+        r, start_s=np.append(r.start_s, far_s), end_s=np.append(r.end_s, far_s + PERIOD_S),
+        watts=np.append(r.watts, r.watts[-1]), ok=np.append(r.ok, True),
+    )  # fmt: skip
+    s = shown(far, spans_of(1))
+    assert s is not None
+    tracemalloc.start()
+    line(s, 1e15, 0.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 28
 
 
 @pytest.mark.parametrize("tau", [0.0, 1.0])
