@@ -112,6 +112,7 @@ def test_lost_and_late_readings_are_put_in_order_or_missing_and_none_is_doubled(
         assert missing < 0.03 if caught_up else 0.05 < missing < 0.4
 
 
+@pytest.mark.real_time
 def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(
     opened: Callable[..., XyloDevice],
 ) -> None:
