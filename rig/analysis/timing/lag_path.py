@@ -73,10 +73,11 @@ def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
     reach_s = min(max(reach_s, c.width_s), max(s.at_s[-1] - c.on_s[0], c.off_s[-1] - s.at_s[0], 0.0))
     step_s = max(c.width_s / PER_SPAN, 0.5 * s.period_s)
     count = math.ceil(reach_s / step_s)
-    if (2 * count + 1) * len(slopes) > AT_ONCE // GROUPS:
-        lates = step_s * np.unique(np.round(np.append(far_places(s, -reach_s, reach_s), 0.0) / step_s))
+    if (2 * count + 1) * len(slopes) <= AT_ONCE // GROUPS:
+        steps_late = np.arange(-count, count + 1.0)
     else:
-        lates = step_s * np.arange(-count, count + 1)
+        steps_late = np.unique(np.round(np.append(far_places(s, -reach_s, reach_s), 0.0) / step_s))
+    lates = step_s * steps_late
     late, slope = (x.ravel() for x in np.meshgrid(lates, slopes))
     places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
     best, rivals = places[0], [p[2] for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
