@@ -7,7 +7,7 @@ import numpy as np
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged
 from rig.analysis.timing.placement import AlignedRail
-from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL
+from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL, Profile
 from rig.analysis.timing.states import idle_window_of
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
@@ -42,9 +42,9 @@ def _how(windows: list[Floats], work: Floats) -> str:
     """How readings of idle windows are restless beside those at work, in words; "" if they are not."""
     quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
     level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
-    off, step = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)]), np.abs(np.diff(quiet))
+    off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
     exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
-    typical = float(np.median(step[step > 0.0])) if np.any(step > 0.0) else 0.0
+    typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
     if max(middle) - min(middle) > max(abs(level - float(np.median(quiet))), far):
         return "that change from one idle window to another by more than work adds"

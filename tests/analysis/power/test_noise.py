@@ -87,6 +87,16 @@ def test_a_random_walk_moves_a_sum_as_much_as_stated(weight: Floats) -> None:
     assert math.sqrt(stated(noise, weight)["walk"]) == pytest.approx(float(np.std(sums)), rel=0.1)
 
 
+@pytest.mark.parametrize("begins", [0, 40], ids=["whole", "halved"])
+def test_a_long_sum_over_a_random_walk_is_stated_wherever_its_first_span_begins(begins: int) -> None:
+    turn = np.roll(np.repeat(np.tile([1.0, -1.0], 1000), 80), -begins)
+    weight = turn / np.count_nonzero(turn > 0.0)
+    noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, walk_w2_per_s=0.25)
+    # each step of the walk moves all readings after it
+    exact = 0.25 * PERIOD_S * float(np.sum(np.cumsum(weight[::-1]) ** 2))
+    assert stated(noise, weight)["walk"] == pytest.approx(exact, rel=0.05)
+
+
 @pytest.mark.parametrize("hz", [50.0, 59.97, 120.3])
 @pytest.mark.parametrize("amplitude", [0.3, 2.0])
 def test_mains_is_found_with_its_frequency_and_amplitude(hz: float, amplitude: float) -> None:
