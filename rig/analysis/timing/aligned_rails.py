@@ -146,15 +146,9 @@ def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | F
     here = _shown(meter, found)
     if here is None or not _doubtful(found, here):
         return None
-
-    def by(at: Timebase) -> Shown | None:
-        return shown(readings_of(trace, at, meter.volts(trace, at)), windows_s)
-
-    recorded = here if found.path is None else by(found.timebase)
-    s = recorded if found.timebase.method == "brackets" else by(meter.bracketed)
-    if s is None or recorded is None:
-        return None
-    return bridged(trace, s, recorded, here if found.path else None, meter.reach_s(windows_s), meter.end_s)
+    at, wandered = found.timebase, None if found.path is None else here
+    s = here if found.path is None else shown(readings_of(trace, at, meter.volts(trace, at)), windows_s)
+    return None if s is None else bridged(trace, s, wandered, meter.reach_s(windows_s), meter.end_s)
 
 
 # ---- long traces --------------------------------------------------------------------------

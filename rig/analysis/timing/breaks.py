@@ -87,16 +87,13 @@ def strays(s: Shown, late_s: Floats | float = 0.0) -> Bools:
     return np.asarray(unlike(s, at, float(np.median(s.left(at))))[:, 0] >= 1.0)
 
 
-def bridged(
-    trace: Trace, s: Shown, recorded: Shown, wandered: Shown | None, reach_s: float, end_s: float
-) -> Bridged | Finding | None:
+def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_s: float) -> Bridged | Finding | None:
     """Return the trace with the times that the spans prove, a failed check where they prove none, or None if it fits.
 
-    ``s`` has times by brackets, which may be off by ``reach_s``, and ``recorded`` has times as they were aligned.
-    ``wandered`` has times along a path that may explain the spans as well as a break. The recording ended at
-    ``end_s``, so no reading is much later.
+    ``s`` has times as they were aligned; clocks may be off by ``reach_s``. ``wandered`` has times along a path that
+    may explain the spans as well as a break. The recording ended at ``end_s``, so no reading is much later.
     """
-    looked = _looked(s, recorded, reach_s, end_s) if trace.uniform else None
+    looked = _looked(s, reach_s, end_s) if trace.uniform else None
     if looked is None:
         return None
     chosen, total = _cheapest(looked.cost, s.cells, looked.lates, BREAK * looked.far)
@@ -133,7 +130,7 @@ class _Looked:
     usual: float
 
 
-def _looked(s: Shown, recorded: Shown, reach_s: float, end_s: float) -> _Looked | None:
+def _looked(s: Shown, reach_s: float, end_s: float) -> _Looked | None:
     """Compute the costs of spans at all possible places; None if single spans prove nothing, or too few are absent."""
     places = _places(s, reach_s, max(spare_s(s.readings, end_s), 0.0))
     if float(np.median(s.left(np.array([0.0, *(at for _, at in places)])).min(axis=1))) > 2.0 * CLEAR:
@@ -143,8 +140,8 @@ def _looked(s: Shown, recorded: Shown, reach_s: float, end_s: float) -> _Looked 
     usual = float(np.median(s.left(lates).min(axis=1)))
     if usual > CLEAR or s.tau_s > CLEAR * s.cells.width_s:
         return None
-    cost, here = unlike(s, lates, usual), unlike(recorded, np.zeros(1), usual)[:, 0]
-    absent, far = (here >= 1.0) & (recorded.left(np.zeros(1))[:, 0] > STANDS_OUT), np.abs(lates) > reach_s
+    cost, here = unlike(s, lates, usual), unlike(s, np.zeros(1), usual)[:, 0]
+    absent, far = (here >= 1.0) & (s.left(np.zeros(1))[:, 0] > STANDS_OUT), np.abs(lates) > reach_s
     none = min(float(here.sum()), *cost[:, ~far].sum(axis=0))
     return None if np.count_nonzero(absent) < LAST else _Looked(lates, far, cost, here, absent, none, usual)
 

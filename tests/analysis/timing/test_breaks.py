@@ -220,7 +220,7 @@ def test_spans_that_stand_out_where_the_clocks_say_prove_no_break(seed: int) -> 
     r = replace(r, watts=watts)
     found = shown(r, spans_s)
     assert found is not None
-    assert bridged(trace_of(r), found, found, None, 2e-3, 5.0) is None
+    assert bridged(trace_of(r), found, None, 2e-3, 5.0) is None
 
 
 def test_a_lost_block_is_found_where_it_is() -> None:
@@ -233,7 +233,7 @@ def test_a_lost_block_is_found_where_it_is() -> None:
     r = replace(r, watts=cut, raw=cut, ok=fine, overload=~fine, start_s=start_s, end_s=end_s)
     found = shown(r, spans_s)
     assert found is not None
-    mended = bridged(trace_of(r), found, found, None, 2e-3, 5.0)
+    mended = bridged(trace_of(r), found, None, 2e-3, 5.0)
     assert isinstance(mended, Bridged)
     assert mended.check.found.startswith("+130 at 2.3")
 
