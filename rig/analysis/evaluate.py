@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.power.energy import average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
-from rig.analysis.power.findings import no_power, no_step_notes, sign_checks
+from rig.analysis.power.findings import no_power, sign_checks
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
 from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
@@ -198,8 +198,7 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
         yield from checks_of(start.rules, run, told.queries, figures)
     yield from _told(contradictions_of(run, told.device))
     yield from found
-    yield from _told(sign_checks(figures))
-    yield from no_step_notes(figures)
+    yield from sign_checks(figures)
     yield from _told(told.clock_checks)
     for rail in rails.rails:
         yield from rail.findings

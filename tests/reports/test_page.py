@@ -15,7 +15,7 @@ from msgspec import structs
 from reports.render import render
 from reports.result_tables import key_figures
 from reports.sections import algorithm
-from rig.analysis.power.findings import BELOW_IDLE, NO_STEP
+from rig.analysis.power.findings import BELOW_IDLE, NO_STEP, ON_FIGURE
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import note
 from rig.analysis.result.result import Result
@@ -176,7 +176,7 @@ def test_gaps_stand_against_energy_where_power_was_measured() -> None:
     assert "energy of the solve, mJ" in picture(powered, "solver")
 
 
-@pytest.mark.parametrize("said", [BELOW_IDLE, NO_STEP])
+@pytest.mark.parametrize("said", [BELOW_IDLE, f"{ON_FIGURE}above idle: 1e-06 W, {NO_STEP}"])
 def test_dynamic_power_that_is_not_above_zero_is_explained_beside_the_figure(said: str) -> None:
     shown = page_of(replace(made_up(), findings=(note(said),)))
     assert shown.index("Key figures") < shown.index(f'<p class="warn">{said}') < shown.index("1. System")

@@ -299,7 +299,7 @@ CHANGES: dict[str, Change] = {
     ),
     "a clamp the wrong way round": whole(
         S, {f"power-{k}": reversed_clamp for k in range(1, 6)},
-        *(f"power-{k}: sign of power and energy at work" for k in range(1, 6)),
+        *(f"power-{k}: sign of power and energy" for k in range(1, 6)),
     ),
     "a constant answered for power": whole(
         S, {POWER: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},

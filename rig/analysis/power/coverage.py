@@ -71,12 +71,14 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
-    held = r.count((inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0) & r.ok)
+    # a logger that the device delays takes fewer readings, and longer ones
+    many = r.many * r.ok if r.uneven else np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
+    held = float(many[inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0].sum())
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
     due_elsewhere = float(r.end_s[-1] - r.start_s[0]) / r.period_s - due
     if due_elsewhere <= 0.0:
         return 0.0
-    elsewhere = max(1.0 - (r.count(r.ok) - held) / due_elsewhere, 0.0)
+    elsewhere = max(1.0 - (float(many.sum()) - held) / due_elsewhere, 0.0)
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
     share = missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0

@@ -27,7 +27,7 @@ from rig.analysis.power.findings import (
 )  # fmt: skip
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, unrested_w, unseen
+from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, smoothed, unrested_w, unseen
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
@@ -159,6 +159,7 @@ def _stated(
         return PowerFigures(Figures(), (readings_lost(model, scope, lost),))
     loops = in_step_with(model, scope.phases, inner.value_w)
     hidden = unseen(model, inner, scope.windows_s, lost) + loops + in_turn(model)
+    margin += smoothed(model, scope.windows_s, chosen.value_w)
     if loops.bias_w > NOTED * abs(inner.value_w):
         notes = [*notes, loops_note(model, scope, loops)]
     busy = replace(scope.busy, n=round(scope.busy.n * covered_share(model.readings, merged(scope.windows_s))))

@@ -24,15 +24,12 @@ BELOW_IDLE = (
     "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
     "not at rest there or sleeps between its spans"
 )
-NO_STEP = (
-    "Dynamic power is not above zero by its interval: the readings show no step at the spans. The meter may watch "
-    "another rail, or the spans stand at other times than the work; check both before this figure is used"
-)
+NO_STEP = "not above zero by its interval: the meter may watch another rail, or the spans are not where the work is"
 DRAWN = (
-    "active_power_w", "average_power_w", "runtime_power_w",
+    "idle_power_w", "active_power_w", "average_power_w", "runtime_power_w",
     "energy_per_inference_j", "energy_per_inference_integrated_j",
 )  # fmt: skip
-"""Figures of what the whole device draws while it works."""
+"""Figures of what a rail delivers, which is never less than nothing."""
 ON_FIGURE = "Dynamic power "
 """The first words of notes that are shown beside the figure itself, since it is misread without them."""
 MAX_CLIPPED = 0.1
@@ -136,17 +133,11 @@ def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Fin
     )
 
 
-def no_step_notes(figures: Figures) -> Iterator[Finding]:
-    """Yield a note if dynamic power is below zero, or if its interval includes zero."""
-    dynamic = figures.get(FigureKey("dynamic_power_w"))
-    if dynamic is not None and dynamic.interval()[0] <= 0.0:
-        yield note(BELOW_IDLE if dynamic.interval()[1] < 0.0 else NO_STEP)
-
-
 def sign_checks(figures: Figures) -> Iterator[Finding]:
-    """Yield a failed check if power or energy of work is below zero beyond its interval.
+    """Yield a failed check if power or energy is below zero beyond its interval, and one if spans show no step.
 
-    A device at work gives nothing back, so the current was read with the wrong sign.
+    A device gives nothing back, so the current was read with the wrong sign or zero. Dynamic power below zero is a
+    note, since a part of a device may rest while another works.
     """
     below = {
         str(key): q
@@ -157,7 +148,13 @@ def sign_checks(figures: Figures) -> Iterator[Finding]:
         name, q = next(iter(below.items()))
         more = f", and {len(below) - 1} more" if len(below) > 1 else ""
         allowed = "0 or more; the sign of a current clamp or shunt is reversed: turn it round, and measure again"
-        yield Finding("sign of power and energy at work", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False)
+        yield Finding("sign of power and energy", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False, told=True)
+    dynamic = figures.get(FigureKey("dynamic_power_w"))
+    if dynamic is not None and dynamic.interval()[1] < 0.0:
+        yield note(BELOW_IDLE)
+    elif dynamic is not None and dynamic.interval()[0] <= 0.0:
+        found = f"{dynamic.value:.4g} W, {NO_STEP}"
+        yield Finding("Dynamic power above idle", found, "above zero by its interval", False, told=True)
 
 
 # ---- refusals -----------------------------------------------------------------------------

@@ -36,6 +36,8 @@ ALL = 1e-3
 """Readings that miss at most this part of the time between them miss nothing."""
 BLOCK = 1 << 12
 """Places in a loop are computed for about this many readings at a time."""
+LATER = 1.25
+"""A moving mean delays energy by this many time constants of the filter that is most like it."""
 ALIKE = 1e6
 """Above this condition number, all ends fill their readings alike."""
 
@@ -149,6 +151,15 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     less_j, most_j = sorted((abs(lacks_j), abs(more_j)))
     half_w = 0.5 * min(most_j, 2.0 * less_j) / busy_s
     return Margin(math.copysign(half_w, more_j), half_w)
+
+
+def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
+    """Return the margin for a filter that nobody declared: the device may begin and end its work as smoothly itself."""
+    if not model.readings.inferred:
+        return Margin()
+    moved_s = LATER * model.readings.tau_s
+    half_w = 0.5 * dynamic_w * min(moved_s / float(np.mean(windows_s[:, 1] - windows_s[:, 0])), 1.0)
+    return Margin(-half_w, abs(half_w))
 
 
 def unrested_w(model: RailModel, windows_s: Floats) -> float:
@@ -347,9 +358,8 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
     square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
     steps = max(square - 2.0 * noise.busy_w**2, 0.0)
     common = _at_the_same_place(model, pair) * max(alike * len(model.spans_s) - 1.0, 0.0)
-    pace = np.diff(r.start_s) / r.period_s
-    taken = float(len(pace)) if r.pool is None else float(r.pool.of[:-1].sum())
-    lost = max(1.0 - taken / max(float(np.sum(np.round(pace))), 1.0), 0.0)
+    missing = float(np.sum(np.round(r.pace()) - 1.0))
+    lost = max(missing / (missing + float(r.many.sum())), 0.0)
     scatter = max(float(np.var(one.readings.watts[seen])) - noise.busy_w**2, 0.0) if np.any(seen) else 0.0
     u_w = math.sqrt(((steps + common) * blind**2 / 6.0 + scatter * lost) / n)
     found = [Component("unseen between apertures", u_w)]

@@ -154,7 +154,8 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
     if tau_s is not None:
         told = note(
             f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {tau_s:.3g} s that "
-            "is not declared (filter_tau_s). Power is computed as if it were"
+            "is not declared (filter_tau_s). The device may be so by itself: the figure is the middle of both. Declare "
+            "a filter that is there"
         )
         smooth = replace(rail.found(told), readings=replace(r, tau_s=tau_s), sigma_s=max(rail.sigma_s, r.period_s))
         return _along_its_path(smooth, windows_s, tolerance)

@@ -97,13 +97,13 @@ class Readings:
         return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
 
     def pace(self) -> Floats:
-        """Return the periods from each reading to the next, as of single readings: 1 if none is missing between."""
-        of = 1.0 if self.pool is None else self.pool.of[:-1]
-        return np.asarray(np.diff(self.start_s) / self.period_s - (of - 1.0))
+        """Return the periods from each reading to the next: 1 if none is missing between, however long they are."""
+        dead_s = self.period_s - self.aperture_s
+        return np.asarray(1.0 + (self.start_s[1:] - self.end_s[:-1] - dead_s) / self.period_s)
 
     def adjacent(self) -> Bools:
         """Return which readings follow the one before without a pause, shape (n - 1,)."""
-        return np.asarray(np.diff(self.start_s) < 1.5 * self.period_s)
+        return np.asarray(self.pace() < 1.5)
 
 
 def volts_of(trace: Trace, timebase: Timebase) -> Volts:

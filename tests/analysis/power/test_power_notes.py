@@ -54,7 +54,11 @@ def test_readings_that_show_no_step_at_the_spans_are_named(tmp_path: Path) -> No
     def flat(watts: Any) -> Any:
         return 1e-3 + np.random.default_rng(1).normal(0.0, 3e-5, len(watts))
 
-    assert on_figure(with_readings(measured(tmp_path), flat)) == [NO_STEP]
+    result = with_readings(measured(tmp_path), flat)
+    (said,) = on_figure(result)
+    assert NO_STEP in said and "Dynamic power above idle" in [
+        f.rule for f in result.findings if f.effect == "check" and not f.ok
+    ]
 
 
 def test_dynamic_power_is_told_for_both_levels_of_idle_where_they_differ(tmp_path: Path) -> None:
@@ -69,4 +73,4 @@ def test_dynamic_power_is_told_for_both_levels_of_idle_where_they_differ(tmp_pat
 
 def test_power_below_zero_is_a_reversed_clamp(tmp_path: Path) -> None:
     notes = with_readings(measured(tmp_path), np.negative).notes
-    assert any(note.startswith("sign of power and energy at work: rail.core.active_power_w is -") for note in notes)
+    assert any(note.startswith("sign of power and energy: rail.core.idle_power_w is -") for note in notes)
