@@ -30,8 +30,8 @@ import numpy as np
 
 from benchmarks.kinds import FIGURES, KINDS, judged
 from fixtures.worlds.lab_recording import plain_lab, write
+from rig.analysis.power.estimators import Margin
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin
 from rig.analysis.timing.screen import RULES, Rule, Screened, screened
 from rig.types import Bools, Floats
 

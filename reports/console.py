@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 from reports.format import NO_NUMBER, within
 from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import cards, headline_keys
-from reports.verdict import Rule, Verdict, verdict_of
+from reports.rule_by_rule import Rule, Verdict, verdict_of
 from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.result.figure_key import LITERAL, FigureKey
 from rig.analysis.result.result import Result

@@ -13,9 +13,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from rig.errors import DiskTooSlowError, RigError
-from rig.recording.arrow_files import CHECK_DRIVER, ArrowFiles, unwritable
+from rig.recording.arrow_files import CHECK_DRIVER, ArrowFiles
 from rig.recording.columns import joined, trace_batch
 from rig.recording.events import ChunkArrived
+from rig.recording.full_disk import unwritable
 from rig.recording.layout import trace_path
 from rig.types import Chunk, Rail
 

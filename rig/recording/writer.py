@@ -21,12 +21,13 @@ import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, Ended, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
-from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, Steps, unwritable
+from rig.recording.arrow_files import ArrowFiles, Steps
 from rig.recording.atomic_write import sync_to_disk
 from rig.recording.columns import table_batch
 from rig.recording.descriptions import check_descriptions, described
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
 from rig.recording.files import Folder, Opened
+from rig.recording.full_disk import MAKE_ROOM, unwritable
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
 from rig.recording.lines import Chain
 from rig.recording.readings import Check, Readings

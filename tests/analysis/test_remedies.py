@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from reports.verdict import verdict_of
+from reports.rule_by_rule import verdict_of
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result

@@ -10,7 +10,7 @@ import pytest
 
 from reports.console import print_result
 from reports.render import render
-from reports.verdict import verdict_of
+from reports.rule_by_rule import verdict_of
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
 from tests.support.made_up import HOSTILE, made_up, with_checks, without_pictures

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from reports.verdict import ALONE, verdict_of
+from reports.rule_by_rule import ALONE, verdict_of
 from rig.analysis.evaluate import evaluate
 from rig.analysis.sessions.recordings import shared_recording
 from rig.analysis.verdict.known_benchmarks import ASC

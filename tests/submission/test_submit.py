@@ -16,7 +16,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from reports.submission import table
+from reports.results_csv import table
 from rig.commands.main import main
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
 from rig.recording.events import Start

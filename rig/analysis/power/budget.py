@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.power.coverage import hidden_w as hidden_of
-from rig.analysis.power.estimators import Estimate
+from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered

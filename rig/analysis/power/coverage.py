@@ -1,16 +1,24 @@
-"""Coverage of a trace: readings at the end of the range, missing readings, and spans outside the trace."""
+"""Coverage of a trace: what readings show, and how far the power may be off that no reading shows.
+
+Readings are at the end of the range or missing, spans lie outside the trace, and between two apertures nothing is seen.
+A margin that varies from span to span is a component; one that does not is a bias.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.timing.activity_signal import inside, merged, touches
+from rig.analysis.result.quantity import Component
+from rig.analysis.timing.activity_signal import in_step, inside, merged, touches
 from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timeline import Phase
 from rig.types import Bools, Floats
 
 NOISE_RUN = 3
@@ -25,6 +33,16 @@ LEAST_MISSING = 2e-3
 """If less than this share of readings is missing, it does not matter which."""
 GAP_PERIODS, STEADY = 1.5, 1.2
 """After a pause of this many periods readings are missing, if nine in ten pauses are below the second number."""
+LEAST = 6
+"""Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
+SHOWN = 2.0
+"""A margin by place is taken to be real from this many standard errors."""
+PLACES = 64
+"""A span, a gap or a loop is divided into at most this many places."""
+ALL = 1e-3
+"""Readings that miss at most this part of the time between them miss nothing."""
+BLOCK = 1 << 12
+"""Places in a loop are computed for about this many readings at a time."""
 
 
 def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
@@ -157,3 +175,191 @@ def covered_share(r: Readings, windows_s: Floats) -> float:
 def covered(r: Readings, windows_s: Floats) -> Bools:
     """Return which of the windows lie wholly within the trace, shape (k,)."""
     return np.asarray((windows_s[:, 0] >= r.start_s[0]) & (windows_s[:, 1] <= r.end_s[-1]))
+
+
+# ---- what no reading shows ---------------------------------------------------------------
+
+
+def in_turn(model: RailModel) -> Margin:
+    """Return half of the difference of alternate readings at work that is not there at idle, as bias.
+
+    Means of alternate readings should agree, unless a meter delivers highest and lowest, or has two converters.
+    """
+    one = model.single
+    r = one.readings
+    turn = np.where(np.arange(len(r.watts) - 1) % 2, -1.0, 1.0) * np.diff(r.watts)
+    beside = one.beside & r.ok[1:] & r.ok[:-1]
+    apart_w, u2 = 0.0, 0.0
+    for sign, use in ((1.0, one.held), (-1.0, one.idle)):
+        found = turn[beside & use[1:] & use[:-1]]
+        if len(found) < LEAST:
+            return Margin()
+        apart_w += sign * float(np.mean(found))
+        u2 += float(np.var(found)) / len(found)
+    return Margin(0.0, 0.5 * abs(apart_w)) if abs(apart_w) > 2.0 * SHOWN * math.sqrt(u2) else Margin()
+
+
+# ---- by place in a loop -------------------------------------------------------------------
+
+
+def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) -> Margin:
+    """Return what a slow meter misses of executions, or inferences, that are in step with its readings in long spans.
+
+    If the loop and the readings are in step, every reading sees the same part of an execution. The readings then agree
+    with each other, and their mean is off by what the rest of the execution draws.
+    """
+    busy_s = sum(p.busy_s for p in phases)
+    missed = [max(_missed_w(model, p, times, dynamic_w) for times in (p.executions, p.inferences)) for p in phases]
+    return Margin(0.0, sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s)
+
+
+def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_w: float) -> float:
+    """Return the largest error of the mean if readings sample a loop unevenly; spans hold ``times`` loops, (k,).
+
+    Where no reading samples, a loop draws between nothing and twice the mean. If a loop rises and falls once, its mean
+    is also off by its height times the largest sum of wrong weights at adjacent places. The height is dynamic power, or
+    less if the readings, as far as they sample different places, show less.
+    """
+    one, windows_s = model.single, phase.windows_s
+    r, used = one.readings, np.flatnonzero(one.held & one.readings.ok)
+    owner = np.searchsorted(windows_s[:, 0], r.start_s[used], side="right") - 1
+    within = (owner >= 0) & (r.end_s[used] <= windows_s[owner, 1]) & (times[owner] > 1)
+    used, owner = used[within], owner[within]
+    if r.counter or len(used) < 2 or r.period_s - r.aperture_s <= ALL * r.period_s:
+        return 0.0
+    loop_s = (windows_s[owner, 1] - windows_s[owner, 0]) / times[owner]
+    begin = np.mod((r.start_s[used] - windows_s[owner, 0]) / loop_s, 1.0)
+    lasting = np.maximum(r.aperture_s / loop_s, 1.0 / PLACES)
+    n, mean = len(used), np.zeros(PLACES)
+    for part in np.array_split(np.arange(n), 1 + n // BLOCK):
+        mean += _looks(begin[part], lasting[part]).sum(axis=0) / n
+    drawn = np.random.default_rng(0).choice(n, min(n, PLACES), replace=False)  # a regular choice may be in step itself
+    apart = 0.5 * float(np.mean(np.abs(_looks(begin[drawn], lasting[drawn]) - mean)))
+    shown_w = float(np.std(r.watts[used])) / max(apart, 1e-9)
+    uneven = float(np.ptp(np.append(0.0, np.cumsum(mean - 1.0)))) / PLACES
+    seen = np.flatnonzero(mean > 0.0)
+    hidden = float(np.max(np.diff(np.append(seen, seen[0] + PLACES))) - 1) / PLACES
+    return hidden * abs(dynamic_w) + uneven * min(abs(dynamic_w), SHOWN * shown_w)
+
+
+def _looks(begin: Floats, lasting: Floats) -> Floats:
+    """Return the weight of each place of a loop in each reading, 1 on average, shape (n, places)."""
+    border = np.arange(PLACES + 1.0) / PLACES
+    before, until = (
+        np.floor(x) * border + np.minimum(np.mod(x, 1.0), border) for x in (begin[:, None], (begin + lasting)[:, None])
+    )
+    return np.asarray(PLACES * np.diff(until - before, axis=1) / lasting[:, None])
+
+
+# ---- by span ------------------------------------------------------------------------------
+
+
+def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float) -> Margin:
+    """Return the margin for what parts of spans that no reading shows may draw.
+
+    ``missing`` is the share of readings that are missing while the device works, beyond what is missing elsewhere.
+    """
+    spans, r = merged(windows_s), model.readings
+    length = spans[:, 1] - spans[:, 0]
+    watts, seen = _span_watts(model, spans)
+    if not seen.any():
+        return Margin()
+    mean_w = float(np.average(watts[seen], weights=length[seen]))
+    spread_w = float(np.std(watts[seen], ddof=1)) if np.count_nonzero(seen) > 1 else abs(mean_w)
+    parts, bias_w = [], 0.0
+    outside = ~covered(r, spans)
+    if outside.any():
+        part = float(length[outside].sum() / length.sum())
+        few = max(int(np.count_nonzero(seen)) // 3, 1)
+        sides = [watts[seen][:few]] * bool(outside[0]) + [watts[seen][-few:]] * bool(outside[-1])
+        bias_w += UNSEEN * part * max([abs(float(np.mean(side)) - mean_w) for side in sides], default=0.0)
+        u_w = part * spread_w * math.sqrt(1.0 / np.count_nonzero(seen) + 1.0 / np.count_nonzero(outside))
+        parts.append(Component("spans outside the trace", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
+    if missing:
+        none = float(length[~seen & ~outside].sum() / length.sum())
+        whole = min(none, missing)
+        farthest_w = float(np.max(np.abs(watts[seen] - mean_w)))
+        bias_w += UNSEEN * (missing - whole) * abs(inner.value_w) + whole * max(abs(inner.value_w), farthest_w)
+    parts += _between_apertures(model, inner, spans[seen], watts[seen])
+    return Margin(0.0, bias_w, tuple(parts))
+
+
+def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
+    """Return the mean power above idle of the readings in the middle of each span, and which spans have any."""
+    r = model.readings
+    at = np.flatnonzero(r.ok & (model.weight > 0.0) & model.busy)
+    of = inside(spans, model.middle_s[at], model.middle_s[at])
+    at, of = at[of >= 0], of[of >= 0]
+    weight = model.weight[at]
+    total = np.bincount(of, weight, len(spans))
+    return np.bincount(of, weight * model.above_w[at], len(spans)) / np.where(total > 0.0, total, 1.0), total > 0.0
+
+
+def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: Floats) -> list[Component]:
+    """Return components for what a meter misses between apertures, and for noise that readings share at work.
+
+    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings, and
+    sqrt(2) times this if a step back always follows after the same time. Steps at the same place of all spans have the
+    same error, as far as spans begin at the same place between two readings. If power pulses in step with the readings,
+    each reading misses the same part of a pulse, and spans scatter by what is missed.
+    """
+    r, one, noise = model.readings, model.single, model.noise
+    used = (inner.level != 0.0) & model.held
+    n = r.count(used)
+    if r.counter or n < 3 or r.period_s <= 0.0:  # a counter misses nothing between two reads
+        return []
+    seen = one.held & one.readings.ok
+    pair = seen[1:] & seen[:-1] & one.beside
+    blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
+    alike = in_step(model.spans_s[:, 0], r.period_s)
+    square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
+    steps = max(square - 2.0 * noise.busy_w**2, 0.0)
+    common = _at_the_same_place(model, pair) * max(alike * len(model.spans_s) - 1.0, 0.0)
+    missing = float(np.sum(np.round(r.pace()) - 1.0))
+    lost = max(missing / (missing + float(r.many.sum())), 0.0)
+    scatter = max(float(np.var(one.readings.watts[seen])) - noise.busy_w**2, 0.0) if np.any(seen) else 0.0
+    u_w = math.sqrt(((steps + common) * blind**2 / 6.0 + scatter * lost) / n)
+    found = [Component("unseen between apertures", u_w)]
+    of_spans, dof = scatter_of_mean(watts, spans, noise.busy_w**2 * len(spans) / n)
+    if steps > noise.busy_w**2:
+        found.append(Component("spans that differ, seen in part", blind * of_spans * math.sqrt(1.0 - alike), dof))
+    elif noise.busy_w > noise.white_w:
+        found.append(Component("noise under load", of_spans, dof))
+    return found
+
+
+def _at_the_same_place(model: RailModel, pair: Bools) -> float:
+    """Return the mean square of the steps between neighbouring readings that recur at the same place of all spans."""
+    r, first = model.single.readings, np.flatnonzero(pair)
+    if not len(first):
+        return 0.0
+    middle_s = 0.5 * (r.start_s[first] + r.end_s[first])
+    on_s = model.spans_s[np.searchsorted(model.spans_s[:, 0], middle_s) - 1, 0]
+    place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
+    step_w = r.watts[first + 1] - r.watts[first]
+    count = np.bincount(place)
+    mean_w = np.bincount(place, weights=step_w) / np.maximum(count, 1)
+    several = count > 1
+    # the mean of n steps keeps 1/n of the variance of steps that do not recur at the same place
+    square = np.bincount(place, weights=step_w**2)[several] / count[several]
+    alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
+    return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
+
+
+def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
+    """Return the standard uncertainty of the mean over spans as they scatter, in watts, and its degrees of freedom.
+
+    ``known_w2`` is the part of the variance of one span that other components hold. The result is the largest by groups
+    of 1, 2, 4, ... neighbours, because neighbours may have the same error.
+    """
+    length = spans[:, 1] - spans[:, 0]
+    off = (watts - np.average(watts, weights=length)) * length / length.mean()
+    best, dof, group = 0.0, math.inf, 1
+    while len(off) // group >= LEAST:
+        n = len(off) // group
+        means = off[: n * group].reshape(n, group).mean(axis=1)
+        u2 = max(float(np.mean(means**2)) * n / (n - 1.0) - known_w2 / group, 0.0) / n
+        if u2 > best:
+            best, dof = u2, n - 1.0
+        group *= 2
+    return math.sqrt(best), dof

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
 from rig.types import Floats, Indices
 
@@ -57,6 +58,20 @@ class TooShort:
     window_s: float
     needed_s: float
     share: float
+
+
+@dataclass(frozen=True)
+class Margin:
+    """A shift of dynamic power, a bound for its error, and components, in watts."""
+
+    shift_w: float = 0.0
+    bias_w: float = 0.0
+    components: tuple[Component, ...] = ()
+
+    def __add__(self, other: Margin) -> Margin:
+        return Margin(
+            self.shift_w + other.shift_w, self.bias_w + other.bias_w, (*self.components, *other.components)
+        )  # fmt: skip
 
 
 def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_parts
-from rig.analysis.power.coverage import covered_share, missing_while_busy
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, TooShort, core, touched, whole
+from rig.analysis.power.coverage import covered_share, in_step_with, in_turn, missing_while_busy, unseen
+from rig.analysis.power.ends_of_spans import ends, moved, smoothed, unrested_w
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, TooShort, core, touched, whole
 from rig.analysis.power.findings import (
     MAX_MISSING,
     beyond_range,
@@ -27,7 +28,6 @@ from rig.analysis.power.findings import (
 )  # fmt: skip
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin, ends, in_step_with, in_turn, moved, smoothed, unrested_w, unseen
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_notes
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import Margin
 from rig.analysis.power.scope import Scope
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal

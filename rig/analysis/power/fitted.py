@@ -12,10 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rig.analysis.power.coverage import covered_share
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, estimate_of
+from rig.analysis.power.coverage import PLACES, covered_share
+from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, estimate_of
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.residuals import PLACES, Margin
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
 from rig.types import Floats, Indices

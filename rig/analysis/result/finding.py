@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.verdict_words import verdict_words
 
 Effect = Literal["check", "note", "refusal"]
 
@@ -79,4 +80,4 @@ class Validity:
     @property
     def verdict(self) -> str:
         """Return VALID or INVALID."""
-        return "VALID" if self.valid else "INVALID"
+        return verdict_words(self.valid)

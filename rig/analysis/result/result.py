@@ -13,6 +13,7 @@ import numpy as np
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, Ruling, Validity
 from rig.analysis.result.series import Series
+from rig.analysis.result.verdict_words import verdict_words
 from rig.recording.events import Start
 from rig.terminal import clean
 
@@ -89,8 +90,7 @@ class Result:
     @property
     def verdict(self) -> str:
         """Return VALID or INVALID, or for which figures the result is valid; "" without rules."""
-        said = "" if self.validity is None else self.validity.verdict
-        return "VALID for times; power refused" if said == "VALID" and self.power_refused else said
+        return "" if self.validity is None else verdict_words(self.validity.valid, power_refused=self.power_refused)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each figure, by its name in ``results.json``.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -13,13 +11,13 @@ from reports.figures.sweep_axes import HALF
 from reports.names import short_text, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
+from reports.results_csv import table
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.result import Result
 from rig.recording.reader import Run
 from rig.recording.submission import About, Configuration, Submission, missing
 from rig.terminal import clean
 
-FIXED = ("name", "class", "scenario", "workload", "device", "rules", "verdict", "trials", "runs")
 COLUMNS = 6
 """Figures in the table of the page; ``results.csv`` has more."""
 TIERS = "reached_gap_{target}_{threshold}_share"
@@ -50,30 +48,6 @@ def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, by
         files[row.page] = found["report.html"]
         files[row.page.removesuffix("html") + "md"] = found["report.md"]
     return files
-
-
-def table(document: Submission, keys: Sequence[FigureKey]) -> bytes:
-    """Return ``results.csv``: a row for each configuration, each key figure with the ends of its interval."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([*FIXED, *(f"{key}{end}" for key in keys for end in ("", ".low", ".high"))])
-    for c in document.configurations:
-        said = (c.name, c.class_, c.scenario, c.workload, c.device, c.rules, c.verdict or "")
-        runs = max((claim.runs for claim in c.claims.values()), default=0)
-        rows.writerow([*map(_cell, said), len(c.sessions), runs, *(n for key in keys for n in _numbers(c, str(key)))])
-    return text.getvalue().encode()
-
-
-def _cell(text: str) -> str:
-    """Text that a spreadsheet takes as text, whoever wrote it."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-
-
-def _numbers(row: Configuration, name: str) -> tuple[str, str, str]:
-    claim = row.claims.get(name)
-    values = (None, None, None) if claim is None else (claim.value, claim.low, claim.high)
-    low, value, high = ("" if v is None else repr(v) for v in (values[1], values[0], values[2]))
-    return value, low, high
 
 
 def _keys(results: Sequence[Result]) -> list[FigureKey]:

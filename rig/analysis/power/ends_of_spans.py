@@ -1,0 +1,195 @@
+"""What happens at the ends of spans: an inrush, a late begin, work that goes on, energy that a filter moves.
+
+Readings are folded by their place in spans and in gaps. The figure takes the middle of what the readings allow, and
+half of the difference is its bias.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.analysis.power.coverage import LEAST, PLACES, SHOWN
+from rig.analysis.power.estimators import Estimate, Margin, Touched
+from rig.analysis.power.rail_model import RailModel
+from rig.analysis.result.quantity import Component
+from rig.analysis.timing.activity_signal import margin_s, merged, touches
+from rig.types import Bools, Floats
+
+ROUNDED = 1e-9
+"""Readings without noise may differ by this part, from rounding."""
+GOES_ON = 0.9
+"""Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
+LATER = 1.25
+"""A moving mean delays energy by this many time constants of the filter that is most like it."""
+ALIKE = 1e6
+"""Above this condition number, all ends fill their readings alike."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Power drawn outside of spans and its standard error, as mean power over spans, in watts."""
+
+    value: float
+    u: float
+
+
+# ---- by place -----------------------------------------------------------------------------
+
+
+def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
+    """Return the margin from power at the ends of spans that neither their core nor the level beside explains.
+
+    Power drawn inside spans grows with the part of a reading that the span fills; power drawn outside grows with the
+    other part. A burst within one reading of the end looks like both, and nothing shows whether spans draw it. Where
+    ends fill readings too evenly to decide, such a burst is assumed.
+    """
+    apart_w = full.value_w - inner.value_w
+    noise_w = model.noise_u_w(full.level - inner.level)
+    more_w2 = max(apart_w**2 - noise_w**2, 0.0)
+    found = _inside_and_outside(model, windows_s, of, inner)
+    low_w, high_w = sorted((0.0, apart_w))
+    seen_w = min(max(found.value, low_w), high_w)
+    # power that is neither inside nor outside comes from a filter or a lagging clock, which the ends do not show
+    share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
+    outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
+    either_w = min(abs(outside_w), abs(apart_w - outside_w))
+    length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
+    step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
+    return Margin(
+        -outside_w,
+        either_w,
+        (
+            Component("ends of spans", share * found.u),
+            Component("place of spans beside other levels", model.sigma_s * step_w / length_s),
+        ),
+    )
+
+
+def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> Outside:
+    """Return the power drawn outside that readings at the ends of spans show, and its error, as means over spans."""
+    r, spans = model.readings, merged(windows_s)
+    at = of.at[inner.level[of.at] == 0.0]
+    use = inner.level[of.at] == 0.0
+    span = np.clip(np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[at]), 0, len(spans) - 1)
+    held = np.flatnonzero(inner.level)
+    owner = np.clip(np.searchsorted(spans[:, 0], model.middle_s[held]) - 1, 0, len(spans) - 1)
+    weight = np.bincount(owner, model.weight[held], len(spans))
+    core_w = np.bincount(owner, model.weight[held] * r.watts[held], len(spans)) / np.where(weight > 0.0, weight, 1.0)
+    core_w = np.where(weight > 0.0, core_w, float(inner.level @ r.watts))[span]
+    f = of.fill[at]
+    left = r.watts[at] - f * core_w - (1.0 - f) * of.beside_w[of.side[use]]
+    design, z = np.column_stack([f, 1.0 - f]), of.z[at]
+    gram = design.T @ (z[:, None] * design)
+    if len(at) < LEAST or np.linalg.cond(gram) > ALIKE:
+        return Outside(0.0, 1e6 * abs(float(inner.level @ r.watts)))
+    inverse = np.linalg.inv(gram)
+    found = inverse @ (design.T @ (z * left))
+    scatter = z * (left - design @ found)
+    u = math.sqrt(float((inverse @ (design.T @ (scatter[:, None] ** 2 * design)) @ inverse)[1, 1]))
+    part = float(np.sum(z * (1.0 - f))) / of.busy
+    return Outside(float(found[1]) * part, u * part)
+
+
+def moved(model: RailModel, windows_s: Floats) -> Margin:
+    """Return the margin for energy that spans lack at their begin and gaps have at theirs, or the reverse.
+
+    A filter may have moved it: a linear system that keeps energy, such as a filter or a capacitor, responds alike to a
+    fall and to a rise. The device may also do the same by itself, so the figure is the middle of both cases.
+    """
+    r, spans = model.readings, merged(windows_s)
+    if r.counter or len(spans) < 2 or not np.any(model.gap):
+        return Margin()
+    busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
+    # a filter that was found in the readings may be the device itself, so no time to settle is left out
+    near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
+    between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
+    rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
+    if rise is None or fall is None:
+        return Margin()
+    noise_w = max(model.noise.reading_w(True), ROUNDED * abs(float(rise.level_w[-1])))
+    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a limit pays back, or work ends late
+        half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
+        return Margin(half_w, abs(half_w))
+    if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all energy of gaps above idle may belong to spans
+        half_w = 0.5 * float(fall.level_w.mean()) * float(np.mean(spans[1:, 0] - spans[:-1, 1])) / busy_s
+        return Margin(half_w, abs(half_w))
+    (lacks_j, u_j), (more_j, v_j) = (_beyond_rest_j(model, x) for x in (rise, fall))
+    if lacks_j * more_j >= 0.0 or abs(lacks_j) < SHOWN * u_j or abs(more_j) < SHOWN * v_j:
+        return Margin()
+    less_j, most_j = sorted((abs(lacks_j), abs(more_j)))
+    half_w = 0.5 * min(most_j, 2.0 * less_j) / busy_s
+    return Margin(math.copysign(half_w, more_j), half_w)
+
+
+def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
+    """Return the margin for a filter that nobody declared: the device may begin and end its work as smoothly itself."""
+    if not model.readings.inferred:
+        return Margin()
+    moved_s = LATER * model.readings.tau_s
+    half_w = 0.5 * dynamic_w * min(moved_s / float(np.mean(windows_s[:, 1] - windows_s[:, 0])), 1.0)
+    return Margin(-half_w, abs(half_w))
+
+
+def unrested_w(model: RailModel, windows_s: Floats) -> float:
+    """Return the mean power of idle windows between spans above the level at their end, in watts; 0 if no higher."""
+    spans = merged(windows_s)
+    if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
+        return 0.0
+    fall = _curve(model, spans[:-1, 1], spans[1:, 0], model.idle)
+    more_j, u_j = _beyond_rest_j(model, fall) if fall else (0.0, 0.0)
+    return more_j / float(np.mean(spans[1:, 0] - spans[:-1, 1])) if abs(more_j) > SHOWN * u_j else 0.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean power of stretches by place, and how many readings each has; places are ``step_s`` apart from ``first``."""
+
+    level_w: Floats
+    count: Floats
+    first: int
+    step_s: float
+
+    def rests(self, noise_w: float) -> bool:
+        """Return whether the curve hardly changes towards its end; ``noise_w`` is the noise of one reading."""
+        quarter = max(len(self.level_w) // 4, 1)
+        moves_w = abs(float(self.level_w[-quarter:].mean() - self.level_w[-2 * quarter : -quarter].mean()))
+        return moves_w < 0.2 * float(np.ptp(self.level_w)) or moves_w < 2.0 * SHOWN * noise_w / math.sqrt(
+            float(self.count[-2 * quarter :].sum()) / 2.0
+        )
+
+
+def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Curve | None:
+    """Return the mean power of the readings in use by their place in stretches; None for fewer than four places."""
+    r, at = model.readings, np.flatnonzero(use)
+    of = np.searchsorted(since_s, model.middle_s[at]) - 1
+    within = (of >= 0) & (model.middle_s[at] < until_s[np.maximum(of, 0)])
+    at, of = at[within], of[within]
+    lasts_s = float(np.median(until_s - since_s))
+    places = min(int(lasts_s / r.period_s), PLACES)
+    if not len(at) or places < 4:
+        return None
+    step_s = lasts_s / places
+    place = np.minimum(((model.middle_s[at] - since_s[of]) / step_s).astype(np.int64), places)
+    count = np.bincount(place, r.many[at], places + 1)[:places].astype(np.float64)
+    level_w = np.bincount(place, r.many[at] * model.above_w[at], places + 1)[:places] / np.maximum(count, 1e-9)
+    seen = np.flatnonzero(count[: places - 1] > 0.25 * count.max())  # the last place may be partly beyond the end
+    return Curve(level_w[seen], count[seen], int(seen[0]), step_s) if len(seen) > 3 else None
+
+
+def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
+    """Return the mean energy of stretches above the level at which they rest, and its standard error, in joules.
+
+    If the thirds of the mean stretch approach this level, it is extrapolated from them as from an exponential (Aitken,
+    1926). Readings at the ends are not whole, so the first whole place stands for the begin of the stretch.
+    """
+    n, thirds = len(of.level_w), [float(x.mean()) for x in np.array_split(of.level_w, 3)]
+    rest_w, (early_w, late_w) = thirds[2], np.diff(thirds)
+    if early_w * late_w > 0.0 and abs(late_w) < 0.8 * abs(early_w):
+        rest_w += float(late_w * late_w / (early_w - late_w))
+    found_j = float((of.level_w - rest_w).sum()) * of.step_s + float(of.level_w[0] - rest_w) * of.first * of.step_s
+    noise_w = model.noise.reading_w(True) / math.sqrt(float(np.median(of.count)))
+    return found_j, noise_w * of.step_s * (math.sqrt(n) + n / math.sqrt(max(n // 3, 1)))
