@@ -2,7 +2,8 @@
 
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
 ``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
-``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds`` and ``habit_kinds`` in ``fixtures.worlds``.
+``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``, ``activity_kinds``,
+``aftermath_kinds``, ``acquisition_kinds`` and ``mistake_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -23,6 +24,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
+from fixtures.worlds.acquisition_kinds import KINDS as ACQUISITION_KINDS
+from fixtures.worlds.activity_kinds import KINDS as ACTIVITY_KINDS
+from fixtures.worlds.aftermath_kinds import KINDS as AFTERMATH_KINDS
 from fixtures.worlds.bench_kinds import KINDS as BENCH_KINDS
 from fixtures.worlds.device_kinds import KINDS as DEVICE_KINDS
 from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
@@ -33,6 +37,7 @@ from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.log_kinds import KINDS as LOG_KINDS
 from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
+from fixtures.worlds.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
 from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
@@ -51,8 +56,9 @@ FOURTH_KINDS = DEVICE_KINDS | READING_KINDS
 FIFTH_KINDS = MANUAL_KINDS
 SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
 SEVENTH_KINDS = UNUSUAL_KINDS | LOG_KINDS | HABIT_KINDS
+EIGHTH_KINDS = ACTIVITY_KINDS | AFTERMATH_KINDS | ACQUISITION_KINDS | MISTAKE_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS
-KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS
+KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
