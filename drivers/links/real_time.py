@@ -8,7 +8,7 @@ from rig.errors import SetupError
 from rig.types import Clock
 
 APART_NS = 1_000_000_000
-"""A clock that differs this much from the host's is simulated."""
+"""A clock that differs from the host's by more than this is simulated."""
 
 
 def check_real_time(clock: Clock, name: str) -> None:

@@ -1,8 +1,8 @@
 """The Device protocol over a link to a worker in another interpreter, on this computer or over ssh.
 
 The worker stamps spans with its computer's monotonic clock, so a span never includes a round trip. On this computer
-that clock is the host's (Linux: one CLOCK_MONOTONIC for all processes); over ssh it is a separate clock, which the rig
-brackets through ``timer``.
+that is also the host's clock (Linux: all processes share CLOCK_MONOTONIC). Over ssh it is a separate clock, which the
+rig compares with the host's by calls of ``timer``.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def open_remote(
 ) -> RemoteDevice:
     """Start a worker and make the device that the worker's hello describes.
 
-    ``keep`` returns the budget that is really kept, or raises ``UsageError``; ``check`` raises for a sample that the
+    ``keep`` returns the budget that the device keeps, or raises ``UsageError``; ``check`` raises for a sample that the
     worker cannot take. One ``stage`` may take ``load_s``, and a run may exceed its budget by ``load_s``. ``network`` is
-    the network that the device declares to run.
+    the network that the device claims to run.
     Raises as ``WorkerLink`` does, and ``DeviceError`` for a hello that describes no device.
     """
     link = WorkerLink(worker)
@@ -84,10 +84,10 @@ class RemoteDevice:
         self._link, self._info, self._keep, self._check, self._load_s = link, info, keep, check, load_s
         self._staged: frozenset[str] = frozenset()
         self._pending: deque[tuple[str, float]] = deque()
-        """Sample ids that wait for an answer, each with the seconds that it may take."""
+        """Ids of samples that wait for an answer, each with the longest time that it may take (s)."""
         self._ready: deque[Reply | RigError] = deque()
         self._since_s = 0.0
-        """The latest possible begin of the oldest waiting sample: its submission, or the previous answer."""
+        """The oldest waiting sample began at this time or earlier: when it was submitted, or at the previous answer."""
 
     def info(self) -> DeviceInfo:
         """Return the device of the worker's hello; ``details["worker"]`` says where the worker runs."""
@@ -118,17 +118,17 @@ class RemoteDevice:
             allowed_s = min(allowed_s, 1.1 * kept.timeout_s + self._load_s)
         terms = None if kept is None else [kept.timeout_s, kept.stop_at_cost]
         for sample in samples:
-            with suppress(DeviceError):  # ``poll`` raises for a worker that is gone, after its answers
+            with suppress(DeviceError):  # ``poll`` reports a worker that is gone, after its answers
                 self._link.send({"do": "run", "id": sample.id, "budget": terms})
             if not self._pending:
                 self._since_s = time.monotonic()
             self._pending.append((sample.id, allowed_s))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait up to ``timeout_s`` for an answer, and take what else is ready.
+        """Wait up to ``timeout_s`` for an answer, and take all that are then ready.
 
         Raises what the worker raised, ``DeviceError`` when it is gone or answers in another form, and
-        ``DeviceTimeoutError`` when it hangs; each after the answers before it were handed out.
+        ``DeviceTimeoutError`` when it hangs. Earlier answers are returned first.
         """
         if not self._ready and self._pending:
             self._receive(timeout_s)
@@ -147,14 +147,14 @@ class RemoteDevice:
         return replies
 
     def timer(self) -> int:
-        """The worker's monotonic clock, in nanoseconds; to be read between spans."""
+        """Return the worker's monotonic clock in nanoseconds; read it between spans."""
         self._drained("read the clock")
         self._link.send({"do": "timer"})
         message = self._link.expect("tick", _TIMER_S, "reading its clock")
         return _as(_Tick, message, self._info.name).tick
 
     def close(self) -> None:
-        """End the worker: at once if it is at work, else in good order. May be called twice."""
+        """End the worker: at once if it is at work, else after it has closed. May be called twice."""
         self._link.close(0.0 if self._pending else 2.0)
 
     def _receive(self, timeout_s: float) -> bool:
@@ -178,7 +178,7 @@ class RemoteDevice:
         return True
 
     def _drained(self, why: str) -> None:
-        """Take the answers that must come before the next one can, without handing them out."""
+        """Take all answers that are still due, without handing them out."""
         while self._pending:
             self._receive(math.inf if self._pending[0][1] == math.inf else self._pending[0][1] + 1.0)
 
@@ -211,7 +211,7 @@ class _Answer(msgspec.Struct):
 
 
 def _reply(message: Mapping[str, Any], sample_id: str, info: DeviceInfo) -> Reply:
-    """A worker's answer as a ``Reply``. Raises ``DeviceError`` for one of another shape."""
+    """Return a worker's answer as a ``Reply``. Raises ``DeviceError`` if its form is wrong."""
     answer = _as(_Answer, message, info.name)
     if answer.id != sample_id:
         raise _wrong("id", answer.id, f"an answer to {sample_id}", info.name)

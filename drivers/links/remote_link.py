@@ -1,6 +1,6 @@
 """The link to a worker in another interpreter: requests, answers within a deadline, and errors that name the cause.
 
-``drivers/workers/serve.py`` is the other end; it describes what a worker's module must offer.
+``drivers/workers/serve.py`` is the other end; it describes what a worker's module must define.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 
 PROTOCOL = 1
 _GONE = None
-"""Marks in the inbox that the worker is gone; a message is never None."""
+"""Put into the inbox when the worker is gone; a message is never None."""
 _LOG_TAIL = 1500
 _ENDING_S = 0.5
-"""The longest wait for the process to end after the link has ended."""
+"""After the link has ended, the process may take this long to end."""
 
 
 class WorkerLink:
@@ -33,8 +33,8 @@ class WorkerLink:
     def __init__(self, worker: Worker) -> None:
         """Start the worker and wait for its hello.
 
-        Raises ``MissingExtraError`` without execnet, ``SetupError`` for a worker that cannot be started or ends at
-        once, ``DeviceTimeoutError`` for one that hangs, and whatever the worker raises while it opens.
+        Raises ``MissingExtraError`` without execnet, ``SetupError`` if the worker cannot be started or ends at once,
+        ``DeviceTimeoutError`` if it hangs, and whatever the worker raises while it opens.
         """
         self.worker = worker
         self.hello: Mapping[str, Any] = {}
@@ -61,7 +61,7 @@ class WorkerLink:
             raise self._ended_early() from error
 
     def next(self, timeout_s: float) -> Mapping[str, Any] | None:
-        """The next answer, or None when there is none within ``timeout_s``.
+        """Return the next answer, or None if there is none within ``timeout_s``.
 
         Raises what the worker raised, as an error of the rig, and ``DeviceError`` when it is gone.
         """
@@ -79,7 +79,7 @@ class WorkerLink:
         return message
 
     def expect(self, say: str, within_s: float, doing: str) -> Mapping[str, Any]:
-        """The next answer, which must be ``say``. Raises ``DeviceTimeoutError`` besides what ``next`` raises."""
+        """Return the next answer, which must be ``say``. Raises ``DeviceTimeoutError`` besides what ``next`` raises."""
         message = self.next(within_s)
         if message is None:
             raise self.given_up(within_s, doing)
@@ -88,7 +88,7 @@ class WorkerLink:
         return message
 
     def given_up(self, within_s: float, doing: str) -> DeviceTimeoutError:
-        """End a worker that hangs, so that a late answer cannot be mistaken for the next; return the error to raise."""
+        """End a worker that hangs, so that a late answer is not taken for the next one; return the error to raise."""
         error = DeviceTimeoutError(
             f"the worker of {self.worker.name} did not answer within {within_s:.3g} s while {doing}{self._tail()}",
             field="timeout_s",
@@ -99,7 +99,7 @@ class WorkerLink:
         return error
 
     def close(self, grace_s: float = 2.0) -> None:
-        """End the worker and everything it started, after ``grace_s`` to end by itself. Never raises."""
+        """End the worker and everything it started, if they do not end by themselves in ``grace_s``. Never raises."""
         if self._closed:
             return
         self._closed = True
@@ -132,7 +132,7 @@ class WorkerLink:
         return hello
 
     def _told(self, message: Mapping[str, Any]) -> RigError:
-        """The worker's exception as an error of the rig."""
+        """Return the worker's exception as an error of the rig."""
         described = message.get("rig")
         if isinstance(described, dict):
             kind = getattr(rig.errors, str(described.get("kind")), DeviceError)

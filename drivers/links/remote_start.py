@@ -1,7 +1,7 @@
 """Probe a worker's interpreter, start it within a deadline, and end it with all its child processes.
 
-execnet's own ``makegateway`` has no deadline and does not expose the process. Here the start has two steps, the
-process and the handshake, so that a process that never answers can be ended.
+execnet's own ``makegateway`` has no deadline and does not expose the process. Here the process starts first and the
+handshake follows, so a process that never answers can be ended.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Worker:
     """What a worker runs and where.
 
     ``sources`` are modules by name and text, as ``drivers/workers/serve.py`` takes them.
-    ``interpreter`` is a path ("" for the one that runs this); ``host`` is "" for this computer, else what ssh takes.
-    ``options`` holds builtins. Interpreter, imports and opening may take ``start_s`` together. ``extra`` names the
+    ``interpreter`` is a path ("" for the one that runs this); ``host`` is "" for this computer, else ssh's name of it.
+    ``options`` holds builtins. Start, imports and opening together may take ``start_s``. ``extra`` names the
     extra of this project that installs execnet.
     """
 
@@ -64,7 +64,7 @@ class Worker:
 
 
 def shipped(module: str) -> tuple[str, str]:
-    """A module of ``drivers/workers`` by its full name and its text."""
+    """Return the full name and the text of a module of ``drivers/workers``."""
     name = f"drivers.workers.{module}"
     return name, resources.files("drivers.workers").joinpath(f"{module}.py").read_text(encoding="utf-8")
 
@@ -95,7 +95,7 @@ def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within
 def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, Any]:
     """Start the worker's process and return it with an execnet gateway to it; its stderr goes to ``log``.
 
-    Raises ``MissingExtraError`` without execnet, ``SetupError`` for an interpreter that does not shake hands in time.
+    Raises ``MissingExtraError`` without execnet, ``SetupError`` if the handshake does not end in time.
     """
     try:
         import execnet
@@ -128,10 +128,10 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
 
 
 def ended(process: Process, grace_s: float) -> None:
-    """End a process that leads its session, and everything in its group, after ``grace_s`` to end by itself."""
+    """End a process that leads its session, and all of its group, if they do not end in ``grace_s`` by themselves."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(grace_s)
-    # SIGTERM first: the cleaner of shared memory ignores it, and ends after the processes it serves
+    # SIGTERM first: the cleaner of shared memory ignores it, and ends after the processes that it cleans up for
     if _signalled(process.pid, signal.SIGTERM):
         until_s = time.monotonic() + 1.0
         while (process.poll() is None or _signalled(process.pid, 0)) and time.monotonic() < until_s:
@@ -140,7 +140,7 @@ def ended(process: Process, grace_s: float) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # what was left to write has no reader
+            with suppress(OSError):  # nobody reads what was left to write
                 pipe.close()
 
 
@@ -156,7 +156,7 @@ def checked_host(host: str) -> str:
 
 
 def unstartable(interpreter: str, host: str, why: str) -> SetupError:
-    """The error for an interpreter that cannot be used."""
+    """Return the error for an interpreter that cannot be used."""
     where = f" on {host}" if host else ""
     what = f"no worker can be started with {interpreter or sys.executable}{where}: {why}"
     remedy = "Give the path of a Python that can run it (option interpreter), or see `rig doctor`"
@@ -164,7 +164,7 @@ def unstartable(interpreter: str, host: str, why: str) -> SetupError:
 
 
 def _shaken(shake: Any, worker: Worker, within_s: float) -> Any:
-    """The gateway of a handshake, made in a thread of its own."""
+    """Make the gateway of a handshake in a separate thread, and return it."""
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def make() -> None:
@@ -185,7 +185,7 @@ def _shaken(shake: Any, worker: Worker, within_s: float) -> Any:
 
 
 def _output(args: Sequence[str], within_s: float) -> tuple[str, str]:
-    """The standard output and error of a program; it and its children are killed when it takes too long."""
+    """Return standard output and error of a program; kill it and its children if it takes too long."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         args,
@@ -205,7 +205,7 @@ def _output(args: Sequence[str], within_s: float) -> tuple[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, without the variables that point another Python at this one's packages."""
+    """Return this process's environment, without variables that would lead another Python to this one's packages."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 

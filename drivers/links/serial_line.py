@@ -1,7 +1,7 @@
 """A serial port for drivers: lines with deadlines, bytes without waiting, errors of the right kind.
 
-``pyserial`` is imported when a port is opened. A driver of a device gets ``DeviceError`` and ``DeviceTimeoutError``, a
-driver of a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
+``pyserial`` is imported when a port is opened. The driver of a device gets ``DeviceError`` and ``DeviceTimeoutError``,
+the driver of a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentE
 from rig.plugins import imported
 
 SLICE_S = 0.05
-"""The length of one wait inside pyserial; a deadline is exceeded by at most this."""
+"""One wait inside pyserial lasts this long; a deadline is exceeded by at most this."""
 LINE_MOST = 1 << 16
-"""A line longer than this is refused as endless: the baud rate is wrong, or the bytes are not text."""
+"""A line longer than this is refused: the baud rate is wrong, or the bytes are not text."""
 TAKE_MOST = 1 << 20
 BITS_PER_BYTE = 10
 """Start bit, eight data bits, stop bit."""
@@ -28,7 +28,7 @@ BITS_PER_BYTE = 10
 
 @dataclass(frozen=True)
 class Kinds:
-    """The errors of one kind of instrument: ``broken`` when it fails, ``silent`` when it sends nothing."""
+    """The errors of one kind of instrument: ``broken`` if it fails, ``silent`` if it sends nothing."""
 
     noun: str
     broken: type[RigError]
@@ -40,9 +40,9 @@ METER = Kinds("meter", MeterError, MeterSilentError)
 
 
 class SerialLine:
-    """One open port, one user at a time.
+    """One open port, for one user at a time.
 
-    After an error the line is broken and every further call fails at once, since late bytes may still arrive.
+    After an error every further call fails at once, because late bytes may still arrive.
     """
 
     def __init__(self, handle: Any, port: str, baud: int, kinds: Kinds) -> None:
@@ -52,11 +52,11 @@ class SerialLine:
         self._broken: str | None = None
 
     def wire_s(self, count: int) -> float:
-        """How long ``count`` bytes take on the wire at the baud rate."""
+        """Return how long ``count`` bytes take on the wire at the baud rate (s)."""
         return count * BITS_PER_BYTE / self.baud
 
     def write(self, data: bytes) -> None:
-        """Send bytes. Raises when the port is gone or does not accept them."""
+        """Send bytes. Raises if the port is gone or does not accept them."""
         self._usable()
         try:
             self._handle.write(data)
@@ -64,7 +64,7 @@ class SerialLine:
             raise self.failed(f"did not accept {len(data)} bytes: {_short(error)}") from error
 
     def line(self, until_s: float) -> str | None:
-        """The next line without its end and without NULs, or None at ``until_s`` (``time.monotonic``)."""
+        """Return the next line, without its end and NULs; None if none came by ``until_s`` (``time.monotonic``)."""
         while True:
             end = self._buffer.find(b"\n")
             if end >= 0:
@@ -79,7 +79,7 @@ class SerialLine:
             self._pull(until_s)
 
     def waiting(self) -> bytes:
-        """Everything that has arrived, without waiting. The kernel hands out about 4 KiB at a time."""
+        """Return all that has arrived, without waiting. The kernel hands out about 4 KiB at a time."""
         self._usable()
         try:
             while len(self._buffer) < TAKE_MOST and (count := self._handle.in_waiting):
@@ -91,7 +91,7 @@ class SerialLine:
         return taken
 
     def quiet(self, seconds: float, most_s: float = 1.0) -> None:
-        """Drop what arrives until nothing has arrived for ``seconds``. A broken line is usable again."""
+        """Drop what arrives until nothing has arrived for ``seconds``. A broken line can then be used again."""
         self._broken = None
         now_s = time.monotonic()
         still_s, end_s = now_s, now_s + most_s
@@ -129,7 +129,7 @@ class SerialLine:
             )
 
     def _pull(self, until_s: float) -> None:
-        """Wait for a byte, up to a slice or ``until_s``, and take what came with it."""
+        """Wait for a byte until ``until_s``, at most for one slice, and take all that has arrived."""
         self._usable()
         left_s = until_s - time.monotonic()
         try:
@@ -149,9 +149,9 @@ class SerialLine:
 def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> SerialLine:
     """Open a port for exclusive use: eight data bits, no parity, one stop bit, no flow control.
 
-    ``dtr`` false keeps the DTR line low, where raising it would reset a board. Raises ``UsageError`` for an empty port
-    or a baud rate that is not positive, ``MissingExtraError`` without pyserial, ``SetupError`` for a port that is not
-    there, is in use or cannot run at this rate.
+    If ``dtr`` is false, the DTR line stays low, because raising it resets some boards. Raises ``UsageError`` for an
+    empty port or a baud rate that is not positive, ``MissingExtraError`` without pyserial, ``SetupError`` for a port
+    that is missing, in use or unable to run at this rate.
     """
     if not port:
         what = f"no port is given for the {kinds.noun}"

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class VirtualTime(Generic[T]):
-    """Stretches of work, one after another; the result of a stretch is available when it has ended.
+    """Periods of work, one after another; the result of a period is available when it has ended.
 
     The device's counter has a tick of ``tick_ns`` and started at 0 when the device was opened.
     """
@@ -23,18 +23,18 @@ class VirtualTime(Generic[T]):
         self._pending: deque[tuple[int, T]] = deque()
 
     def occupy(self, phase: str, lasting_ns: int, executions: int) -> Span:
-        """Draw the power of a phase from now on, or as soon as the device is free."""
+        """Simulate the power of a phase, from now on or as soon as the device is free; return its span."""
         on_ns = max(self._plant.clock.now_ns(), self._busy_until_ns)
         self._busy_until_ns = on_ns + lasting_ns
         self._plant.occupy(phase, on_ns, self._busy_until_ns)
         return Span(phase, self._tick(on_ns), self._tick(self._busy_until_ns), executions)
 
     def give(self, result: T) -> None:
-        """Let ``finished`` return ``result`` when all work so far has ended."""
+        """Make ``finished`` return ``result`` when all work up to now has ended."""
         self._pending.append((self._busy_until_ns, result))
 
     def finished(self, timeout_s: float) -> Sequence[T]:
-        """Sleep until the oldest work ends, at most ``timeout_s``; return the results that are then ready."""
+        """Sleep until the oldest work ends, at most for ``timeout_s``; return all results that are then ready."""
         if not self._pending:
             return ()
         clock = self._plant.clock

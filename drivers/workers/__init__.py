@@ -1,1 +1,1 @@
-"""Programs that are shipped to another interpreter as source; nothing here imports them."""
+"""Programs that are sent to another interpreter as source; nothing here imports them."""

@@ -1,7 +1,7 @@
-"""What Lava's QUBO network is, and what Lava's CPU backend does in each step. It is shipped as source, for Python 3.10.
+"""Describe Lava's QUBO network and count what Lava's CPU backend does in each step. Shipped as source, for Python 3.10.
 
-Variables are stochastic neurons that send each flip to their neighbours, and their local cost to one neuron that sums
-costs. What they send arrives in the next step. An execution is one step.
+Variables are stochastic neurons. Each sends its flips to its neighbours, and its local cost to one neuron that sums
+costs. A spike arrives one step after it is sent. An execution is one step.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _COST = ("active", "updates")
 
 
 def description(nodes: int, edges: Any) -> dict[str, Any]:
-    """The fields of ``rig.network.description.NetworkInfo`` for a graph; ``edges`` has shape (m, 2).
+    """Return the fields of ``rig.network.description.NetworkInfo`` for a graph; ``edges`` has shape (m, 2).
 
-    Bits are those that Lava's models declare. A sparse connection keeps the weights that are not zero.
+    Bit widths are those that Lava's models declare. A sparse connection stores only weights that are not zero.
     """
     pairs, used = nodes * (nodes - 1), 2 * len(edges)
     degrees = np.bincount(edges.ravel(), minlength=nodes)
@@ -48,9 +48,9 @@ def description(nodes: int, edges: Any) -> dict[str, Any]:
 
 
 class Counters:
-    """Two files to which the processes of a network, which are forks, append a row in each step.
+    """Two files. In each step, processes of the network, which are forks, append one row to each file.
 
-    ``fan_out`` holds the synapses of each variable, int, shape (n,).
+    ``fan_out`` is the number of synapses of each variable, int, shape (n,).
     """
 
     def __init__(self, run_config: Any, fan_out: Any) -> None:
@@ -59,14 +59,14 @@ class Counters:
         _wire_cost(run_config, self._files[_COST].fileno())
 
     def output(self) -> dict[str, int]:
-        """The spikes that variables have sent, one for each flip, and the synapses that they meet."""
+        """Return how many spikes variables have sent, one for each flip, and how many synapses these spikes reach."""
         rows = self._rows(_VARIABLES)
         return {"spikes": int(rows["flips"].sum()), "synaptic_operations": int(rows["operations"].sum())}
 
     def activity(self) -> dict[str, dict[str, bytes]]:
-        """The counters of every step, as ``drivers/workers/serve.py`` has them."""
+        """Return the counters of every step, in the form that ``drivers/workers/serve.py`` describes."""
         variables, cost = self._rows(_VARIABLES), self._rows(_COST)
-        # operations with anything but -1, 0 and 1 are multiply-accumulates; all of one step alike
+        # if any cost of a step is not -1, 0 or 1, all operations of that step are counted as multiply-accumulates
         graded = variables["costs"] * variables["graded"]
         counted = {
             "variables": {name: variables[name] for name in ("active", "updates")},
@@ -88,12 +88,12 @@ class Counters:
 
 
 def _later(counts: Any) -> Any:
-    """What was sent in each step, in the step in which it arrives."""
+    """Shift counts by one step, from the step of sending to the step of arrival."""
     return np.concatenate((np.zeros(min(1, len(counts)), "<i8"), counts[:-1]))
 
 
 def _wire_variables(run_config: Any, file: int, fan_out: Any) -> None:
-    """Make Lava's NEBM neurons count what they do, as they do it."""
+    """Make Lava's NEBM neurons count their own operations."""
     from lava.lib.optimization.solvers.generic.nebm.models import NEBMPyModel
     from lava.lib.optimization.solvers.generic.nebm.process import NEBM
     from lava.magma.core.decorator import implements, requires, tag
@@ -126,7 +126,7 @@ def _wire_variables(run_config: Any, file: int, fan_out: Any) -> None:
 
 
 def _wire_cost(run_config: Any, file: int) -> None:
-    """Make the neuron that sums costs count each better cost that it sends, and each change of its own."""
+    """Make the neuron that sums costs count the better costs that it sends, and the changes of its own cost."""
     from lava.lib.optimization.solvers.generic.cost_integrator.models import CostIntegratorModel
     from lava.lib.optimization.solvers.generic.cost_integrator.process import CostIntegrator
     from lava.magma.core.decorator import implements, requires
@@ -139,7 +139,7 @@ def _wire_cost(run_config: Any, file: int) -> None:
         def run_spk(self) -> None:
             before = self._costs()
             super().run_spk()
-            changed = before != self._costs()  # the least cost, then the cost of now
+            changed = before != self._costs()  # the least cost, then the current cost
             os.write(file, changed.astype("<i8").tobytes())
 
         def _costs(self) -> Any:

@@ -1,7 +1,7 @@
 """Lava's QUBO network, its parts called one by one. It is shipped as source, for Python 3.10.
 
 ``OptimizationSolver.solve`` builds, compiles, starts, runs and stops a network in one call. Here ``_prepare_solver``
-and ``create_runtime`` belong to loading, ``run`` to solving; ``run`` goes on where the last one stopped.
+and ``create_runtime`` are part of loading, ``run`` of solving. Each ``run`` continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from drivers.workers.lava_counting import Counters
 
 PACKAGES = ("lava-nc", "lava-optimization", "numpy", "scipy")
 MARGIN = 1.1
-"""A call may take this many times what was measured."""
+"""A call may take up to this many times its measured time."""
 SHARE = 0.25
-"""The share of the time left that one slice may take."""
+"""A slice may take at most this share of the time left."""
 LONGEST_SLICE_S = 0.1
 _NO_TARGET = -(2**30)
-"""A cost that no set has, so that the deadline stops a solve and Lava's target does not."""
+"""No set has a cost this low, so the deadline ends a solve and Lava's target does not."""
 _MEASURED_S = 0.15
 _SETTLE_S = 0.2
 _FEW_STEPS = 4
-"""The fewest steps of a slice, unless fewer fit into the time left."""
+"""A slice has at least this many steps, unless the time left is too short for them."""
 _HEAD = struct.Struct("=qqqI")
 _PR_SET_PDEATHSIG = 1
 
 
 class Refusal(Exception):
-    """An exception that the rig raises as an error of its own."""
+    """An exception that the rig turns into one of its own errors."""
 
     def __init__(self, kind: str, message: str, remedy: str, field: str = "", value: Any = None) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class Refusal(Exception):
 
 
 class Lava:
-    """The few names of Lava that are used."""
+    """The few names of Lava that are used here."""
 
     def __init__(self) -> None:
         from lava.lib.optimization.problems.problems import QUBO
@@ -60,7 +60,7 @@ class Lava:
 
 
 def contract(lava: Lava) -> list[str]:
-    """The functions of Lava that do not take the arguments used here; empty where all do."""
+    """Return the functions of Lava that do not take the arguments used here; empty if all do."""
     config = {"timeout": 1, "target_cost": 0, "backend": "CPU", "hyperparameters": {}}
     calls: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
         ("QUBO", lava.qubo, (None,), {}),
@@ -82,7 +82,7 @@ def contract(lava: Lava) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages in ``PACKAGES``."""
+    """Return the versions of Python and of the packages in ``PACKAGES``."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -93,7 +93,7 @@ def versions() -> dict[str, str]:
 
 
 class Found(NamedTuple):
-    """A better solution, at the moment when Lava's readout had it."""
+    """A better solution, and the moment at which Lava's readout received it."""
 
     ns: int
     step: int
@@ -102,35 +102,35 @@ class Found(NamedTuple):
 
 
 class Network:
-    """A compiled and started network that has not made a step. ``hyperparameters`` are Lava's."""
+    """A compiled and started network that has made no step yet. ``hyperparameters`` are Lava's."""
 
     def __init__(self, lava: Lava, q: Any, backend: str, hyperparameters: dict[str, Any], seed: int) -> None:
         self._steps = lava.steps
         self._pipe, pipe_end = os.pipe()
         os.set_blocking(self._pipe, False)
-        np.random.seed(seed)  # the processes of the network are forks, and draw from this state
+        np.random.seed(seed)  # the processes of the network are forks, and draw random numbers from this state
         solver = lava.solver(lava.qubo(q))
         config = lava.config(timeout=1, target_cost=_NO_TARGET, backend=backend, hyperparameters=hyperparameters)
         _, run_config = solver._prepare_solver(config)
         _wire_readout(run_config, pipe_end)
         self.counters: Counters | None = None
-        """What its variables do; None on a board."""
+        """Counters of its variables' activity; None on a board."""
         if backend == "CPU":
             _wire_nebm(run_config)
             self.counters = Counters(run_config, np.count_nonzero(q - np.diag(np.diag(q)), axis=1))
         self._process = solver.solver_process
         self._process.create_runtime(run_cfg=run_config)
         os.close(pipe_end)
-        if backend == "CPU":  # there it was shown that no step is made; a board starts with its first step
+        if backend == "CPU":  # on the CPU this was seen to make no step; a board starts with its first step
             self.run(0)
             time.sleep(_SETTLE_S)
 
     def run(self, steps: int) -> None:
-        """Go on for some time steps."""
+        """Run some further time steps."""
         self._process.run(condition=self._steps(num_steps=steps))
 
     def found(self) -> list[Found]:
-        """The better solutions since the last call, in order."""
+        """Return the better solutions since the last call, in order."""
         data = b""
         with contextlib.suppress(BlockingIOError):
             while part := os.read(self._pipe, 1 << 16):
@@ -152,16 +152,16 @@ class Network:
 
 
 class Rate:
-    """The time of a call of ``run``, of each step in it, and of a network's first call beyond these.
+    """The time of a call of ``run``, of each step in it, and the extra time of a network's first call.
 
-    ``step_s`` is updated by each slice of a solve.
+    Each slice of a solve updates ``step_s``.
     """
 
     def __init__(self, call_s: float, step_s: float, first_s: float) -> None:
         self.call_s, self.step_s, self.first_s = call_s, step_s, first_s
 
     def steps(self, left_s: float, first: bool) -> int:
-        """The time steps of a slice that ends in time."""
+        """Return how many time steps a slice may have to end in time."""
         spare_s = left_s / MARGIN - self.call_s - first * self.first_s
         steps = int(min(SHARE * spare_s, LONGEST_SLICE_S) / self.step_s)
         return steps if steps >= _FEW_STEPS else max(0, int(spare_s / self.step_s))
@@ -172,7 +172,7 @@ class Rate:
 
 
 def measured(network: Network) -> Rate:
-    """Measure the rate of a network. It makes steps, and so serves no solve afterwards."""
+    """Measure the rate of a network. The network makes steps, so it cannot be used for a solve afterwards."""
     first_s = _timed(network, _FEW_STEPS)
     short_s = min(_timed(network, 1) for _ in range(3))
     steps = 16
@@ -191,9 +191,9 @@ def _timed(network: Network, steps: int) -> float:
 
 
 def _wire_readout(run_config: Any, pipe_end: int) -> None:
-    """Make Lava's readout, a process on the host in both backends, write down each better solution that it gets.
+    """Make Lava's readout, a process on the host in both backends, write each better solution to a pipe.
 
-    To fetch a solution afterwards takes a message for each of its values.
+    Fetching a solution afterwards would take one message for each of its values.
     """
     from lava.lib.optimization.solvers.generic.monitoring_processes.solution_readout.models import (
         SolutionReadoutPyModel,
@@ -204,7 +204,7 @@ def _wire_readout(run_config: Any, pipe_end: int) -> None:
         def _printout_new_solution(self, cost: Any, min_cost_id: Any, timestep: Any) -> None:
             ns = time.monotonic_ns()
             packed = np.packbits(np.asarray(self.solution).ravel() == 1).tobytes()
-            # two steps from a state to its readout
+            # a state reaches the readout two steps later
             head = _HEAD.pack(ns, abs(int(timestep)) - 2, int(np.ravel(cost)[0]), len(packed))
             os.write(pipe_end, head + packed)
 
@@ -212,7 +212,7 @@ def _wire_readout(run_config: Any, pipe_end: int) -> None:
 
 
 def _wire_nebm(run_config: Any) -> None:
-    """Connect Lava's own NEBM neurons, which lava-optimization 0.5 still holds and no longer connects on the CPU."""
+    """Connect Lava's own NEBM neurons: lava-optimization 0.5 has them, but no longer connects them on the CPU."""
     from lava.lib.optimization.solvers.generic.hierarchical_processes import DiscreteVariablesProcess, NEBMAbstract
     from lava.magma.core.decorator import implements, requires
     from lava.magma.core.model.sub.model import AbstractSubProcessModel
@@ -245,8 +245,8 @@ def _wire_nebm(run_config: Any) -> None:
 def use_board(partition: str, board: str, address: str, loihi_gen: str) -> None:
     """Point Lava at a board of this host's SLURM, or at one by its network address (a Kapoho Point).
 
-    Lava sets LOIHI_GEN to N3B3 unless it is told another; so what the environment says is told. Raises ``Refusal``
-    that names what is missing.
+    Lava sets LOIHI_GEN to N3B3 by default, so LOIHI_GEN of the environment is passed on. Raises a ``Refusal`` that
+    names what is missing.
     """
     from lava.utils import loihi
 

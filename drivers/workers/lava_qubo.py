@@ -1,7 +1,7 @@
 """Lava's QUBO solver as a worker of ``drivers/workers/serve.py``. It is shipped as source, for Python 3.10.
 
-A span begins with the graph loaded and compiled. A budget in seconds is spent in slices of Lava's time steps, at the
-rate that was measured on a separate network when the graph was loaded.
+A span begins when the graph is loaded and compiled. A budget in seconds is spent in slices of Lava's time steps, at the
+rate that a separate network showed when the graph was loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PLACE = ("partition", "board", "address", "loihi_gen")
 
 
 def open_worker(options: dict[str, Any]) -> Solver:
-    """Open the solver, or raise a ``Refusal`` where Lava or a board is missing.
+    """Open the solver. Raises a ``Refusal`` if Lava or a board is missing.
 
     Options: ``simulate``, ``neuron_model``, ``hyperparameters``, ``refract`` (None: from the graph), ``seed``,
     ``longest_s``, and ``PLACE``.
@@ -46,7 +46,7 @@ def open_worker(options: dict[str, Any]) -> Solver:
     os.register_at_fork(after_in_child=die_with_parent)
     try:
         lava = Lava()
-    except Exception as error:  # in a Python that is too new, its dataclasses raise ValueError
+    except Exception as error:  # a Python that is too new for Lava's dataclasses raises ValueError
         raise Refusal(
             "MissingExtraError",
             f"Python {platform.python_version()} of the worker cannot import Lava: {error}",
@@ -78,7 +78,7 @@ class Problem:
         self.network = description(self.nodes, self.edges)
 
     def q(self) -> Any:
-        """The benchmark's matrix: -1 on the diagonal, 4 for each ordered pair that is an edge."""
+        """Return the benchmark's matrix: -1 on the diagonal, 4 for each ordered pair that is an edge."""
         q = np.zeros((self.nodes, self.nodes), dtype=int)
         q[self.edges[:, 0], self.edges[:, 1]] = PAIR_COST
         q[self.edges[:, 1], self.edges[:, 0]] = PAIR_COST
@@ -86,7 +86,7 @@ class Problem:
         return q
 
     def cost(self, x: Any) -> int:
-        """x^T Q x."""
+        """Return x^T Q x."""
         inside = int(np.count_nonzero(x[self.edges[:, 0]] & x[self.edges[:, 1]]))
         return 2 * PAIR_COST * inside + NODE_COST * int(np.count_nonzero(x))
 
@@ -112,7 +112,7 @@ class Solver:
             self._loaded(self._problems[samples[0]["id"]])
 
     def run(self, sample_id: str, budget: list[Any]) -> dict[str, Any]:
-        """Solve; the span begins with the graph loaded and ends with the last slice."""
+        """Solve; the span begins when the graph is loaded and ends with the last slice."""
         problem = self._problems[sample_id]
         rate, network = self._rate(problem), self._loaded(problem)
         self._ready = None
@@ -123,17 +123,17 @@ class Solver:
         if network.counters is not None:
             answer["output"] |= network.counters.output()
             answer |= {"network": problem.network, "activity": network.counters.activity()}
-        network.stop()  # not in a finally: a network that failed does not stop, and would hide the error
+        network.stop()  # not in a ``finally``: stopping a network that failed would hide the error
         return answer
 
     def close(self) -> None:
-        """End the network that waits."""
+        """End the loaded network that no solve has used."""
         if self._ready is not None:
             self._ready[2].stop()
             self._ready = None
 
     def _loaded(self, problem: Problem) -> Network:
-        """The network of a problem for the next solve, made now unless it is ready."""
+        """Return the network of a problem for the next solve; build it unless it is ready."""
         seed = self._seed()
         if self._ready is None or self._ready[:2] != (problem.digest, seed):
             self.close()
@@ -141,12 +141,12 @@ class Solver:
         return self._ready[2]
 
     def _seed(self) -> int:
-        """The seed of this solve, drawn from the device's seed and the number of the solve."""
+        """Return the seed of this solve, drawn from the device's seed and the number of the solve."""
         return int(np.random.SeedSequence([self._options["seed"], self._solves]).generate_state(1)[0]) >> 1
 
     def _network(self, problem: Problem, seed: int) -> Network:
         for server in self._lava.servers:
-            server().reset_server()  # a server keeps every network otherwise
+            server().reset_server()  # otherwise a server keeps every network
         drawn: dict[str, Any] = {"refract_seed": seed}
         if self._options["neuron_model"] == "nebm":
             draw, most = np.random.default_rng(seed), self._refract(problem)
@@ -201,7 +201,7 @@ class Solver:
 
 
 class Solve:
-    """One solve, from the loaded graph to the end of its last slice. It starts with the empty set, which costs 0."""
+    """One solve, from the loaded graph to the end of its last slice. It starts with the empty set, of cost 0."""
 
     def __init__(self, problem: Problem, budget: list[Any], seed: int) -> None:
         self._problem, self._seed = problem, seed
@@ -213,7 +213,7 @@ class Solve:
         self._deadline_ns = self._on_ns + round(self._budget_s * 1e9)
 
     def spend(self, network: Network, rate: Rate) -> None:
-        """Run slices until the deadline, or until the cost to stop at."""
+        """Run slices until the deadline, or until the cost at which to stop is reached."""
         best = 0
         while best > self._stop and (steps := rate.steps(self._left_s(), first=not self._steps)) > 0:
             began_s = time.monotonic()
@@ -231,7 +231,7 @@ class Solve:
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
     def answer(self) -> dict[str, Any]:
-        """The reply, in builtins. Costs are computed again from the solutions; late ones are ``late_cost``."""
+        """Return the reply, in builtins. Costs are recomputed from the solutions; ``late_cost`` is of late ones."""
         empty = np.packbits(np.zeros(self._problem.nodes, np.uint8)).tobytes()
         progress: list[list[Any]] = [[self._on_ns, 0.0, empty]]
         late_cost, miscounted, best_step = None, 0, -1

@@ -1,6 +1,6 @@
 """NEST behind PyNN as a worker of ``drivers/workers/serve.py``. It is shipped as source.
 
-``load`` gives the sources their spikes, ``inference`` simulates the presentation, both by this computer's clock.
+``load`` gives the sources their spikes, ``inference`` simulates the presentation. This computer's clock times both.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PACKAGES = ("nest-simulator", "PyNN", "numpy", "neo")
 
 
 def open_worker(options: dict[str, Any]) -> Simulated:
-    """Build the network. Options: ``description``, ``arrays``, and ``about``, which the hello adds.
+    """Build the network. Options: ``description``, ``arrays``, and ``about``, which is added to the hello.
 
-    Raises a ``Refusal`` where NEST or PyNN is missing.
+    Raises a ``Refusal`` if NEST or PyNN is missing.
     """
     warnings.simplefilter("ignore")
     try:
@@ -38,12 +38,12 @@ def open_worker(options: dict[str, Any]) -> Simulated:
 
 
 class Simulated:
-    """The worker. The network goes on from one presentation to the next; the blank between them lets it rest."""
+    """The worker. The network runs on from one presentation to the next; the blank between them lets it rest."""
 
     def __init__(self, sim: Any, options: dict[str, Any]) -> None:
         began_s = time.monotonic()
         self._sim, self._description = sim, options["description"]
-        # on the grid, as in PyNN 0.7 of the chapter; PyNN's default is now neurons that fire between steps
+        # on the grid, as in the chapter's PyNN 0.7; today PyNN's neurons fire between steps by default
         setup = {"spike_precision": "on_grid", "threads": 1, "max_delay": self._description["delay_ms"]}
         self._network = Network(sim, self._description, options["arrays"], **setup)
         _never_shrink_buffers()
@@ -66,7 +66,7 @@ class Simulated:
         self._samples = staged(samples, self._description["step_ms"])
 
     def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
-        """Present a sample; where the network learns, the output holds its weights too."""
+        """Present a sample; if the network learns, the output also holds its weights."""
         sample = self._samples[sample_id]
         events = decoded(sample["payload"])
         load_ns = time.monotonic_ns()
@@ -88,10 +88,10 @@ class Simulated:
 
 
 def _never_shrink_buffers() -> None:
-    """Keep NEST from shrinking its spike buffer in quiet steps, to grow it again.
+    """Keep NEST from shrinking its spike buffer in quiet steps, only to grow it again.
 
-    NEST logs each such change for ever, and PyNN fetches the whole log whenever it asks for the time: an inference
-    costs more the more of them came before.
+    NEST keeps a log entry of each such change, and PyNN fetches the whole log whenever it asks for the time. So each
+    inference would take longer than the one before.
     """
     import nest
 

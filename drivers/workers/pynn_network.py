@@ -1,6 +1,6 @@
 """A described network, built and run through PyNN on any of its backends. It is shipped as source.
 
-``drivers/devices/pynn/description.py`` says what a description holds. Here it is plain dictionaries, lists and numbers,
+``drivers/devices/pynn/description.py`` defines a description. Here it is plain dictionaries, lists and numbers,
 and each array of weights is ``{"dtype", "shape", "data"}``. Times are milliseconds of biological time.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 LEAD_STEPS = 2
-"""A presentation begins so many steps after now: NEST through PyNN silently drops what a source sends before that."""
+"""A presentation begins this many steps from now: NEST through PyNN silently drops spikes of sources before that."""
 Spikes = Any
-"""Of a population: numbers of the neurons that fired, and when, in milliseconds since the presentation began."""
+"""The neurons of a population that fired, and when: their numbers, and milliseconds since the presentation began."""
 
 
 class Refusal(Exception):
-    """An exception that the rig raises as an error of its own."""
+    """An exception that the rig turns into one of its own errors."""
 
     def __init__(self, kind: str, message: str, remedy: str, field: str = "", value: Any = None) -> None:
         super().__init__(message)
@@ -26,15 +26,15 @@ class Refusal(Exception):
 
 
 def decoded(array: dict[str, Any]) -> Any:
-    """The array of a dictionary as it crosses the link."""
+    """Return the array of a dictionary that came over the link."""
     return np.frombuffer(array["data"], array["dtype"]).reshape(array["shape"])
 
 
 def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[Any, Any]:
-    """Addresses, and times on the grid of the step, of events of shape (n, 2): microseconds and address.
+    """Return addresses of events, and their times on the grid of the step (ms).
 
-    An event takes effect at the end of the step in which it falls. Raises a ``Refusal`` for an address that no source
-    has, and for an event that falls into no step because it is not after time 0.
+    Events have shape (n, 2): microseconds and address. An event takes effect at the end of its step. Raises a
+    ``Refusal`` for an address without a source, and for an event at time 0 or before, which is in no step.
     """
     if events.ndim != 2 or events.shape[1] != 2 or events.dtype.kind not in "iu":
         what = f"sample {sample_id} is {events.dtype} of shape {events.shape}, not whole numbers of shape (n, 2)"
@@ -51,7 +51,7 @@ def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[
 
 
 def staged(samples: list[dict[str, Any]], step_ms: float) -> dict[str, dict[str, Any]]:
-    """Samples by id, in order. Raises a ``Refusal`` for one whose last events would fall into the next presentation."""
+    """Return samples by id, in order. Raises a ``Refusal`` if its last events would be in the next presentation."""
     for sample in samples:
         events, blank_s = decoded(sample["payload"]), 1e-3 * LEAD_STEPS * step_ms
         last_s = 1e-6 * float(events[:, 0].max()) if events.ndim == 2 and len(events) else 0.0
@@ -63,11 +63,11 @@ def staged(samples: list[dict[str, Any]], step_ms: float) -> dict[str, dict[str,
 
 
 def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) -> dict[str, Any]:
-    """What is recorded of a presentation. Times are milliseconds since it began.
+    """Return what is recorded of a presentation. Times are milliseconds since it began.
 
-    The label is that of the output neuron that fired most, the first one of several, and null if none fired. ``tied``
-    is how many neurons of other labels fired as often. ``fired`` counts the spikes of each population, and ``events``
-    those of the sources.
+    ``label`` is that of the output neuron that fired most, the first of several, or null if none fired. ``tied`` is how
+    many neurons of other labels fired equally often. ``fired`` is the number of spikes of each population, and
+    ``events`` the number of events of the sources.
     """
     (neurons, times), labels = spikes[description["output"]], description["labels"]
     counts = np.bincount(neurons, minlength=len(labels))
@@ -87,10 +87,10 @@ def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) 
 
 
 def operations(description: dict[str, Any], events: Any, fired: dict[str, int]) -> dict[str, int]:
-    """Synaptic operations of a presentation, by two conventions.
+    """Count synaptic operations of a presentation, by two conventions.
 
-    Counted: every spike at every synapse that it reaches. NE15-MNIST's: each event of the sources once for each synapse
-    of a pixel to the output, as if the layer between passed all of them on, and the spikes of the output.
+    ``synaptic_operations`` counts each spike at every synapse that it reaches. NE15-MNIST instead counts each source's
+    event at every synapse from its pixel to the output, as if the layer between passed it on, plus the output's spikes.
     """
     sizes = {p["name"]: p["size"] for p in description["populations"]}
     sources = [p["name"] for p in description["populations"] if p["source"]]
@@ -107,8 +107,8 @@ def operations(description: dict[str, Any], events: Any, fired: dict[str, int]) 
 class Network:
     """The network on one backend of PyNN.
 
-    ``sim`` is the backend's module, ``setup`` what its ``setup`` alone takes. With ``events``, the sources have these
-    spikes from the start, for a backend that takes none later.
+    ``sim`` is the backend's module, ``setup`` the extra arguments of its ``setup``. With ``events``, the sources have
+    these spikes from the start, for a backend that accepts none later.
     """
 
     def __init__(
@@ -140,16 +140,16 @@ class Network:
         """Give the sources the spikes of the next presentation."""
         for name, trains in self._trains(events, sample_id, self._sim.get_current_time()).items():
             spiking = [n for n, train in enumerate(trains) if train]
-            if spiking:  # the others keep spike times that are past
+            if spiking:  # other sources keep spike times that are past
                 self._made[name][spiking].set(spike_times=[trains[n] for n in spiking])
 
     def run(self, seconds: float) -> None:
-        """Go on for some biological time, in whole steps."""
+        """Run for some further biological time, in whole steps."""
         self._began_ms = self._sim.get_current_time() + LEAD_STEPS * self._step_ms
         self._sim.run(math.ceil(1000.0 * seconds / self._step_ms) * self._step_ms)
 
     def _trains(self, events: Any, sample_id: str, now_ms: float) -> dict[str, list[list[float]]]:
-        """Spike times of each source, later than now by the lead."""
+        """Return the spike times of each source; ``LEAD_STEPS`` delay them."""
         sizes = [p["size"] for p in self._sources]
         addresses, times = on_grid(events, sum(sizes), self._step_ms, sample_id)
         order = np.lexsort((times, addresses))
@@ -159,7 +159,7 @@ class Network:
         return {p["name"]: trains[firsts[k] : firsts[k + 1]] for k, p in enumerate(self._sources)}
 
     def spikes(self) -> dict[str, Spikes]:
-        """What each population that is no source has fired in the last presentation."""
+        """Return the spikes of the last presentation, for each population that is not a source."""
         found = {}
         for name in self._recorded:
             trains = self._made[name].get_data("spikes", clear=True).segments[-1].spiketrains
@@ -169,18 +169,18 @@ class Network:
         return found
 
     def synapses(self) -> dict[str, int]:
-        """How many synapses the backend made, by source, target and receptor. PyNN gives NaN where it made none."""
+        """Return how many synapses the backend made, by source, target and receptor. PyNN gives NaN if it made none."""
         found = {name: np.asarray(p.get("weight", format="array"), float) for name, p in self._projections.items()}
         return {name: int((~np.isnan(weights)).sum()) for name, weights in found.items()}
 
     def weights(self) -> dict[str, list[list[float]]]:
-        """The weights of the plastic projections now, in nA, by source and target."""
+        """Return the current weights of the plastic projections, in nA, by source and target."""
         return {name: np.asarray(p.get("weight", format="array")).tolist() for name, p in self._plastic.items()}
 
     def _projection(self, p: dict[str, Any], delay_ms: float, rule: dict[str, float] | None) -> Any:
         sim, weight = self._sim, p["weight"]
         pre, post = self._made[p["source"]], self._made[p["target"]]
-        # PyNN 0.13 cannot connect populations of one neuron one to one (numpy 2)
+        # PyNN 0.13 fails to connect populations of one neuron one to one (numpy 2)
         one_to_one = p["connector"] == "one-to-one" and pre.size > 1
         connector = sim.OneToOneConnector() if one_to_one else sim.AllToAllConnector()
         if p["plastic"]:

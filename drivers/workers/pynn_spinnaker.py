@@ -1,7 +1,7 @@
 """SpiNNaker through sPyNNaker as a worker of ``drivers/workers/serve.py``. It is shipped as source.
 
-sPyNNaker 7.4 takes spike times only when a population is made. So the network is made with the streams of all staged
-samples one after the other, and a presentation goes on with the next one. A sample out of turn makes the network anew.
+sPyNNaker 7.4 accepts spike times only when a population is made. So the network is made with the streams of all staged
+samples in their order, and each presentation runs the next one. A sample out of this order makes the network anew.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from drivers.workers.pynn_network import Network, Refusal, answer, decoded, stag
 
 PACKAGES = ("sPyNNaker", "SpiNNFrontEndCommon", "PyNN", "numpy")
 AGAIN = ("SpinnmanIOException", "SpinnmanTimeoutException", "SpinnmanGenericProcessException", "SpinnMachineException")
-"""Errors of a board that boots or whose links come up, after which users and Manchester start again: sPyNNaker issue
+"""Errors of a board that boots or connects. Users, and its makers in Manchester, then start it again: sPyNNaker issue
 243, sPyNNaker8 issue 412 (one-way links), SpiNNFrontEndCommon issue 1296 (boot)."""
 TRIES = 3
 BOARD = 5
-"""The version of a board of 48 chips."""
+"""sPyNNaker's version number of a board with 48 chips."""
 
 
 def open_worker(options: dict[str, Any]) -> Machine:
     """Open the machine. Options: ``description``, ``arrays``, ``about``, ``simulate``, ``board``, ``spalloc``.
 
-    Raises a ``Refusal`` without sPyNNaker, without a named machine, and for another interface of sPyNNaker.
+    Raises a ``Refusal`` without sPyNNaker, without a named machine, and if sPyNNaker's interface differs.
     """
     if not (options["simulate"] or options["board"] or options["spalloc"]):
         raise Refusal(
@@ -60,7 +60,7 @@ def open_worker(options: dict[str, Any]) -> Machine:
 
 
 def contract(sim: Any) -> list[str]:
-    """The functions of sPyNNaker that do not take the arguments used here; empty where all do."""
+    """Return the functions of sPyNNaker that do not take the arguments used here; empty if all do."""
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
         (sim.setup, (), {"timestep": 1.0, "min_delay": 1.0}),
         (sim.Population, (1, None), {"label": "x"}),
@@ -109,10 +109,10 @@ class Machine:
         self._staged, self._turn = staged(samples, self._description["step_ms"]), []
 
     def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
-        """Present a sample. ``load`` makes the network where it must; ``inference`` is all of sPyNNaker's ``run``.
+        """Present a sample. ``load`` makes the network if necessary; ``inference`` is the whole of sPyNNaker's ``run``.
 
-        The host stamps both: the first ``run`` of a network also maps and loads it. The machine keeps the time step, so
-        that the biological time is the time on the machine; how long the rest took is in the difference.
+        The host stamps both: the first ``run`` of a network also maps and loads it. The machine runs in real time, so
+        the presentation takes its biological time there; the rest of ``inference`` is overhead.
         """
         load_ns, sample = time.monotonic_ns(), self._staged[sample_id]
         tried: list[str] = []
@@ -132,7 +132,7 @@ class Machine:
                 failed = error
             if fresh and type(failed).__name__ in AGAIN and len(tried) < TRIES - 1:
                 tried.append(f"{type(failed).__name__}: {failed}"[:400])
-                with contextlib.suppress(Exception):  # a board that failed may not end well either
+                with contextlib.suppress(Exception):  # a board that failed may fail to end too
                     self._end()
                 continue
             self._network = None
@@ -156,7 +156,7 @@ class Machine:
             self._sim.end()
 
     def mapping(self) -> dict[str, Any]:
-        """How the network lies on a board of 48 chips. Raises a ``Refusal`` for one that does not fit."""
+        """Return how the network is mapped to a board of 48 chips. Raises a ``Refusal`` if it does not fit."""
         one = {
             "payload": {"dtype": "<i8", "shape": [1, 2], "data": np.array([[1000, 0]]).tobytes()},
             "duration_s": 0.01,
@@ -185,7 +185,7 @@ class Machine:
         }
 
     def _make(self, ids: list[str]) -> None:
-        """Make the network with the streams of these samples, one after the other."""
+        """Make the network with the streams of these samples, joined in this order."""
         self._end()
         streams, begin_us = [], 0
         for sample_id in ids:
@@ -197,7 +197,7 @@ class Machine:
 
 
 def _senders(view: Any) -> dict[str, dict[str, int]]:
-    """What sends packets, by population: ``keys`` of its neurons, and ``deliveries`` to cores if each fires once.
+    """Return, by population, its neurons that send packets (``keys``), and ``deliveries`` to cores if each fires once.
 
     A spike is one packet. sPyNNaker gives keys to the neurons of populations that have a target, and to no others.
     """
@@ -215,7 +215,7 @@ def _senders(view: Any) -> dict[str, dict[str, int]]:
 
 
 def _configure(options: dict[str, Any]) -> Any:
-    """Give sPyNNaker a home of its own with its configuration, because it takes no machine by argument."""
+    """Give sPyNNaker a home directory with its configuration, because it takes no machine as an argument."""
     home = tempfile.TemporaryDirectory(prefix="spynnaker-", ignore_cleanup_errors=True)
     os.environ["HOME"] = home.name
     if options["simulate"]:

@@ -1,19 +1,19 @@
 """The loop that a worker runs in its own interpreter. ``drivers/links/remote_link.py`` ships it as source.
 
 It needs Python 3.8 or newer with its standard library, and imports nothing of this project. Only dictionaries, lists,
-numbers, texts and bytes cross the channel. The worker itself comes as sources in the first message; each is importable
-by the name that it has there. The last has ``open_worker(options)``, which returns an object with
+numbers, texts and bytes cross the channel. The first message holds the sources of the worker's modules; each can be
+imported by the name that it has there. The last one has ``open_worker(options)``, which returns an object with
 
 - ``about``: a dictionary for the hello (versions, details, ...);
-- ``stage(samples)``: load them. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz", "duration_s",
-  "seed"}``, its data in C order. Not timed;
-- ``run(sample_id, budget)``: process one of them; ``budget`` is None or ``[timeout_s, stop_at_cost]``. Gives
+- ``stage(samples)``: load them, untimed. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz",
+  "duration_s", "seed"}``, its data in C order;
+- ``run(sample_id, budget)``: process one of them; ``budget`` is None or ``[timeout_s, stop_at_cost]``. Returns
   ``{"output": ..., "spans": [[phase, on_ns, off_ns, executions], ...], "progress": [[ns, cost, packed], ...]}`` in
   nanoseconds of ``time.monotonic_ns()``. A simulator may add ``"network"``, the fields of ``NetworkInfo``, and
-  ``"activity"``, ``{layer or connection: {counter: 64-bit integers as bytes, least first}}``, one for each execution;
+  ``"activity"``, ``{layer or connection: {counter: bytes}}``: little-endian 64-bit integers, one for each execution;
 - ``close()``.
 
-What it raises is sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes that
+Its exceptions are sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes that
 error of the rig.
 """
 
@@ -31,12 +31,12 @@ from typing import Any
 
 PROTOCOL = 1
 _END = None
-"""What the inbox holds when the host is gone; no message is None."""
+"""Put into the inbox when the host is gone; no message is None."""
 _TRACE_LINES = 12
 
 
 def serve(channel: Any) -> None:
-    """Answer requests until one is to close, or until the host is gone."""
+    """Answer requests until one asks to close, or until the host is gone."""
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     closing: list[bool] = []
 
@@ -63,13 +63,13 @@ def serve(channel: Any) -> None:
 
 
 class _Served:
-    """The worker behind the loop; None until it is opened."""
+    """The worker of the loop; None until it is opened."""
 
     def __init__(self) -> None:
         self._worker: Any = None
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request. Raises whatever the worker raises."""
+        """Return the answer to a request. Raises whatever the worker raises."""
         do = message["do"]
         if do == "run":
             return {"say": "reply", "id": message["id"], **self._worker.run(message["id"], message["budget"])}
@@ -100,7 +100,7 @@ class _Served:
 
 
 def _shipped(name: str, source: str) -> types.ModuleType:
-    """Make a module of its source, so that later modules can import it; its packages are empty."""
+    """Make a module of its source, so that later modules can import it; its parent packages are empty."""
     parts = name.split(".")
     for k in range(1, len(parts)):
         package = sys.modules.setdefault(".".join(parts[:k]), types.ModuleType(".".join(parts[:k])))
@@ -112,13 +112,13 @@ def _shipped(name: str, source: str) -> types.ModuleType:
 
 
 def _own_group() -> None:
-    """Lead a group, so that this process can be ended with all that it starts; over ssh it does not lead one yet."""
+    """Lead a group, so that this process can be ended with all that it starts. Over ssh it leads none at first."""
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
 
 
 def _end_group() -> None:
-    # not SIGKILL: what cleans up shared memory after its owner ignores SIGTERM
+    # not SIGKILL: the process that cleans up shared memory after its owner ignores SIGTERM
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGTERM)
     os._exit(1)
@@ -140,7 +140,7 @@ def _send(channel: Any, answer: dict[str, Any]) -> None:
         channel.send(answer)
     except OSError:
         _end_group()
-    except Exception as error:  # something in it is no builtin
+    except Exception as error:  # the answer holds something that is no builtin
         channel.send(_failure(error))
 
 
