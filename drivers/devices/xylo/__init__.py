@@ -1,4 +1,4 @@
-"""SynSense Xylo Audio 2 and 3: the chip on its board, and the simulated Audio 2; their networks are in `networks/`.
+"""SynSense Xylo Audio 2 and 3: the chip on its board, and a simulated Audio 2. Their networks are in `networks/`.
 
-In: audio samples, or events. Out: labels, spans and activity counters. Opened through the entry point ``xylo``.
+In: audio or events. Out: labels, spans and activity counters. Opened through the entry point ``xylo``.
 """

@@ -1,8 +1,8 @@
 """Rockpool's model of the analog front end of Xylo Audio 2, in place of the quick filter bank.
 
-It takes seconds for each second of audio, and about 0.1 GB. It needs no samna. Its filters have a mismatch, drawn by
-``seed``, and noise, drawn by the seed and the clip: so the events of a clip do not depend on what came before. Networks
-are trained on the events of one front end, and another one gives other events.
+It takes seconds for each second of audio, and about 0.1 GB. It needs no samna. ``seed`` draws the mismatch of its
+filters; ``seed`` and the clip draw its noise, so a clip's events do not depend on earlier clips. Networks
+are trained on the events of one front end; another one gives different events.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rig.errors import DataError
 from rig.types import Floats
 
 MODEL_HZ = 110_000
-"""The model wants 101.6 kHz or more; at this rate a bin of 10 ms is a whole number of its steps."""
+"""The model needs 101.6 kHz or more; at this rate a bin of 10 ms is a whole number of its steps."""
 FULL_SCALE_V = 0.2
-"""Audio of amplitude 1 has this value at the microphone: the model's largest undistorted one."""
+"""Audio of amplitude 1 has this value at the microphone: the largest that the model does not distort."""
 CHANNELS = 16
 
 
@@ -36,7 +36,7 @@ class AfeModel:
     def __init__(self, params: EncoderParams, seed: int) -> None:
         """Import Rockpool and draw the mismatch.
 
-        Raises ``MissingExtraError`` without Rockpool, ``DataError`` for a network of other than 16 inputs.
+        Raises ``MissingExtraError`` without Rockpool, ``DataError`` if the network does not have 16 inputs.
         """
         if params.channels != CHANNELS:
             what = f"the front end has {CHANNELS} channels, and the network has {params.channels} inputs"
@@ -53,7 +53,7 @@ class AfeModel:
         return {"name": "Rockpool AFESim", "seed": self._seed, "rate_hz": MODEL_HZ, "full_scale_v": FULL_SCALE_V}
 
     def encode(self, audio: NDArray[Any], rate_hz: float) -> Raster:
-        """Events per bin and channel, int64, shape (bins, 16). Raises ``DataError`` as ``check_audio`` does."""
+        """Return events per bin and channel, int64, shape (bins, 16). Raises ``DataError`` as ``check_audio`` does."""
         volts = check_audio(audio, rate_hz) * FULL_SCALE_V
         key = hashlib.sha256(volts.tobytes() + str(rate_hz).encode()).digest()
         if key not in self._known:  # trials repeat clips, and each takes seconds
@@ -76,7 +76,7 @@ class AfeModel:
 
 @contextmanager
 def _own_random(*seeds: int) -> Iterator[None]:
-    """Let the model draw from numpy's global generator, and restore the generator afterwards."""
+    """Let the model draw from numpy's global generator, and restore the generator's state afterwards."""
     before = np.random.get_state()
     np.random.seed(list(seeds))
     try:

@@ -1,6 +1,6 @@
-"""What runs a Xylo network: the protocol of both backends, and the simulated chip.
+"""The protocol of what runs a Xylo network, a chip or a simulator, and the simulated chip.
 
-In: rasters of events. Out: output spikes, spans and what the network did. The chip itself is in ``chip``.
+In: rasters of events. Out: output spikes, spans and activity. The real chip is in ``chip``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rig.types import SimulatedBench, Span
 
 PHASES = ("preprocess", "inference")
 TICK_NS = 80
-"""The tick of the simulated counter, 12.5 MHz as in the board's FPGA."""
+"""The tick of the simulated counter: 80 ns, as the 12.5 MHz of the board's FPGA."""
 
 Raster = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One sample to process, each of ``phases`` ``times`` times; ``listening_s`` is how long the front end hears it.
+    """One sample to process: each of ``phases`` runs ``times`` times; the front end hears it for ``listening_s``.
 
-    ``raster`` of a sample to learn from has one more axis, its shots.
+    The ``raster`` of a sample to learn from has one more axis, for its shots.
     """
 
     sample_id: str
@@ -44,9 +44,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A processed job. ``spikes`` of one processing, by class, are None without inference.
+    """A processed job. ``spikes`` are those of one repetition, by class, or None without inference.
 
-    ``tries`` is how often it was processed until its spans were known.
+    ``tries`` is the number of tries until the spans were known.
     """
 
     sample_id: str
@@ -70,7 +70,7 @@ class Inference:
     """The result of one raster.
 
     ``output`` and ``hidden`` hold the spikes of the output and the hidden neurons, int64, shape (bins, neurons);
-    ``seconds`` is the time on the chip; one execution of the network is one bin.
+    ``seconds`` is the time on the chip. One execution of the network is one bin.
     """
 
     output: NDArray[np.int64]
@@ -98,7 +98,7 @@ class SimBackend:
         return cls(simulator, xylo.cycles_model, config, inspection_of(network), core_clock_hz)
 
     def infer(self, raster: Raster) -> Inference:
-        """Simulate every bin; each lasts the cycle model's mean at the core clock."""
+        """Simulate every bin; each lasts the mean time of the cycle model at the core clock."""
         self.simulator.reset_state()
         out, _, recorded = self.simulator.evolve(raster, record=True)
         output = np.asarray(out, dtype=np.int64)
@@ -120,7 +120,7 @@ class SimulatedChip:
         self.finished, self.timer, self.close = self._time.finished, self._time.timer, self._time.clear
 
     def begin(self, job: Job) -> None:
-        """Occupy the bench from now, or from when the chip is free."""
+        """Occupy the bench from now on, or as soon as the chip is free."""
         spikes: Sequence[int] | None = None
         activity: Activity | None = None
         lasting_s = {"preprocess": job.listening_s}
@@ -132,15 +132,15 @@ class SimulatedChip:
         self._time.give(Done(job.sample_id, spikes, spans, activity))
 
     def work(self, job: Job, seconds: float) -> None:
-        """Occupy the bench for a job without an answer, in its only phase."""
+        """Occupy the bench with a job of one phase that gives no answer."""
         span = self._time.occupy(job.phases[0], round(seconds * job.times * 1e9), job.times)
         self._time.give(Done(job.sample_id, None, (span,), None))
 
 
 def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:
-    """The few fields of a chip configuration that the cycle model reads.
+    """Return the few fields of a chip configuration that the cycle model reads.
 
-    Rockpool's own ``config_from_specification`` needs samna, which a simulation must not.
+    Rockpool's own ``config_from_specification`` needs samna; a simulation must not.
     """
     neurons = [SimpleNamespace(alias_target=None)] * len(spec["threshold"])
     return SimpleNamespace(

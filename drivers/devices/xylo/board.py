@@ -1,9 +1,9 @@
 """An opened Xylo board: its stopwatch, its power monitor, and the times of its readouts.
 
 The stopwatch of the board's FPGA stamps every reading of the power monitor, and no function that Rockpool calls reads
-it directly. So the stamps give the time: the quickest reading of the last seconds shows the offset of the host's clock
-from the stopwatch, except for the shortest delay of the link. Readouts of the core come over the same link with the
-same delay, so this offset gives their time. The power monitor therefore runs from open to close, for the driver alone.
+it directly. So the stamps give the time. The reading of the last seconds with the least delay shows the offset between
+the host's clock and the stopwatch, up to the link's shortest delay. Readouts of the core have the same delay, so this
+offset gives their time too. The power monitor therefore runs from open to close, and only for the driver.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from drivers.devices.xylo.stopwatch import StopWatch, span_of
 from rig.errors import DeviceError, SetupError
 
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
-"""The times between looks at arrived data, while the chip works and otherwise. The thread sleeps between looks: on a
-busy computer, a thread that spins has used up its turn when a readout comes."""
+"""The times between checks for arrived data, while the chip works and otherwise. The thread sleeps in between: on a
+busy computer, a thread that spins has used up its time slice when a readout comes."""
 SWITCH_S = 2e-4
-"""Rockpool's wait for Audio 3 spins; without a short switch interval the looks are 5 ms late."""
+"""Rockpool's wait for Audio 3 spins; with a longer switch interval of Python the checks are 5 ms late."""
 
 WARM_S, PATIENCE_S = 1.0, 2.0
 SETTLE_S = 0.01
-"""Readouts may still come this long after the answer; Rockpool has its own buffer."""
+"""Readouts may come up to this long after the answer, because Rockpool has a separate buffer."""
 
 Reading = tuple[str, int, float]
 """Rail, microseconds of the stopwatch, watts."""
@@ -38,19 +38,19 @@ T = TypeVar("T")
 
 
 def default_rate_hz(kit: Kit) -> float:
-    """Return the rate of the published baseline, 1280 Hz, or that of a slower converter."""
+    """Return the rate of the published baseline, 1280 Hz, or a slower converter's own rate."""
     return min(1280.0, 1.0 / kit.chip.converter_s if kit.chip.converter_s else 1280.0)
 
 
 class Board:
-    """A board whose power readings and readouts a thread takes in; ``open`` makes one."""
+    """A board and the thread that collects its power readings and readouts; ``open`` makes one."""
 
     def __init__(self, kit: Kit, rate_hz: float) -> None:
         self.kit = kit
         utils, hdk = kit.utils, kit.hdk
         attach = utils.set_power_measure if kit.chip is AUDIO_2 else utils.set_power_measurement
         self._power, self._monitor, *_ = attach(hdk, rate_hz)
-        if kit.chip is AUDIO_2:  # the other helper starts it
+        if kit.chip is AUDIO_2:  # the helper for Audio 3 starts the stopwatch itself
             hdk.get_stop_watch().set_enable_value(True)
             hdk.get_stop_watch().reset()
         self._readouts = utils.new_xylo_read_buffer(hdk)
@@ -59,7 +59,7 @@ class Board:
         self._heard, self._looked_ns, self._steps = 0, 0, dict[int, tuple[int, int]]()
         self._busy, self._last_tick = False, 0
         self.on_readout: Callable[[Any, int], None] | None = None
-        """Takes every readout with the time of the look that found it (ns of the host), in place of ``timed``."""
+        """If set, it gets each readout with the time of the check that found it (host ns), and ``timed`` gets none."""
         self._error: Exception | None = None
         self.rate_hz = self.retune(rate_hz)
         self._halt = threading.Event()
@@ -67,7 +67,7 @@ class Board:
 
     @classmethod
     def open(cls, kit: Kit, rate_hz: float) -> Board:
-        """Start the monitor at ``rate_hz``. Raises ``SetupError`` if its readings do not come, or carry no time."""
+        """Start the monitor at ``rate_hz``. Raises ``SetupError`` if its readings do not come, or have no time."""
         try:
             board = cls(kit, rate_hz)
         except Exception as error:
@@ -75,7 +75,7 @@ class Board:
         board._thread.start()
         patience_s = PATIENCE_S + 10.0 / board.rate_hz
         until_s, enough = time.monotonic() + patience_s, 3 * len(kit.rail_of)
-        time.sleep(WARM_S)  # the quickest reading must have come
+        time.sleep(WARM_S)  # a reading with the least delay must have come
         while board._heard < enough and board._error is None and time.monotonic() < until_s:
             time.sleep(IDLE_S)
         why = str(board._error or "")
@@ -89,7 +89,7 @@ class Board:
         return board
 
     def retune(self, rate_hz: float) -> float:
-        """Start the monitor at ``rate_hz``, whoever had started it before, and return its rate (Hz)."""
+        """Start the monitor at ``rate_hz``, even if it already runs, and return its rate (Hz)."""
         if self._monitor.is_auto_power_measurement_active():
             self._monitor.stop_auto_power_measurement()
         made_hz = self._monitor.start_auto_power_measurement(rate_hz)
@@ -97,26 +97,26 @@ class Board:
         return self.rate_hz
 
     def calls(self) -> dict[str, list[str]]:
-        """Return the calls that stopwatch and monitor offer, so that a first real board shows what is unknown."""
+        """Return the names of the stopwatch's and the monitor's calls: no real board has shown them yet."""
         parts = {"stopwatch": self.kit.hdk.get_stop_watch(), "monitor": self._monitor}
         return {name: [n for n in dir(part) if not n.startswith("_")] for name, part in parts.items()}
 
     def measuring(self) -> bool:
-        """Whether the monitor still runs."""
+        """Return whether the monitor still runs."""
         return bool(self._monitor.is_auto_power_measurement_active())
 
     def collect(self, on: bool) -> None:
-        """Begin or end to keep power readings, without those that came before."""
+        """Begin or stop keeping power readings; earlier readings are dropped."""
         with self._lock:
             self._readings = [] if on else None
 
     @property
     def collecting(self) -> bool:
-        """Whether power readings are kept."""
+        """Return whether power readings are kept."""
         return self._readings is not None
 
     def readings(self) -> list[Reading]:
-        """Take what the monitor has sent, in the order of its arrival. Raises ``DeviceError`` if the board is gone."""
+        """Return and forget the kept readings, in order of arrival. Raises ``DeviceError`` if the board is gone."""
         with self._lock:
             taken, self._readings = self._readings or [], None if self._readings is None else []
         if not taken:
@@ -124,19 +124,19 @@ class Board:
         return taken
 
     def tick(self) -> int:
-        """Return microseconds of the stopwatch now; it never goes back. Raises ``DeviceError`` if the board is gone."""
+        """Return the stopwatch's time now (us); it never goes back. Raises ``DeviceError`` if the board is gone."""
         self.check()
         with self._lock:
             self._last_tick = max(self._last_tick, self._stopwatch.tick(time.monotonic_ns()))
             return self._last_tick
 
     def tick_at(self, at_ns: int) -> int:
-        """Return microseconds of the stopwatch at a time of the host (ns) of the last seconds."""
+        """Return the stopwatch's time (us) at a time of the host (ns) within the last seconds."""
         with self._lock:
             return self._stopwatch.tick(at_ns)
 
     def timed(self, work: Callable[[], T], steps: int) -> tuple[T, int, int]:
-        """Do ``work`` that makes ``steps`` readouts, and return when the core began and ended (us of the stopwatch).
+        """Do ``work``, which makes ``steps`` readouts; return its result, and begin and end of the core (stopwatch us).
 
         Raises ``DeviceError`` if readouts are missing, ``HeldUpError`` if this program was held up when they came.
         """
@@ -157,7 +157,7 @@ class Board:
             return done, self._stopwatch.tick(begin_ns), self._stopwatch.tick(end_ns)
 
     def check(self) -> None:
-        """Raise ``DeviceError`` for what ended the thread."""
+        """Raise ``DeviceError`` if an error has ended the thread."""
         if self._error is not None:
             what = f"the board of {self.kit.chip.name} cannot be read any more: {self._error}"
             remedy = "Check its cable, and close every other program that uses the board"
@@ -171,7 +171,7 @@ class Board:
         quietly(self._monitor.stop_auto_power_measurement)
 
     def _seen(self, steps: int) -> bool:
-        """Return whether the last ``steps`` readouts are consecutive; a requested readout may come before them."""
+        """Return whether the last ``steps`` readouts are consecutive; an extra readout may come before them."""
         known = sorted(self._steps)[-steps:]
         return len(known) == steps and known[-1] - known[0] == steps - 1
 

@@ -1,9 +1,9 @@
 """The ``Backend`` on a Xylo board: events from the host, as fast as the core works, through Rockpool's ``XyloSamna``.
 
 A thread serves the board, because Rockpool blocks. Samples are encoded on the host and written before the core is
-timed; ``times`` samples are one stream, in which only the first begins at rest. The spans are those of ``Board``, never
-``inf_duration``, which is the host's time in steps of 0.1 s. Power is never recorded by ``XyloSamna``: it throws the
-stamps away, keeps another program's rate (Audio 2), and stops the monitor (Audio 3).
+timed. Repetitions of a sample are one stream, in which only the first begins at rest. The spans are those of ``Board``,
+never ``inf_duration``, which is the host's time in steps of 0.1 s. ``XyloSamna`` never records power: it drops the
+stamps, keeps another program's rate (Audio 2), and stops the monitor (Audio 3).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from rig.network.description import Activity
 from rig.types import Span
 
 SPAN_TICK_HZ = 1000.0
-"""Spans are stated in milliseconds of the stopwatch: USB does not show the end of a readout more exactly."""
+"""Spans are given in milliseconds of the stopwatch, because USB shows the end of a readout no more exactly."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 5
-"""Tries for a sample whose span was not seen. Its latency includes every try, so a retry improves no figure."""
+"""Number of tries if a sample's span was not seen. Its latency includes every try, so retries improve no figure."""
 _CLOSE = None
 
 
@@ -39,8 +39,8 @@ _CLOSE = None
 class ChipOptions:
     """How a chip is run.
 
-    With ``records`` its activity is recorded, which costs time and power. With ``echo`` each answer must be the one of
-    the simulator, spike by spike.
+    With ``records`` its activity is recorded, which costs time and power. With ``echo`` each answer must equal the
+    simulator's, spike by spike.
     """
 
     core_clock_hz: float = 25e6
@@ -50,7 +50,7 @@ class ChipOptions:
 
 
 def no_network(kit: Kit, error: Exception) -> SetupError:
-    """Return the error for a board that does not take its network."""
+    """Return the error for a board that does not accept its network."""
     remedy = "Unplug the board, plug it in again, and close other programs that use it"
     return SetupError(
         f"{kit.chip.name} does not take the network: {error}", field="device", value="xylo", remedy=remedy
@@ -74,7 +74,7 @@ class ChipBackend:
         core_clock_hz, rate_hz = options.core_clock_hz, default_rate_hz(kit)
         configuration = configuration_of(kit, network)
         try:
-            made_hz = kit.set_core_clock(core_clock_hz)  # resets an Audio 3 board, so it comes first
+            made_hz = kit.set_core_clock(core_clock_hz)  # this resets an Audio 3 board, so it comes first
             dt_s = float(network.specification["dt"])
             module = kit.package.XyloSamna(kit.hdk, configuration, dt=dt_s, power_frequency=rate_hz)
         except Exception as error:
@@ -100,11 +100,11 @@ class ChipBackend:
         return (found,)
 
     def timer(self) -> int:
-        """The stopwatch now, in milliseconds. Raises ``DeviceError`` if the board is gone."""
+        """Return the stopwatch's time now (ms). Raises ``DeviceError`` if the board is gone."""
         return self.board.tick() // SPAN_TICKS
 
     def close(self) -> None:
-        """End the thread after the job that is under way, and stop the monitor."""
+        """End the thread after the current job, and stop the monitor."""
         self._jobs.put(_CLOSE)
         self._thread.join(2.0)
         self.board.close()
@@ -124,9 +124,9 @@ class ChipBackend:
                 self._done.put(DeviceError(text, field="sample", value=job.sample_id, remedy="Check its cable"))
 
     def _timed(self, job: Job) -> Done:
-        """Process the job until its span is known; a busy computer is held up now and then.
+        """Process the job until its span is known: a busy computer sometimes holds this program up.
 
-        While power is recorded there is only one try, because work outside of spans would be counted for a span.
+        While power is recorded there is only one try: power of a failed try would be counted for the span.
         """
         most = 1 if self.board.collecting else TRIES
         for tries in range(1, most):
@@ -171,7 +171,7 @@ class ChipBackend:
             raise DeviceError(what, field="echo", value=job.sample_id, remedy=remedy)
 
     def _reset(self) -> None:
-        """Put the network at rest. Audio 3 has no reset that works; a change of its mode resets the firmware."""
+        """Put the network at rest. The reset of Audio 3 does not work; a change of its mode resets the firmware."""
         module, kit = self._module, self.board.kit
         if kit.chip is AUDIO_2:
             module.reset_state()

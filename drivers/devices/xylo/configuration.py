@@ -1,7 +1,7 @@
-"""A network as the configuration of a chip, by Rockpool's own function and around its traps.
+"""Turn a network into the configuration of a chip, by Rockpool's own function and around its errors.
 
-Rockpool 3.1.0 ignores the name under which ``XyloSim`` takes the bias of hidden neurons, keeps one alias of each
-neuron, and cuts an Audio 3 network to the neurons that may have inputs and outputs, with a warning.
+Rockpool 3.1.0 ignores the name under which ``XyloSim`` takes the bias of hidden neurons, and keeps only one alias of
+each neuron. It cuts an Audio 3 network to the neurons that may have inputs and outputs, with a warning.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rig.errors import DataError
 
 
 def configuration_of(kit: Kit, network: Network) -> Any:
-    """Return samna's configuration of ``network``. Raises ``DataError`` for one that the chip cannot run as it is."""
+    """Return samna's configuration of ``network``. Raises ``DataError`` if the chip cannot run it unchanged."""
     spec = {name: value for name, value in network.specification.items() if name not in ("dt", "bias")}
     _check_fit(kit, network)
     spec["bias_hidden"] = network.specification["bias"]
-    for name in ("bias_hidden", "bias_out"):  # any of them turns on the clock of the biases, which costs power
+    for name in ("bias_hidden", "bias_out"):  # each of them turns on the clock of the biases, which costs power
         spec[name] = np.asarray(spec[name]) if np.any(spec[name]) else None
     spec["aliases"] = spec["aliases"] if any(spec["aliases"]) else None
-    with warnings.catch_warnings(action="ignore"):  # of the cut, which is without effect after the check
+    with warnings.catch_warnings(action="ignore"):  # it warns of the cut, which removes nothing after the check
         configuration, valid, why = kit.package.config_from_specification(**spec)
     if not valid:
         raise _unfit(kit, f"samna refuses its configuration: {why}")

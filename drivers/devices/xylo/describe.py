@@ -1,4 +1,4 @@
-"""What a Xylo is, for the recording: simulated, as a chip that gets events, or as a chip that listens."""
+"""Describe a Xylo for the recording: simulated, as a chip that gets events, or as a chip that listens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drivers.devices.xylo.networks.network import Network
 from rig.types import ClockInfo, DeviceInfo, Preprocessing
 
 TICK_HZ = 1e9 / TICK_NS
-"""The rate of the simulated counter, as of the one in the board's FPGA (Hz)."""
+"""The rate of the simulated counter, equal to that of the board's FPGA (Hz)."""
 
 
 def _kind(network: Network) -> str:
@@ -36,7 +36,7 @@ def _algorithm(network: Network) -> dict[str, Any]:
 
 
 def describe_simulator(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
-    """Return what a simulated Audio 2 is."""
+    """Describe a simulated Audio 2."""
     names = ("rockpool", "xylosim")
     return DeviceInfo(
         name="xylo",
@@ -63,7 +63,7 @@ def describe_simulator(network: Network, backend: SimBackend, front_end: str) ->
 
 
 def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOptions) -> DeviceInfo:
-    """Return what a chip is that gets events from the host."""
+    """Describe a chip that gets events from the host."""
     details = {
         "core_clock": "read back" if kit.chip is AUDIO_2 else "set; Rockpool does not read it back",
         "inference_time": "the board's stopwatch, from the readout of the first time step to that of the last",
@@ -77,7 +77,7 @@ def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOp
 
 
 def describe_microphone(network: Network, kit: Kit, backend: MicrophoneBackend, chip: ChipOptions) -> DeviceInfo:
-    """Return what a chip is that listens."""
+    """Describe a chip that listens."""
     details = {
         "core_clock": "set; Rockpool does not read it back",
         "inference_time": "from the issue until a sample was heard and its last time step was worked through",

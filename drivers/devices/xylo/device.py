@@ -2,8 +2,8 @@
 
 One driver for two backends: the simulator (``backend``) and the chip (``chip``). A sample is one continuous stream of
 audio, or of events that were encoded elsewhere. In the simulator, the analog front end hears it in real time
-(``preprocess``), then the core works through its events (``inference``). The chip gets events that the host encodes. A
-sample of ten inferences is one stream ten times as long.
+(``preprocess``), then the core processes its events (``inference``). A chip gets events that the host encodes. A sample
+of ten inferences is one stream ten times as long.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
 SIMULATED_FRONT_ENDS, BOARD_FRONT_ENDS = ("replay", "live"), ("events", "microphone")
 UNHEARD: Raster = np.zeros((0, 0), np.int64)
-"""In place of the events of a sample that the chip hears by itself."""
+"""Stands for the events of a sample that the chip hears by itself."""
 AFE_MODELS = ("filter-bank", "rockpool")
 
 
@@ -68,30 +68,30 @@ def open_device(
 ) -> Device:
     """Open a Xylo Audio 2 or 3 board, or a simulated Audio 2, with a network file (None: the shipped scene network).
 
-    A file that ends in ``.nir`` is a NIR graph, for which ``dt_s`` is the time step and ``reset`` the reset of its
-    neurons, which the chip does by "subtract". ``quantize`` is "channel", or "none" for a graph that holds integers of
-    the chip already. ``classes`` names its output neurons, with commas between; by default they are counted from 0.
+    A file that ends in ``.nir`` is a NIR graph. ``dt_s`` is its time step, and ``reset`` the reset of its neurons; the
+    chip resets by "subtract". ``quantize`` is "channel", or "none" for a graph that already holds integers of the
+    chip. ``classes`` names its output neurons, separated by commas; by default they are numbered from 0.
 
     Audio becomes events by a quick filter bank, or with ``afe_model`` "rockpool" by Rockpool's model of the analog
-    front end of Audio 2, whose mismatch and noise are drawn by ``afe_seed``. It takes seconds for a second of audio.
+    front end of Audio 2. ``afe_seed`` draws its mismatch and noise. It takes seconds for a second of audio.
 
     Without ``simulate`` a board is used: ``board`` is its number, if there are several. By default (``front_end``
     "events") it gets events that the host encodes, as fast as it takes them. With ``record_activity`` it also records
-    what its neurons do, which costs time and power: such a run is for activity alone. With ``echo`` an answer that is
-    not that of the simulator, spike by spike, ends the run. ``timeout_s`` is the longest time for one sample.
+    its neurons' activity. This costs time and power, so use such a run for activity alone. With ``echo`` an answer
+    that differs from the simulator's in any spike ends the run. ``timeout_s`` is the longest time for one sample.
 
-    With ``front_end`` "microphone" the board listens in real time, and ``play`` is a command of this computer that
-    plays a WAV file from its standard input to it, such as "aplay -q". The chip listens in idle windows too.
+    With ``front_end`` "microphone" the board listens in real time. ``play`` is a command of this computer that reads a
+    WAV file from its standard input and plays it, such as "aplay -q". The chip listens in idle windows too.
 
-    With ``simulate`` the front end is simulated too. By default (``front_end`` "replay") each sample is played to the
-    front end after it was handed over, in real time. With "live" the front end listened while the sample happened: only
-    inference is left, and what the front end draws is part of idle. The power of its own rails is reported as
+    With ``simulate`` the front end is simulated too. By default (``front_end`` "replay") each sample is played to it
+    in real time after it was submitted. With "live" the front end has heard the sample while it happened: only
+    inference is left, and the front end's power is part of idle. The power of its own rails is reported as
     pre-processing. A workload that teaches needs "live": the readout of the network then holds a prototype of each
-    word, of base words from all their samples, and the phase ``learning`` is the core's time for the shots of one. To
-    open may take ``start_s``: a second of sound takes the simulator some 0.1 s.
+    word, for base words from all their samples. The phase ``learning`` is the core's time for the shots of one word.
+    Opening may take ``start_s``: the simulator takes some 0.1 s for a second of sound.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without a board, samna or a
-    simulated bench, ``DataError`` for a missing or altered network file, or a graph that does not fit the chip,
+    simulated bench, ``DataError`` for a missing or altered network file or a graph that does not fit the chip, and
     ``MissingExtraError`` without Rockpool.
     """
     one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
@@ -117,7 +117,7 @@ def open_device(
 
 
 def player_for(front_end: str, play: str | None) -> Play | None:
-    """Return what plays samples to a microphone; None for another front end, which nothing is played to."""
+    """Return what plays samples to a microphone; None for another front end, which hears no player."""
     if (front_end == "microphone") != (play is not None):
         remedy = (
             "A sample must be played to a microphone, and to nothing else: front_end=microphone and play='aplay -q'"
@@ -161,13 +161,13 @@ def read_network(path: str | None, dt_s: float | None, reset: str | None, quanti
 
 
 def open_chip(kit: Kit, network: Network, chip: ChipOptions, afe: AfeModel | None = None) -> XyloDevice:
-    """Open the chip of one board with a network. Raises ``SetupError``, and ``DataError`` for one that does not fit."""
+    """Open the chip of one board with a network. Raises ``SetupError``, and ``DataError`` if it does not fit."""
     backend = ChipBackend.open(kit, network, chip)
     return XyloDevice(network, backend, describe_chip(network, kit, backend, chip), backend.board, afe=afe)
 
 
 def open_microphone(kit: Kit, network: Network, chip: ChipOptions, play: Play) -> XyloDevice:
-    """Open the chip of one board in real time. Raises ``SetupError``, ``UsageError``, and ``DataError`` as above."""
+    """Open the chip of one board to listen. Raises ``UsageError``, and the errors of ``open_chip``."""
     for name, asked in (("record_activity", chip.records), ("echo", chip.echo)):
         if asked:
             raise refused(name, True, "Leave it out: a chip that listens neither records nor gets known events")
@@ -191,14 +191,14 @@ class XyloDevice:
         self._network, self._backend, self._afe, self._play = network, backend, afe, play
         self._info = info if afe is None else replace(info, details={**info.details, "afe_model": afe.details()})
         self.board = board
-        """The board of a chip, whose power monitor is a meter of its own."""
+        """The board of a chip; its power monitor is a separate meter."""
         self._encoded: dict[str, Raster] = {}
         self._playing: deque[Playing] = deque()
         self._done: Sequence[Done] = ()
-        """What was heard whole, and is still played."""
+        """Samples that were heard whole while their player still runs."""
 
     def info(self) -> DeviceInfo:
-        """What this device is; ``details`` holds the encoder and the network."""
+        """Return this device; ``details`` holds the encoder and the network."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
@@ -210,14 +210,14 @@ class XyloDevice:
         self._encoded = {s.id: _events(s, self._network, self._afe) for s in samples} if encodes else {}
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Start on one sample when the device is free. Raises ``UsageError`` for more than one, and for a budget."""
+        """Start one sample on a free device. Raises ``UsageError`` for more than one, and for a budget."""
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Do one phase of one sample ``times`` times, in one span.
 
-        With ``phase`` None all the pre-processing comes first, then all the inference, each in one span. Without
-        inference there is no decision, and the reply's label is None. Raises ``UsageError``.
+        With ``phase`` None all repetitions of pre-processing come first, then all of inference, each in one span.
+        Without inference there is no decision, so the reply's label is None. Raises ``UsageError``.
         """
         sample = _one_sample(samples, times, phase, budget, self._info.phases)
         if sample.learn:
@@ -236,9 +236,9 @@ class XyloDevice:
         self._backend.begin(Job(sample.id, raster, self._lasting_s(sample), times, phases))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait until the oldest sample ends, or for ``timeout_s``; replies that are then complete.
+        """Wait until the oldest sample ends, or for ``timeout_s``; return all replies that are then complete.
 
-        What is played to a microphone is answered once its player has ended. Raises ``DeviceError`` where that failed.
+        A sample played to a microphone is answered once its player has ended. Raises ``DeviceError`` if that failed.
         """
         until_s = time.monotonic() + timeout_s
         self._done = self._done or self._backend.finished(timeout_s)
@@ -250,11 +250,11 @@ class XyloDevice:
         return tuple(map(self._reply, done))
 
     def timer(self) -> int:
-        """The clock of the spans now."""
+        """Return the time now by the clock of the spans."""
         return self._backend.timer()
 
     def close(self) -> None:
-        """Forget what is pending, play no more, and let go of the board. May be called twice."""
+        """Forget what is pending, stop players, and release the board. May be called twice."""
         for playing in self._playing:
             playing.stop()
         self._backend.close()
@@ -266,7 +266,7 @@ class XyloDevice:
         return Reply(done.sample_id, output, done.spans, activity=done.activity)
 
     def _lasting_s(self, sample: Sample) -> float:
-        """How long a sample lasts for the front end. Raises ``DataError`` for one that the device cannot take."""
+        """Return how long the front end hears a sample (s). Raises ``DataError`` if the device cannot take it."""
         if sample.payload.ndim == 2 and self._play is not None:
             what = f"sample {sample.id} holds events, which cannot be played to a microphone"
             raise DataError(
@@ -285,9 +285,9 @@ def _events(sample: Sample, network: Network, afe: AfeModel | None) -> Raster:
 
 
 def decision(classes: Sequence[str], spikes: Sequence[int] | None) -> dict[str, Any]:
-    """The output of a reply from the spikes of each output neuron; None gives no label.
+    """Return the output of a reply from the number of spikes of each output neuron; None gives no label.
 
-    ``probability`` is the share of each class in the spikes, equal shares without one. It is not calibrated.
+    ``probability`` is each class's share of the spikes, or equal shares without spikes. It is not calibrated.
     """
     counts = [0] * len(classes) if spikes is None else [int(count) for count in spikes]
     total = sum(counts)

@@ -1,6 +1,6 @@
-"""The network of a Xylo before it was fitted to the chip, in numpy on this computer: what deployment is compared with.
+"""The network of a Xylo before it was fitted to the chip, in numpy on this computer: a reference for the chip.
 
-It decides from the same events as the chip does. It is no Xylo: its time is that of this computer.
+It decides from the same events as the chip. It is no Xylo: its time is that of this computer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rig.types import Device, DeviceInfo, Sample
 def open_device(
     *, network: str | None = None, dt_s: float | None = None, reset: str | None = None, classes: str = ""
 ) -> Device:
-    """Open the network of a file (None: the shipped scene network) with its weights and time constants as they were.
+    """Open the network of a file (None: the shipped scene network) with its original weights and time constants.
 
-    The options are those of the device ``xylo``. A graph in NIR runs as its equations say by Euler's method, with one
-    spike of a neuron in a time step; a network of ``rig network train`` runs as it was trained.
+    The options are those of the device ``xylo``. A graph in NIR runs by its equations, with Euler's method and at most
+    one spike of a neuron in a time step. A network of ``rig network train`` runs as it was trained.
 
-    Raises ``SetupError`` for a file that holds integers alone, and what reading the file raises.
+    Raises ``SetupError`` for a file that holds only integers, and what reading the file raises.
     """
     loaded = read_network(network, dt_s, reset, "channel", classes)
     floats = loaded.floats

@@ -1,7 +1,7 @@
-"""The boards that are attached, and what of Rockpool and samna drives the chip on each.
+"""The attached boards, and the parts of Rockpool and samna that drive the chip on each.
 
-In: the vendor's samna, and the function that lists boards. Out: one ``Kit`` for each board that this driver knows. What
-is called, and why, was read in the source of Rockpool 3.1.0; nothing of it has met hardware.
+In: the vendor's samna, and the function that lists boards. Out: one ``Kit`` for each board that this driver knows. The
+calls were taken from the source of Rockpool 3.1.0; none of them was tried on hardware.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from rig.errors import SetupError, refused
 
 Find = Callable[[], tuple[Sequence[Any], Sequence[Any], Sequence[str]]]
-"""Rockpool's ``find_xylo_hdks``: opened boards, the package for each, and the name of each package."""
+"""Rockpool's ``find_xylo_hdks`` returns opened boards, the package for each, and the name of each package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
     """What differs between the chips: their names in Rockpool and samna, the rails of their boards, their limits.
 
-    ``step`` is the field of a readout that holds its time step. ``converter_s`` is the period of the converter in the
-    power monitor (s), 0 where the vendor does not state it; faster readings are interpolated between its own.
-    ``front_end`` are the rails that supply nothing but the front end. ``expansion`` is how many hidden neurons may have
-    inputs, and how many may have outputs.
+    ``step`` is the field of a readout that holds its time step. ``converter_s`` is the period of the power monitor's
+    converter (s), 0 if the vendor does not state it; faster readings are interpolated. ``front_end`` are the rails that
+    supply only the front end. ``expansion`` is how many hidden neurons may have inputs, and how many may have
+    outputs.
     """
 
     name: str
@@ -50,7 +50,7 @@ AUDIO_3 = Chip(
     (), 992, 32, 128, 1.08e-3, "FX3 0.12.2 and FPGA 1.6.0",
 )  # fmt: skip
 CHIPS: Mapping[str, Chip] = {"syns61201": AUDIO_2, "syns65302": AUDIO_3}
-"""By the name of Rockpool's package."""
+"""Known chips, by the name of Rockpool's package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Kit:
     simulated: bool = False
 
     def set_core_clock(self, core_clock_hz: float) -> float | None:
-        """Set the clock of the core, and return what the board makes of it (Hz); None where it does not say."""
+        """Set the clock of the core; return the clock that the board then has (Hz), or None if it does not say."""
         made_mhz = self.utils.set_xylo_core_clock_freq(self.hdk, core_clock_hz * 1e-6)
         return None if made_mhz is None else float(made_mhz) * 1e6
 
@@ -74,9 +74,9 @@ class Kit:
 def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
     """Return every attached board of a known chip. Raises ``SetupError`` if they cannot be listed."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints what it finds
+        with contextlib.redirect_stdout(io.StringIO()):  # ``find`` prints the boards that it finds
             boards = list(zip(*find(), strict=True))
-    except ValueError as error:  # it looks at no board after the one that it refuses
+    except ValueError as error:  # ``find`` stops at a board that it refuses
         least = ", ".join(f"{chip.firmware} for {chip.name}" for chip in CHIPS.values())
         remedy = f"At least {least} are needed; the vendor's manual says how"
         raise SetupError(
@@ -91,7 +91,7 @@ def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
 
 
 def only_one(kits: Sequence[Kit], board: int | None) -> Kit:
-    """Return the board that is meant. Raises ``SetupError`` without one, ``UsageError`` if it must be named."""
+    """Return the chosen board. Raises ``SetupError`` without one, ``UsageError`` if several need a choice."""
     if not kits:
         remedy = "Connect a Xylo Audio 2 or 3 board, check its cable and USB permissions, or add --simulate"
         raise SetupError("no Xylo board found: samna lists none", field="device", value="xylo", remedy=remedy)

@@ -1,4 +1,4 @@
-"""A simulated Xylo that learns words from a few samples: its readout holds a prototype of each, in the chip's integers.
+"""A simulated Xylo that learns words from a few samples: its readout holds a prototype of each word in integers.
 
 The features of a sample are the spikes of each neuron of the last hidden layer.
 """
@@ -20,7 +20,7 @@ from rig.network.description import NetworkInfo
 from rig.types import Floats, Sample, SimulatedBench, Workload
 
 WEIGHT, THRESHOLD = 127, 16_000
-"""The largest weight of 8 bits, and the largest threshold: half of the 16 bits of a membrane."""
+"""The largest weight of 8 bits, and the largest threshold: half the range of a membrane of 16 bits."""
 CURRENT_SHIFT, MEMBRANE_SHIFT = 1, 15
 """Shifts of the readout's neurons: the current decays in a few steps, and the membrane integrates it."""
 
@@ -62,7 +62,7 @@ class Learner:
         return inspection_of(replace(self.network, specification=spec)).info
 
     def begin(self, job: Job) -> None:
-        """Answer, or learn the shots of a word; at the first sample of a round, what was learnt is forgotten."""
+        """Answer, or learn the shots of a word; the first sample of a round makes it forget what it has learnt."""
         if job.phases == (LEARNING,):
             self._chip.work(job, self._learn(self._words[job.sample_id], list(job.raster)))
             return
@@ -80,7 +80,7 @@ class Learner:
         return sum(each.seconds for each in heard)
 
     def _write(self, steps: int) -> None:
-        """Fit the readout to samples of ``steps`` steps: with an output of 0, a neuron fires in half of them."""
+        """Fit the readout to samples of ``steps`` steps: a neuron with output 0 fires in half of them."""
         means = np.array(list(self._means.values()))
         weights, biases = prototypes(means)
         weights, biases = weights - weights.mean(axis=0), biases - biases.mean()  # a common part decides nothing
@@ -97,7 +97,7 @@ class Learner:
 
 
 def _with_readout(network: Network, words: Sequence[str]) -> Network:
-    """A network whose last hidden layer alone leads to a neuron for each word, as yet without a weight."""
+    """Return a network whose last hidden layer alone leads to one neuron for each word, with no weights yet."""
     if len(words) > LIMITS["output"]:
         what = f"the workload has {len(words)} words, and a Xylo has {LIMITS['output']} output neurons"
         remedy = "Give a folder with fewer base words, and ask for fewer words (sessions, way)"

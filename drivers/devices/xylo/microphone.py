@@ -1,8 +1,8 @@
-"""The ``Backend`` on a Xylo board in real time: the chip hears its microphone, and works through each time step.
+"""The ``Backend`` on a Xylo board in real time: the chip hears its microphone, and processes each time step.
 
-Rockpool's ``XyloMonitor`` takes no events: in real-time mode the chip listens to a microphone alone. It cannot be
-stopped or put at rest, so it listens and works from open to close, in idle windows too. A sample is what is heard from
-its issue on, for as long as it lasts.
+Rockpool's ``XyloMonitor`` takes no events: in real-time mode the chip only listens to a microphone. It cannot be
+stopped or put at rest, so it works from open to close, in idle windows too. A sample is what the chip hears from the
+sample's issue until its duration is over.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rig.errors import DeviceError, DeviceTimeoutError, UsageError
 from rig.types import Span
 
 PENDING = 2
-"""The last time steps of a sample are still worked through when the next is issued."""
+"""The next sample may be issued while the last time steps of one sample are still processed."""
 LOST = 0.02
-"""The share of time steps that may be missing or doubled where clocks differ; one more may be at either end."""
+"""This share of time steps may be missing or doubled, because clocks differ; one more may be at either end."""
 STARTED_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A sample that is being heard, from and until when in host nanoseconds."""
+    """A sample that is being heard, with the begin and end of hearing in host nanoseconds."""
 
     job: Job
     begin_ns: int
@@ -46,7 +46,7 @@ class Heard:
 
 
 def overlapping(sample_id: str) -> UsageError:
-    """The error for a sample that is issued before the one before it was heard."""
+    """Return the error for a sample that is issued before the previous one was heard."""
     what = f"sample {sample_id} was issued while another one was being heard"
     remedy = "Let no frames overlap: give window_s and stride_s the same value"
     return UsageError(what, field="stride_s", value=sample_id, remedy=remedy)
@@ -64,7 +64,7 @@ class MicrophoneBackend:
         self._came, self._halt = threading.Condition(), threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._listen, name="xylo microphone", daemon=True)
-        if board.kit.chip is AUDIO_2:  # nothing of Rockpool says whether its readouts hold spikes
+        if board.kit.chip is AUDIO_2:  # nothing in Rockpool says whether Audio 2's readouts hold spikes
             board.on_readout = lambda event, found_ns: None
             self._thread.start()
         else:
@@ -77,18 +77,18 @@ class MicrophoneBackend:
         step_s, clock_hz = float(network.specification["dt"]), options.core_clock_hz
         clock = round(clock_hz) if kit.chip is AUDIO_2 else clock_hz * 1e-6  # one takes hertz, the other megahertz
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # it prints that it calibrates the front end
+            with contextlib.redirect_stdout(io.StringIO()):  # it prints a message while it calibrates the front end
                 module = kit.package.XyloMonitor(
                     kit.hdk, configuration, dt=step_s, main_clk_rate=clock, power_frequency=rate_hz
                 )
-                if kit.chip is not AUDIO_2:  # only ``evolve`` starts it
+                if kit.chip is not AUDIO_2:  # only ``evolve`` starts to listen
                     module.evolve(input_data=np.zeros((math.ceil(STARTED_S / step_s), module.shape[0])))
         except Exception as error:
             raise no_network(kit, error) from error
         return cls(Board.open(kit, rate_hz), module, step_s, options.timeout_s)
 
     def begin(self, job: Job) -> None:
-        """Hear a sample from now on. Raises ``UsageError`` while most of another one is still to be heard."""
+        """Hear a sample from now on. Raises ``UsageError`` while the previous sample is still heard."""
         now_ns = time.monotonic_ns()
         with self._came:
             if self._pending and self._pending[-1].end_ns - now_ns > LOST * job.listening_s * 1e9:
@@ -109,14 +109,14 @@ class MicrophoneBackend:
                 self._came.wait(min(left_s, 0.1))
             self._pending.popleft()
             own = self._rows_of(heard)
-        return (self._done(heard, own),)  # without the lock: the board's own is taken, under which rows are noted
+        return (self._done(heard, own),)  # without this lock: the board's own is taken first elsewhere
 
     def timer(self) -> int:
-        """The stopwatch now, in milliseconds. Raises ``DeviceError`` if the board is gone."""
+        """Return the stopwatch's time now (ms). Raises ``DeviceError`` if the board is gone."""
         return self.board.tick() // SPAN_TICKS
 
     def close(self) -> None:
-        """Hear no more, and stop the monitor. The chip listens on until the board is opened again."""
+        """Stop hearing samples, and stop the monitor. The chip itself listens until the board is opened again."""
         self._halt.set()
         if self._thread.is_alive():
             self._thread.join(1.0)
@@ -127,7 +127,7 @@ class MicrophoneBackend:
         return round(self._step_s * 1e9)
 
     def _rows_of(self, heard: Heard) -> list[Raster]:
-        """The output of the time steps that heard a sample: each is worked through in the step after it."""
+        """Return the output of the time steps that heard a sample; each is processed one step after it was heard."""
         begin_ns, end_ns = heard.begin_ns + self._step_ns, heard.end_ns + self._step_ns
         while self._rows and self._rows[0][0] <= begin_ns:
             self._rows.popleft()
@@ -145,7 +145,7 @@ class MicrophoneBackend:
         return Done(job.sample_id, np.sum(first, axis=0).tolist(), (span,), None)
 
     def _listen(self) -> None:
-        """Take one time step after the other; of several that have come, Audio 2's ``evolve`` gives only the last."""
+        """Take one time step after the other; if several have come, Audio 2's ``evolve`` returns only the last."""
         step = np.zeros((1, self._module.shape[0]))
         try:
             while not self._halt.is_set():
@@ -156,9 +156,9 @@ class MicrophoneBackend:
             self._error = error
 
     def _take(self, readout: Any, found_ns: int) -> None:
-        """Note when a readout of Audio 3 was sent by the quickest way: its time step tells, as a stamp does.
+        """Estimate when a readout of Audio 3 was sent from its time step, as the stopwatch does from a stamp.
 
-        The buffer holds other events too, which Rockpool passes over.
+        The buffer also holds other events, which Rockpool ignores.
         """
         if not hasattr(readout, "output_spikes"):
             return

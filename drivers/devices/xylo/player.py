@@ -1,4 +1,4 @@
-"""Plays samples to the microphone of a board, by a command of the lab such as ``aplay -q``."""
+"""Play samples to the microphone of a board, by a command of this computer such as ``aplay -q``."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from rig.errors import DeviceError, refused
 from rig.types import Sample
 
 SLACK_S = 0.15
-"""A command may take this much longer than its sound: its start-up time is cut from the end of a sample."""
+"""A command may take this much longer than its sound. Its start-up time is lost at the end of a sample."""
 
 
 class Playing(Protocol):
     """A sample that is being played."""
 
     def ended(self, timeout_s: float) -> bool:
-        """Wait for the end, for ``timeout_s`` at most, and return whether it came. Raises ``DeviceError``."""
+        """Wait for the end, for ``timeout_s`` at most; return whether the sample ended. Raises ``DeviceError``."""
         ...
 
     def stop(self) -> None:
-        """Play no more. May be called twice, and after the end."""
+        """Stop playing. May be called twice, and after the end."""
         ...
 
 
 Play = Callable[[Sample, int], Playing]
-"""Begins to play a sample a number of times, and returns at once."""
+"""Begin to play a sample a number of times, and return at once."""
 
 
 def player_of(command: str) -> Play:
-    """Return what plays by a command that reads a WAV file from its standard input. Raises ``UsageError``."""
+    """Return a player that runs ``command``, which reads a WAV file from standard input. Raises ``UsageError``."""
     try:
         words = shlex.split(command)
-    except ValueError:  # a quotation that does not end
+    except ValueError:  # a quotation mark without its partner
         words = []
     if not words or shutil.which(words[0]) is None:
         remedy = "Give a command of this computer that plays a WAV file from its standard input, such as 'aplay -q'"
@@ -50,7 +50,7 @@ def player_of(command: str) -> Play:
 
 
 class Command:
-    """A process that plays one sample. One that fails, or takes much longer than its sound, is an error."""
+    """A process that plays one sample. It is an error if it fails, or takes much longer than its sound."""
 
     def __init__(self, words: list[str], sample: Sample, times: int) -> None:
         self._sample_id, self._ended_s = sample.id, 0.0
@@ -87,7 +87,7 @@ class Command:
 
 
 def wav_of(sample: Sample, times: int) -> bytes:
-    """Return audio of -1 to 1 as a WAV file of 16 bits, so many times over."""
+    """Return audio of -1 to 1, repeated ``times`` times, as a WAV file of 16 bits."""
     file = io.BytesIO()
     with wave.open(file, "wb") as wav:
         wav.setnchannels(1)

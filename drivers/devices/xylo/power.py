@@ -1,6 +1,6 @@
-"""The declared power of a simulated Xylo Audio 2: a published total, an assumed split.
+"""The declared power of a simulated Xylo Audio 2: the total is published, its split over rails is assumed.
 
-Watts, by rail. Nothing here was measured by this project.
+Watts, by rail. This project measured none of it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PHASE_W = {
 }
 
 FRONT_END_RAILS = tuple(_FRONT_END_W)
-"""The rails that supply nothing but the analog front end."""
+"""The rails that supply only the analog front end."""
 LIVE_IDLE_W = PHASE_W["preprocess"]
-"""Idle while the front end listens all the time."""
+"""Idle power while the front end listens all the time."""
 LIVE_PHASE_W = {
     phase: {rail: watts + _FRONT_END_W.get(rail, 0.0) for rail, watts in PHASE_W["inference"].items()}
     for phase in ("inference", "learning")
@@ -39,5 +39,5 @@ LIVE_PHASE_W = {
 
 
 def profile() -> dict[str, Any]:
-    """The profile as JSON values, with its source and what of it is assumed."""
+    """Return the profile as JSON values, with its source and what in it is assumed."""
     return {"idle_w": IDLE_W, "phase_w": PHASE_W, "source": SOURCE, "assumption": ASSUMPTION}

@@ -1,8 +1,8 @@
-"""Rockpool's Xylo Audio 2 modules, imported so that nothing is downloaded and nothing runs pip.
+"""Import Rockpool's Xylo Audio 2 modules without a download, and without running pip.
 
 The ``samna`` on PyPI is a stub that runs pip when it is imported, and ``import rockpool`` imports
-it. Where the real samna (it ships compiled files) is absent, a stand-in module takes its name
-before Rockpool looks: simulation needs only names to exist, never to do anything.
+it. If the real samna (it ships compiled files) is absent, a stand-in module takes its name
+before Rockpool is imported: for simulation the names must exist, but are never used.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class XyloAudio2:
 def load_xylo_audio2() -> XyloAudio2:
     """Import Rockpool's Xylo Audio 2 package (3 to 5 s the first time).
 
-    Raises MissingExtraError where rockpool, xylosim, bitstruct or packaging is not installed, and SetupError
-    where Rockpool was imported earlier without a usable samna, which it remembers.
+    Raises MissingExtraError if rockpool, xylosim, bitstruct or packaging is not installed, and SetupError
+    if Rockpool was imported earlier without a usable samna, because Rockpool does not look again.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -61,7 +61,7 @@ def load_xylo_audio2() -> XyloAudio2:
 
 
 def has_real_samna() -> bool:
-    """Whether the vendor's samna is installed. Looks at files only and imports nothing."""
+    """Return whether the vendor's samna is installed. It looks at files and imports nothing."""
     try:
         files = importlib.metadata.files("samna") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -70,13 +70,13 @@ def has_real_samna() -> bool:
 
 
 def attached_boards() -> list[Kit]:
-    """Return the Xylo Audio boards that the vendor's samna opens, with what of Rockpool drives them.
+    """Return the Xylo Audio boards that the vendor's samna opens, with the parts of Rockpool that drive them.
 
-    Raises ``SetupError`` without samna, with the stub that carries its name, or if the boards cannot be opened.
+    Raises ``SetupError`` without samna, for the stub of the same name, or if the boards cannot be opened.
     """
     if not has_real_samna():
         raise _no_samna()
-    load_xylo_audio2()  # names the packages that are missing
+    load_xylo_audio2()  # raises an error that names missing packages
     with _no_package_index():
         samna = importlib.import_module("samna")
         return kits_of(samna, importlib.import_module("rockpool.devices.xylo.helper").find_xylo_hdks)
@@ -95,7 +95,7 @@ def _no_samna() -> SetupError:
 
 
 class _StandIn(ModuleType):
-    """A module in which every public name exists: classes by capital letter, modules otherwise."""
+    """A module in which every public name exists: a capitalised name is a class, any other name a module."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -129,7 +129,7 @@ class _StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextmanager
 def _stand_in_for_samna() -> Iterator[None]:
-    """Inside, ``import samna`` gives the stand-in; it stays in sys.modules, the finder does not."""
+    """Make ``import samna`` give the stand-in inside this block; it stays in sys.modules afterwards."""
     if has_real_samna():
         yield
         return
@@ -145,7 +145,7 @@ def _stand_in_for_samna() -> Iterator[None]:
 
 @contextmanager
 def _no_package_index() -> Iterator[None]:
-    """Inside, a pip that somebody's import starts can reach no package index."""
+    """Inside this block, no pip that an import starts can reach a package index."""
     before = os.environ.get("PIP_NO_INDEX")
     os.environ["PIP_NO_INDEX"] = "1"
     try:

@@ -1,4 +1,4 @@
-"""The stopwatch of a Xylo board as the host sees it, and where a span begins and ends by looks at its readouts."""
+"""Estimate a Xylo board's stopwatch on the host, and begin and end of a span from the arrival of readouts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 from rig.errors import DeviceError
 
 TICK_HZ = 1_000_000
-"""The stamps of power readings are whole microseconds."""
+"""Stamps of power readings are whole microseconds."""
 COUNTER = 1 << 32
-"""Where the stopwatch wraps if it has 32 bits, after 71.6 minutes."""
+"""The stopwatch starts again from 0 here if it has 32 bits: after 71.6 minutes."""
 BACK_US = 800_000
 """A stamp may be at most this far before the newest one: readings of different channels are not in order. A board is
 open for longer than this before a measurement, so a restart of the stopwatch is always seen."""
 WINDOW_NS = 3_000_000_000
-"""The quickest stamp is used for this long; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
+"""The stamp with the least delay is used for this long; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
 LOOK_NS, NEAR = 2_000_000, 0.25
-"""A readout is sure if two looks around it are this close, because spans are stated in milliseconds; and how far in it
-may be."""
+"""The time of a readout is sure if the checks before and after it are this close (ns), because spans are given in
+milliseconds. It must be sure within this share of the steps from either end."""
 
 
 class HeldUpError(DeviceError):
-    """This program did not look while the ends of a span came by, so nobody knows where they are."""
+    """This program was held up when a span began or ended, so its times are unknown."""
 
 
 class StopWatch:
-    """The board's stopwatch as the host sees it, by the quickest stamps of the last seconds."""
+    """The board's stopwatch on the host, from the stamps of the last seconds with the least delay."""
 
     def __init__(self) -> None:
         self._quickest: deque[tuple[int, int]] = deque()  # arrival and lag in ns, lags growing
@@ -36,7 +36,7 @@ class StopWatch:
         self._oldest_us = 0
 
     def heard(self, stamp_us: int, arrived_ns: int) -> int:
-        """Note a stamp that has arrived, and return it unwrapped. Raises ``ValueError`` if the stopwatch went back."""
+        """Note a stamp that has arrived; return it unwrapped. Raises ``ValueError`` if the stopwatch went back."""
         if self._newest_us is None:
             self._newest_us = self._oldest_us = stamp_us
         newest = self._newest_us
@@ -53,20 +53,20 @@ class StopWatch:
         return stamp_us
 
     def moves(self) -> bool:
-        """Return whether stamps differ."""
+        """Return whether the stamps have changed."""
         return self._newest_us is not None and self._newest_us > self._oldest_us
 
     def tick(self, at_ns: int) -> int:
-        """Return microseconds of the stopwatch when what arrived at ``at_ns`` was sent by the quickest way."""
+        """Return when data that arrived at ``at_ns`` was sent (stopwatch us), if it had the least delay."""
         return (at_ns - self._quickest[0][1]) // 1000
 
 
 def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
-    """Return when the core began the first step and ended the last, by the looks at its readouts (ns of the host).
+    """Return when the core began the first step and ended the last (host ns), from the checks for its readouts.
 
-    ``arrived`` has shape (steps, 2): the look that found a readout, and the look before it. A readout came halfway
-    between them. If the two are far apart, the next readout towards the middle, with the mean step, gives the end of
-    the span. Raises ``HeldUpError`` if no readout is exact enough.
+    ``arrived`` has shape (steps, 2): the check that found a readout, and the check before. The readout is taken to come
+    halfway between them. If these are too far apart at an end of the span, the nearest exact readout and the mean step
+    give that end. Raises ``HeldUpError`` if no readout near an end is exact enough.
     """
     steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
     if steps < 2:
