@@ -17,16 +17,16 @@ from rig.terminal import clean
 NOT_STATED = "not stated"
 NO_NUMBER = "n/a"
 ENDS = " to "
-"""Between the ends of an interval that no half-width tells."""
+"""Between the ends of an interval that no half-width can describe."""
 
 _PREFIXES = {
     **{-24: "y", -21: "z", -18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: ""},
     **{3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", 21: "Z", 24: "Y"},
 }
 _ROUNDING = 1e-10
-"""Percent below which a share is what is left of rounding."""
+"""A share below this percentage is rounding error."""
 _DUST = 1e-13
-"""A half-width below this part of its number is what is left of rounding."""
+"""A half-width below this fraction of its number is rounding error."""
 _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
 _SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
 
@@ -45,7 +45,7 @@ class BudgetLine(NamedTuple):
 
 
 def prefix(magnitude: float, unit: str, scale: Scale = "auto") -> tuple[float, str]:
-    """Return the factor to multiply by, and the unit to print, for a value of about ``magnitude``."""
+    """Return the factor and the unit with which to print a value of about ``magnitude``."""
     if unit == "1":
         share = scale == "percent" or (scale == "auto" and magnitude <= 1.0)
         return (100.0, "%") if share else (1.0, "")
@@ -60,10 +60,10 @@ def prefix(magnitude: float, unit: str, scale: Scale = "auto") -> tuple[float, s
 
 
 def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
-    """Return (value, half-width of the 95 % interval, unit) as text; both numbers have one prefix and one last digit.
+    """Return (value, half-width of the 95 % interval, unit) as text; both numbers share one prefix and one last digit.
 
-    The half-width is empty if no uncertainty is stated. Of a share whose interval is so lopsided that a half-width
-    would go beyond 0 or 1, it is both ends: ``61.5 to 99.8``.
+    The half-width is empty if no uncertainty is stated. If a half-width would take a share beyond 0 or 1, both ends of
+    its interval are returned instead: ``61.5 to 99.8``.
     """
     value = float(q.value)
     if not math.isfinite(value):
@@ -99,7 +99,7 @@ def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
 
 
 def within(half: str) -> str:
-    """Return what follows a value: its half-width after ±, both ends in brackets, or nothing."""
+    """Return the text after a value: its half-width after ±, both ends in brackets, or nothing."""
     return "" if not half else f" ({half})" if ENDS in half else f" ± {half}"
 
 
@@ -107,14 +107,14 @@ def si(value: float | None, unit: str, digits: int = 4) -> str:
     """Return a plain number with an SI prefix; None is ``not stated``."""
     if value is None:
         return NOT_STATED
-    if not abs(value) <= sys.float_info.max:  # an integer may be beyond what a float holds
+    if not abs(value) <= sys.float_info.max:  # an integer may be too large for a float
         return NO_NUMBER
     factor, text = prefix(abs(value), unit)
     return f"{_significant(value * factor, digits)} {text}".rstrip()
 
 
 def budget(q: Quantity) -> list[BudgetLine]:
-    """Return independent contributions, largest first; components with a shared origin are added with their signs."""
+    """Return independent contributions, largest first; components with a shared origin are summed with their signs."""
     merged: dict[str, list[Component]] = {}
     for position, c in enumerate(q.components):
         merged.setdefault(f"shared {c.shared}" if c.shared is not None else f"own {position}", []).append(c)
@@ -161,7 +161,7 @@ def _significant(value: float, digits: int) -> str:
 def flatten(value: Any, key: str = "", depth: int = 3, unit: str = "") -> Iterable[tuple[str, str]]:
     """Return nested JSON as (keys joined by colons, text) pairs.
 
-    A unit at the end of a key follows its number, and every number below that key.
+    A unit at the end of a key is added to its number, and to every number nested below that key.
     """
     stem, _, suffix = key.rpartition("_")
     if suffix in _SUFFIXES and stem and _counts(value):
@@ -174,7 +174,7 @@ def flatten(value: Any, key: str = "", depth: int = 3, unit: str = "") -> Iterab
 
 
 def _counts(value: Any) -> bool:
-    """Whether all that a value holds are numbers, which a unit can follow."""
+    """Return whether a value holds only numbers, which a unit can follow."""
     if isinstance(value, Mapping):
         return bool(value) and all(map(_counts, value.values()))
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Put submissions on one page, in tables to sort: one each for measured, imported, estimated and simulated figures."""
+"""Put submissions on one page with a sortable table for each of measured, imported, estimated and simulated figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLASSES = {
     "simulated": "SIMULATED",
     "published": "Published by others, not checked here",
 }
-"""Each has a table of its own: what was measured never stands in one column with what was not."""
+"""Each class has its own table: measured figures are never in one column with others."""
 TARGETS = ("official", "specified", "best_known")
 COLUMNS = (
     FigureKey("accuracy"), FigureKey("stream_accuracy"),
@@ -41,7 +41,7 @@ COLUMNS = (
     FigureKey("energy_per_inference_j"), FigureKey("dynamic_energy_per_inference_j"),
 )  # fmt: skip
 TIERS = (0.01, 0.05, 0.1)
-"""Gaps to the target that the benchmark names (NeuroBench, QUBO); its texts define no tiers of accuracy."""
+"""Gaps to the target that the benchmark names (NeuroBench, QUBO); it defines no tiers of accuracy."""
 LETTERS = 200
 EQUAL = "pages made again and equal"
 
@@ -52,7 +52,7 @@ class _Audit(msgspec.Struct, frozen=True):
     anchored: bool = False
     quick: bool = False
     remade: str = ""
-    """How the pages compare with the same made again."""
+    """The result of comparing the pages with newly made ones."""
 
 
 class _Audits(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class _Audits(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """What others published of one system."""
+    """What others published about one system."""
 
     name: str
     organization: str
@@ -74,7 +74,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: what it is, in words, and its figures by key."""
+    """One row: its text columns, and its figures by key."""
 
     of: str
     words: tuple[str, ...]
@@ -95,9 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page. Raises a ``RigError`` for a folder without submissions and for an audit that cannot be read."""
+    """Write the page. Raises a ``RigError`` for a folder without submissions or an audit that cannot be read."""
     found = [audit for path in args.audit for audit in _audits(path)]
-    audits = {audit.root: audit for audit in sorted(found, key=lambda audit: not audit.ok)}  # one that failed counts
+    audits = {audit.root: audit for audit in sorted(found, key=lambda audit: not audit.ok)}  # a failed one prevails
     entries, left = [], []
     inside = sorted(path for path in args.folder.glob("*") if path.is_dir() and not path.is_symlink())
     for folder in [args.folder] if is_submission(args.folder) else inside:
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def page(entries: Sequence[Entry], left: Sequence[str] = ()) -> str:
-    """Return the page: a table for each class that has rows, and what was left out. It makes no request."""
+    """Return the page: a table for each class with rows, and what was left out. The page makes no request."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     script = files("reports").joinpath("templates", "sort.js").read_text(encoding="utf-8")
@@ -154,7 +154,7 @@ def _table(of: str, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _cell(key: FigureKey, claim: Claim | None) -> tuple[str, str]:
-    """A figure as text, and the number to sort by."""
+    """Return a figure as text, and the number to sort by."""
     if claim is None:
         return "", ""
     limits = None if claim.low is None or claim.high is None else (claim.low, claim.high)
@@ -178,7 +178,7 @@ def _entries(opened: Opened, audits: Mapping[str | None, _Audit], out: Path) -> 
 
 
 def _link(folder: Path, out: Path) -> str:
-    """The page of a submission, relative to the leaderboard; empty where it lies elsewhere."""
+    """Return a link from the leaderboard to a submission's page; empty if the page is in another folder."""
     from urllib.parse import quote
 
     page, base = (folder / "report.html").resolve(), out.resolve().parent
@@ -186,7 +186,7 @@ def _link(folder: Path, out: Path) -> str:
 
 
 def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Audit]) -> str:
-    """In the words of the rules: "Under Audit" and "Incomplete Measurement"; an audit is of one root hash."""
+    """Return a row's status, near the rules' "Under Audit" and "Incomplete Measurement"; audits match by root hash."""
     audit = audits.get(opened.root)
     if missing(opened.document.about):
         return "incomplete"
@@ -200,14 +200,14 @@ def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Aud
 
 
 def _tier(row: Configuration) -> str:
-    """The least of the benchmark's gaps that the mean gap keeps; empty for tasks without tiers."""
+    """Return the smallest of the benchmark's gaps that the mean gap is within; empty for tasks without tiers."""
     claims = (row.claims.get(str(FigureKey("gap_{target}_mean", target=target))) for target in TARGETS)
     gap = next((claim.value for claim in claims if claim is not None), None)
     return "" if gap is None else next((f"gap ≤ {tier:.0%}" for tier in TIERS if gap <= tier), f"gap > {TIERS[-1]:.0%}")
 
 
 def published() -> list[Published]:
-    """Return the figures of others, which were not checked here."""
+    """Return the figures that others published; nobody checked them here."""
     return msgspec.json.decode(files("reports").joinpath("published.json").read_bytes(), type=list[Published])
 
 

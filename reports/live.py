@@ -1,4 +1,4 @@
-"""Progress while a run is recorded: one line with live watts on a terminal; elsewhere a line now and then."""
+"""Show progress while a run is recorded: one line with live watts on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
-"""How often a run that goes on after its set says how far it is, where there is no terminal."""
+"""Without a terminal, a run that goes on after its set reports progress this often."""
 
 
 @contextmanager
 def live(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
-    """Return a callback for (samples done, latest reading by rail), which shows progress.
+    """Return a callback that shows progress from (samples done, latest reading by rail).
 
     ``total`` is the size of the set. If a run goes on after it, in rounds or for a time, the line shows the count.
-    ``path`` is the directory of the run: the line then says how much room is left on its disk, and what waits to be
-    written there. Where standard error is no terminal, it gets a line when the run begins, at each tenth of its set,
-    and when it ends.
+    ``path`` is the directory of the run: the line then also shows the room left on its disk and the data that waits to
+    be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of its set, and when
+    the run ends.
     """
     if not sys.stderr.isatty():
         with _lines(total, "run" if path is None else path.name, now) as told:
@@ -40,7 +40,7 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
 
         def show(done: int, readings: dict[str, float]) -> None:
             if done > total:
-                bar.tasks[0].total = None  # update() takes None for no change
+                bar.tasks[0].total = None  # update() takes None as no change
             left = "" if room is None else room_text(room.look())
             bar.update(task, completed=done, count=counted(done, total), rails=watts_text(readings), room=left)
 
@@ -49,7 +49,7 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
 
 @contextmanager
 def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
-    """Say in lines how far a run is."""
+    """Report the progress of a run in lines."""
     count, tenth, began_s = 0, 0, now()
     said_s = began_s
 

@@ -1,4 +1,4 @@
-"""The grouping, titles and texts of figures for readers.
+"""Groups, titles and texts of figures for readers.
 
 This module is quick to import.
 """
@@ -15,7 +15,7 @@ from rig.analysis.result.figure_key import LITERAL, PEER, TRIMMED, FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.terminal import clean
 
-KINDS = {  # in the order in which they are shown
+KINDS = {  # in the order of tables
     "overall": "Whole device",
     "service": "Service",
     "arrivals": "Arrivals",
@@ -37,9 +37,9 @@ _TWINS = {
     "energy_per_inference_integrated_j": "energy_per_inference_j",
     "throughput_inferences_hz": "throughput_samples_hz",
 }
-"""Quantities that often equal another one."""
+"""Quantities that often equal a second quantity, and that quantity."""
 _PERCENTILES = (50, 90, 99)
-_DETAILS = (  # of a solver, that a terminal leaves out
+_DETAILS = (  # figures of a solver that a terminal does not show
     "gap_{target}_spread_problems",
     "gap_{target}_spread_solves",
     "time_to_gap_{target}_{threshold}_official_s",
@@ -85,7 +85,7 @@ def title(key: FigureKey) -> str:
 
 
 def groups(quantities: Mapping[FigureKey, Quantity]) -> list[Group]:
-    """Return figures grouped for tables in the order of ``KINDS``; a figure that repeats another one is left out."""
+    """Return figures grouped for tables in the order of ``KINDS``, without figures that repeat another one."""
     found: dict[tuple[str, str], list[tuple[FigureKey, Quantity]]] = {}
     for key, q in quantities.items():
         twin = quantities.get(replace(key, quantity=_TWINS.get(key.quantity, "")))
@@ -98,12 +98,12 @@ def groups(quantities: Mapping[FigureKey, Quantity]) -> list[Group]:
 
 
 def _same(key: FigureKey, q: Quantity, twin: Quantity) -> bool:
-    """Whether two figures are the same number, or are printed as the same text."""
+    """Return whether two figures are equal, or are printed as the same text."""
     return (twin.value, twin.half_width()) == (q.value, q.half_width()) or text_of(key, twin) == text_of(key, q)
 
 
 def _place(entry: tuple[FigureKey, Quantity]) -> int:
-    """Overall figures stand in the order of the catalogue, others as they came, and averages of rails last."""
+    """Return the sort key of a figure: overall ones by the catalogue, others as they came, averages of rails last."""
     key = entry[0]
     family = entry_of(key).family
     if family == "overall" and key.method != PEER:
@@ -114,8 +114,8 @@ def _place(entry: tuple[FigureKey, Quantity]) -> int:
 def brief(group: Group, scheduled: bool) -> Group:
     """Return the part of a group that a terminal shows.
 
-    If nothing was scheduled, service is throughput and three percentiles. Gaps are to the official target if there is
-    one. A single rail and samples of one inference are not shown twice.
+    Without a schedule, service is throughput and three percentiles. If there is an official target, only gaps to it
+    are shown. The average of a single rail is not repeated.
     """
     entries = list(group.entries)
     if group.kind == "service":
@@ -145,7 +145,7 @@ def parts_of(key: FigureKey, q: Quantity) -> tuple[str, str, str]:
 
 
 def short_text(key: FigureKey, q: Quantity) -> str:
-    """Return a figure as text that leaves out an uncertainty that is not stated: ``341.2 ± 3.1 µW``, ``120 Hz``."""
+    """Return a figure as text, without ± if its uncertainty is not stated: ``341.2 ± 3.1 µW``, ``120 Hz``."""
     value, half, unit = parts_of(key, q)
     return f"{value}{within(half)} {unit}".strip()
 
@@ -156,7 +156,7 @@ def text_of(key: FigureKey, q: Quantity) -> str:
 
 
 def _readable(key: FigureKey, q: Quantity) -> Quantity:
-    """The quantity; a throughput of fewer than one a second has no prefix, since millihertz say nothing."""
+    """Return the quantity; a throughput below one a second gets no prefix, since millihertz are hard to read."""
     if key.quantity not in _THROUGHPUT or not 0.0 < q.value < 1.0:
         return q
     return replace(q, unit="samples/s" if key.quantity == _THROUGHPUT[0] else "inferences/s")

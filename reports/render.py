@@ -1,4 +1,4 @@
-"""A result as files: JSON for programs, Markdown and HTML for readers, figures as SVG."""
+"""Write a result as files: JSON for programs, Markdown and HTML for readers, figures as SVG."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ FIGURES = {
     "layers": "What the network did: operations by connection, and neurons without output by layer.",
     "budget": "The share of the variance of each key figure by its sources.",
 }
-"""What is said below each picture."""
+"""The caption of each picture."""
 HALVES = ("latency", "clocks", "trials", "energy", "layers", "budget")
-"""Pictures that are half as wide as others."""
+"""Pictures of half width."""
 _MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
-"""The main picture of each scenario; of others it is that of execution times."""
+"""The main picture of each scenario; elsewhere it is the picture of execution times."""
 _THEME = {
     INK: "--ink", MUTED: "--muted", GRID: "--line", TRACE: "--accent", LIMIT: "--limit", SIM: "--sim",
     "#ffffff": "--paper", "white": "--paper",
 }  # fmt: skip
-"""The colours of pictures that follow the page, light or dark."""
+"""Colours of pictures that follow the page's theme, light or dark."""
 
 
 RESULTS, STREAM_TABLE = "results.json", "figures/stream.csv"
@@ -76,8 +76,8 @@ def render(
 ) -> dict[str, bytes]:
     """Return every file of a report by its name below the output directory ``out``.
 
-    This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first, and
-    ``beside`` a table of another result beside this one. Without ``pictures`` the page says how to have them.
+    This function neither reads nor writes ``out``. ``submission`` is what the first page of a submission shows first,
+    ``beside`` a table that compares with another result. Without ``pictures`` the page says how to get them.
     """
     from reports.figures.draw import draw
 
@@ -89,7 +89,7 @@ def render(
     trace = None if model is None else {"model": as_json(model), "script": script()}
     policy_ = policy(scripts=trace is not None)
     page = env.get_template("report.html.j2").render(**content, vectors=vectors, trace=trace, policy=policy_)
-    stored = dict.fromkeys(figures) if submission is None else {}  # it has no files of pictures
+    stored = dict.fromkeys(figures) if submission is None else {}  # a submission stores no separate pictures
     text = env.get_template("report.md.j2").render(**content, vectors=stored)
     files = {
         RESULTS: results_json(result),
@@ -110,9 +110,9 @@ def write(
     pictures: bool = True,
     pages: bool = True,
 ) -> list[Path]:
-    """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files.
+    """Write the report below ``out``, each file completely or not at all, and return the paths of the files.
 
-    Without ``pages``, only the JSON is written. No link below ``out`` is followed.
+    Without ``pages``, only the JSON is written. Links below ``out`` are not followed.
     """
     folder = Folder.at(out, make=True)
     if not pages:
@@ -122,14 +122,14 @@ def write(
     for name, content in files.items():
         folder.write(name, content)
     for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):
-        if name not in files:  # a file of an earlier rendering must not outlive its data
+        if name not in files:  # a file of an earlier rendering must not remain without its data
             folder.remove(name)
     return [folder.path / name for name in files]
 
 
 def results_json(result: Result) -> str:
-    """Return a result as the standard has JSON, the same text for the same result."""
-    # with ``indent``, ``json`` leaves its compiled encoder and takes four times as long
+    """Return a result as strict JSON; the same result gives the same text."""
+    # with ``indent``, ``json`` does not use its compiled encoder and takes four times as long
     return msgspec.json.format(json.dumps(_strict(result.to_json()), sort_keys=True, allow_nan=False), indent=1)
 
 
@@ -138,7 +138,7 @@ def _encoded(text: str) -> bytes:
 
 
 def context(run: Run | None, result: Result, out: Path | None = None) -> dict[str, Any]:
-    """Return the input of the templates: text, pairs and rows, so that templates need not compute anything."""
+    """Return the input of the templates: text, pairs and rows, so that templates compute nothing."""
     start = result.start
     session = session_of(run, result)
     keys = results.key_figures(result)
@@ -180,7 +180,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
 
 
 def _refusals(refusals: Iterable[Finding]) -> list[dict[str, str]]:
-    """Refused figures; those with one reason and one remedy stand together."""
+    """Return refused figures; those with the same reason and remedy are joined."""
     alike: dict[tuple[str, str], list[str]] = {}
     for r in refusals:
         alike.setdefault((clean(r.reason), clean(r.remedy)), []).append(clean(r.scope))
@@ -188,7 +188,7 @@ def _refusals(refusals: Iterable[Finding]) -> list[dict[str, str]]:
 
 
 def _kind(result: Result, session: bool) -> str:
-    """A report is a submission only of what was measured on hardware by rules to submit by."""
+    """Return the kind of report: a submission only if hardware was measured by rules that allow one."""
     submittable = result.validity is not None and result.validity.submittable and not result.simulated
     return "submission" if submittable else "session" if session else "run"
 
@@ -227,7 +227,7 @@ def _environment() -> Environment:
 
 
 def _markdown(text: object) -> str:
-    """Text that Markdown shows as it is: no markup, no table cell, no HTML."""
+    """Escape text so that Markdown shows it unchanged: no markup, no table cell, no HTML."""
     plain = html.escape(clean(text).strip(), quote=False)
     return re.sub(r"([\\`*\[\]|#]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
 
@@ -237,9 +237,9 @@ def _markdown_code(text: object) -> str:
 
 
 def inline(svg: bytes, name: str, label: str) -> Any:
-    """Return the SVG element alone, in the colours of the page and its ids unique to it.
+    """Return the SVG element alone, in the page's colours, with ids that are unique in the page.
 
-    ``label`` is what stands for the picture where it cannot be seen; matplotlib has escaped the texts in it.
+    ``label`` describes the picture where it cannot be seen; matplotlib has escaped the texts in it.
     """
     from markupsafe import Markup
 
@@ -259,7 +259,7 @@ def _themed(colour: str) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """JSON as the standard has it: a number that is none becomes null."""
+    """Make a value strict JSON: NaN and infinities become null."""
     if isinstance(value, Mapping):
         return {str(k): _strict(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

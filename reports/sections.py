@@ -1,4 +1,4 @@
-"""Texts about the system and the measurement, as plain text and pairs, the same for every format."""
+"""Texts about the system and the measurement, as plain text and pairs, the same in every format."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OF_TIMING = ("Scenario", "Inferences timed")
 
 
 class Led(NamedTuple):
-    """What a section says first, and the facts that it holds folded away; each pair stands in one of them."""
+    """The pairs that a section shows first, and the pairs that it holds folded away."""
 
     first: Pairs
     rest: Pairs
 
 
 def led(pairs: Pairs, titles: Collection[str]) -> Led:
-    """Return the pairs with these titles, and the others."""
+    """Return the pairs with these titles first, then the others."""
     return Led([p for p in pairs if p[0] in titles], [p for p in pairs if p[0] not in titles])
 
 
@@ -77,7 +77,7 @@ def algorithm(start: Start) -> Pairs:
 
 
 def _baselines(start: Start) -> Pairs:
-    """The versions of software that the benchmark's published baselines name, with those of this device beside them."""
+    """Return the software versions of the benchmark's published baselines beside those of this device."""
     benchmark, ours = start.workload.benchmark, start.device.versions
     named = {} if benchmark is None else benchmark.baselines
     return [
@@ -100,7 +100,7 @@ def clock_row(c: ClockSummary) -> tuple[str, ...]:
 
 
 def timing(result: Result) -> Pairs:
-    """Return where time comes from, as text beside the table of clocks."""
+    """Return the source of times, as text beside the table of clocks."""
     start = result.start
     scenario = start.scenario
     pairs = [
@@ -119,7 +119,7 @@ def timing(result: Result) -> Pairs:
 
 
 def meters(start: Start) -> list[dict[str, Any]]:
-    """Return for each instrument what it is, what it measures, and what it leaves out."""
+    """Return what each instrument is, what it measures, and what it leaves out."""
     found = []
     for meter in start.meters:
         known = {"Serial number": meter.serial_number, "Firmware": meter.firmware, "Calibration": _certificate(meter)}
@@ -185,7 +185,7 @@ def _clock_text(clock: ClockInfo) -> str:
 
 
 def environment(start: Start) -> Pairs:
-    """Return with what command and in which surroundings the recording was made."""
+    """Return the command and the surroundings of the recording."""
     pairs = []
     if start.ambient_temperature_c is not None:
         pairs.append(("Ambient temperature", f"{start.ambient_temperature_c:g} °C"))
@@ -195,7 +195,7 @@ def environment(start: Start) -> Pairs:
 
 
 def occasion(start: Start) -> Pairs:
-    """Return when, with what, by whom and where the recording was made; the first screen says it."""
+    """Return when, with what, by whom and where the recording was made; the first screen shows it."""
     instruments = [" ".join(filter(None, (m.name, m.serial_number))) for m in start.meters]
     return [
         ("Recorded (UTC)", say(start.created_utc.replace("T", " ").removesuffix("+00:00"))),

@@ -1,4 +1,4 @@
-"""The pages of a submission: what the submitter says and the rows, then the six sections of each configuration."""
+"""The pages of a submission: the submitter's statements and the rows, then six sections for each configuration."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rig.recording.submission import About, Configuration, Submission, missing
 from rig.terminal import clean
 
 COLUMNS = 6
-"""Figures in the table of the page; ``results.csv`` has more."""
+"""Figures in the table of the page; ``results.csv`` has more of them."""
 TIERS = "reached_gap_{target}_{threshold}_share"
-"""The shares of solves within the gaps that the benchmark names; the texts define no tiers of accuracy."""
+"""The shares of solves within the benchmark's gaps; the benchmark defines no tiers of accuracy."""
 TITLES = {
     "title": "Title", "organization": "Organization", "contact": "Contact", "date": "Date of submission",
     "availability": "Availability", "system": "System", "model": "Model", "tuning": "Tuning", "split": "Data split",
@@ -36,8 +36,8 @@ _ACROSS = ("execution_time_s", "energy_per_inference_j")
 def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, bytes]:
     """Return the pages and the table of a submission by their paths; ``configurations`` are those of the document.
 
-    ``report.html`` begins with the whole submission and goes on with the six sections of the first configuration. Each
-    other configuration has a page of its own.
+    ``report.html`` begins with the whole submission, followed by the six sections of the first configuration. Each
+    other configuration has its own page.
     """
     keys = _keys([result for result, _ in configurations])
     first = _front(document, keys, [result for result, _ in configurations])
@@ -51,7 +51,7 @@ def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, by
 
 
 def _keys(results: Sequence[Result]) -> list[FigureKey]:
-    """The key figures of all configurations that any of them states, tiers of solvers among them."""
+    """Return each key figure that some configuration has, including solvers' tiers."""
     asked = [key for result in results for key in (*headline_keys(result), *_tiers(result))]
     return list(dict.fromkeys(key for key in asked if any(key in result.quantities for result in results)))
 
@@ -99,14 +99,14 @@ def _row(row: Configuration, shared: str, keys: Sequence[FigureKey], result: Res
 
 
 def _curves(results: Sequence[Result]) -> list[bytes]:
-    """The key figure of one system against the numbers in which its configurations differ, if they differ in any.
+    """Draw the key figure of one system against the numbers in which its configurations differ.
 
-    That of a solver is shown against the time and the energy that its solves took.
+    That of a solver is drawn against the time and the energy of its solves. Return nothing without such numbers.
     """
     facts = [_numbers_of(result) for result in results]
     varied: list[str] = []
     for key in (key for key in facts[0] if all(key in fact for fact in facts)):
-        if _distinct(facts, [*varied, key]) > _distinct(facts, varied):  # what follows from others tells nothing
+        if _distinct(facts, [*varied, key]) > _distinct(facts, varied):  # a number that others imply adds nothing
             varied.append(key)
     tasks = {(r.start.device.name, r.start.scenario.name, r.start.workload.name) for r in results}
     if len(tasks) > 1 or not varied:

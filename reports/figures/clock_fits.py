@@ -1,4 +1,4 @@
-"""Clock fits as a picture: the distance of each clock reading from the map that was fitted to all readings."""
+"""Clock fits as a picture: the distance of each clock reading from the map fitted to all readings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of a report as SVG, each from a module of its own.
+"""Draw the pictures of a report as SVG; each has its own module.
 
 Pictures of a fixed form are sheets. Others are drawn with matplotlib, without pyplot. The same result gives the same
 bytes.

@@ -11,7 +11,7 @@ from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey, Figures
 
 _WIDE = 50.0
-"""If slowest over median is at least this, the axis is logarithmic."""
+"""If slowest / median is at least this, the axis is logarithmic."""
 _HEIGHT = 150.0
 _LINES = (
     ("mean", FigureKey("execution_time_s"), "", INK),
@@ -23,7 +23,7 @@ _LINES = (
 
 
 def execution_figure(times_s: Floats, quantities: Figures) -> Sheet | None:
-    """Return how often each execution time occurred, with the figures as lines; None without data."""
+    """Draw how often each execution time occurred, with the figures as lines; None without data."""
     times = np.sort(np.asarray(times_s, dtype=np.float64)[np.isfinite(times_s)])
     if not len(times):
         return None

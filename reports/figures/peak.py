@@ -1,4 +1,4 @@
-"""A search for the highest rate as a picture: the latency of each rate that was tried."""
+"""A search for the highest rate as a picture: the latency at each rate that was tried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEIGHT_IN = 2.6
 
 
 def peak_figure(result: Result) -> Any:
-    """Return latency against rate, with the rates that failed and the bound; None without a search."""
+    """Draw latency against rate, with failed rates and the bound; None without a search."""
     probes = sorted((p for p in result.series.probes if p.latency is not None), key=lambda p: p.rate_hz)
     rules, bound_s = result.start.rules, result.start.scenario.latency_bound_s
     if not probes or rules is None or rules.percentile is None:

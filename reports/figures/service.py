@@ -1,4 +1,4 @@
-"""Service as a picture: latency over time, and by share of answers."""
+"""Service as a picture: latency over time, and the share of answers within a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.result import Result
 from rig.recording.records import ScenarioRecord
 
-_MARKS = 1200  # samples drawn one by one; more are drawn by columns
+_MARKS = 1200  # at most this many samples are drawn one by one; more are drawn as columns
 _COLUMNS = 600
-_WIDE = 30.0  # greatest over least, from which an axis is logarithmic
+_WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
 _MARKED = (
     (0.5, "o", INK),
     (0.9, "s", COLOURS["postprocess"]),
@@ -25,7 +25,7 @@ _MARKED = (
 
 
 def service_figure(result: Result) -> Any:
-    """Return latency over time and the share of samples completed within a time; None without data."""
+    """Draw latency over time and the share of samples completed within a time; None without data."""
     series = result.series
     requested, took = (np.asarray(x, dtype=np.float64) for x in (series.requested_s, series.latency_s))
     known = np.isfinite(requested) & np.isfinite(took)
@@ -55,7 +55,7 @@ def service_figure(result: Result) -> Any:
 
 
 def _limit(scenario: ScenarioRecord) -> tuple[str, float] | None:
-    """Return the name and the seconds of the scenario's bound on latency."""
+    """Return the name of the scenario's bound on latency, and the bound (s)."""
     for name, value in (("bound", scenario.latency_bound_s), ("deadline", scenario.deadline_s)):
         if isinstance(value, (int, float)) and np.isfinite(value) and value > 0:
             return name, float(value)
@@ -86,7 +86,7 @@ def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floa
     edges = np.linspace(x[0], x[-1], _COLUMNS + 1)
     column = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, _COLUMNS - 1)
     order = np.lexsort((y, column))
-    begin = np.searchsorted(column, np.arange(_COLUMNS + 1))  # lexsort leaves columns where they were
+    begin = np.searchsorted(column, np.arange(_COLUMNS + 1))  # lexsort keeps the order of columns
     held = np.flatnonzero(np.diff(begin))
     first, last, ordered = begin[held], begin[held + 1] - 1, y[order]
     return edges[held], edges[held + 1], ordered[first], ordered[(first + last) // 2], ordered[last]
@@ -112,7 +112,7 @@ def _distribution(axis: Any, took: Floats, factor: float) -> None:
 
 
 def _nines(axis: Any, end: float) -> None:
-    """Make a logarithmic axis of 1 over the slower share, up to ``end``, labelled with the share that is not slower."""
+    """Make a logarithmic axis, up to ``end``, of 1 / (share of slower answers), with the other share as labels."""
     width_in = (WIDTH_IN - 0.8 - KEY_IN) / 2.6
     shares: list[float] = []
     last_in = -1.0

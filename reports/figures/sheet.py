@@ -1,6 +1,6 @@
 """Pictures of a fixed form as SVG with real text: bars, points with their intervals, histograms.
 
-They are as wide as a telephone, and need neither matplotlib nor the widths of letters.
+They are as wide as a phone, and need neither matplotlib nor the widths of letters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from reports.figures.style import GRID, HUES, INK, MUTED, SIM
 from rig.terminal import clean
 
 WIDTH, EDGE = 360.0, 6.0
-"""A picture's width, and the margin at its sides, in units; on a telephone a unit is about a pixel."""
+"""A picture's width, and the margin at its sides, in units; on a phone a unit is about a pixel."""
 ROW, BAR, KEY = 34.0, 13.0, 15.0
 LETTER = 11.0
 """The height of text, in units."""
@@ -23,7 +23,7 @@ Place = Callable[[float], float]
 
 
 class Sheet:
-    """A picture that grows downwards; ``y`` is where the next part goes."""
+    """A picture that grows downwards; the next part begins at ``y``."""
 
     def __init__(self, title: str) -> None:
         self.y, self.parts = 18.0, list[str]()
@@ -142,7 +142,7 @@ def _across(value: float, ends: Span, left: float, log: bool) -> float:
 
 
 def _anchor(x: float) -> str:
-    """Numbers at the edges stand inside of the picture."""
+    """Return the anchor of a number; at the edges it keeps the number inside the picture."""
     return "start" if x < EDGE + 12.0 else "end" if x > WIDTH - EDGE - 12.0 else "middle"
 
 

@@ -16,7 +16,7 @@ from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.targets import by_preference
 from rig.terminal import clean
 
-_LINES = 40  # solves drawn one by one; more are drawn as a band
+_LINES = 40  # at most this many solves are drawn one by one; more are drawn as a band
 _MARKS = 600
 _MOMENTS = 300
 _ROOM = 1.5
@@ -25,9 +25,9 @@ Path = tuple[Floats, Floats]
 
 
 def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) -> Any:
-    """Return the best gap so far over the time of each solve, and the share at each threshold; None without data.
+    """Draw the best gap so far over the time of each solve, and the share at each threshold; None without data.
 
-    With ``runtime_w``, a second axis shows energy: as in the figures, this power times the time.
+    With ``runtime_w``, a second axis shows energy: this power times the time, as in the figures.
     """
     target, own = _target(solves)
     paths = [_path(s, s.targets[target]) for s in own]
@@ -36,7 +36,7 @@ def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) ->
         return None
     times = np.concatenate([t for t, _ in paths])
     last = max(float(times.max()), 1e-9)
-    first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may come with the graph, at 0
+    first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may be made with the graph, at 0
     factor, unit = prefix(math.sqrt(first * last), "s")
     paths = [(np.maximum(t, first / _ROOM), g) for t, g in paths]
     figure, left, right = panel_pair(0.22)
@@ -60,7 +60,7 @@ def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) ->
 
 
 def _energy_axis(axis: Any, watts: float, about_j: float) -> None:
-    """Add an axis of energy above the panel: ``watts`` joules per second of the axis of time."""
+    """Add an axis of energy above the panel: ``watts`` times the axis of time."""
     factor, unit = prefix(about_j, "J")
     above = axis.secondary_xaxis("top", functions=(lambda t: t * watts * factor, lambda e: e / (watts * factor)))
     above.set_xlabel(f"energy of the solve, {unit}")
@@ -69,14 +69,14 @@ def _energy_axis(axis: Any, watts: float, about_j: float) -> None:
 
 
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
-    """Return the target that most solves have (of several, the one that solves must approach), and these solves."""
+    """Return the target that most solves have (of several, the one to be approached), and its solves."""
     names = [name for s in solves for name, cost in s.targets.items() if cost]
     target = max(by_preference(names), key=names.count, default="")
     return target, [s for s in solves if s.targets.get(target)]
 
 
 def _path(solve: Solve, target: float) -> Path:
-    """Return times (s) and the best gap claimed by then, with the returned solution last; each of shape (k,)."""
+    """Return times (s) and the best gap claimed by then, each of shape (k,); the last is of the returned solution."""
     order = np.argsort(solve.at_s, kind="stable")
     times = np.append(solve.at_s[order], solve.seconds)
     costs = np.append(solve.cost_at[order], solve.cost if np.isfinite(solve.cost) else solve.claimed)

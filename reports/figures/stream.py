@@ -1,4 +1,4 @@
-"""A stream as a picture: the probability of each class, the scenes, and power."""
+"""A stream as a picture: the probability of each class, the scenes, and the power."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from rig.analysis.service.change_detection import change_latencies_s
 from rig.terminal import clean
 from rig.types import Bools
 
-_ANSWERS = 400  # drawn one by one; more are drawn by columns
+_ANSWERS = 400  # at most this many are drawn one by one; more are drawn as columns
 _COLUMNS = 600
 _ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], GRID
-_LANE = 0.86  # of the room of a class
-_UNSEEN = 0.004  # of it, the height of a hairline
+_LANE = 0.86  # of the height for a class
+_UNSEEN = 0.004  # of the height for a class: lower than a hairline
 _TOP_IN, _RIGHT_IN, _BOTTOM_IN = 0.34, 0.27, 0.55
-_CHAR_IN, _LINE_IN = 0.066, 0.135  # of a name above the scenes
-_UPRIGHT_IN = 0.1  # room that a name needs on its side
+_CHAR_IN, _LINE_IN = 0.066, 0.135  # size of a letter and of a line in a name above the scenes
+_UPRIGHT_IN = 0.1  # room for a name that is rotated
 _LONGEST = 20
 
 
 def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> Any:
-    """Return probability by class, right and wrong answers, and power on one time axis; None without data."""
+    """Draw probability by class, right and wrong answers, and power on one time axis; None without data."""
     stream = series.stream
     if stream is None or not (len(stream.at_s) and len(stream.onset_s) and stream.classes):
         return None
@@ -57,7 +57,7 @@ def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> A
 
 
 def _together(axes: Sequence[Any], shown: Shown) -> None:
-    """Give all panels one axis of time, and mark every change of scene across all of them."""
+    """Give all panels one time axis, and mark every change of scene across all panels."""
     for axis in axes:
         axis.set_xlim(*shown.limits)
         axis.tick_params(labelbottom=axis is axes[-1])
@@ -105,12 +105,12 @@ def _lanes(axis: Any, shown: Shown) -> None:
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.grid(visible=False)
     axis.spines["left"].set_visible(False)
-    for height, text in ((rows - 1, "0"), (rows - 1 + _LANE, "1")):  # the scale of every lane, at the first
+    for height, text in ((rows - 1, "0"), (rows - 1 + _LANE, "1")):  # the scale of every lane, shown at the first
         axis.text(1.006, height, text, transform=axis.get_yaxis_transform(), va="center", size=7.5, color=MUTED)
 
 
 def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **style: Any) -> None:
-    """Fill between two heights (n,) over knots (n + 1,), where ``here`` is true and the height is visible; one path."""
+    """Fill between two heights (n,) over knots (n + 1,) where ``here`` is true, unless too low to see; one path."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -121,7 +121,7 @@ def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **st
         flat = np.all(low[first:last] == low[first])
         under = low[[first, first]] if flat else np.repeat(low[first:last], 2)[::-1]
         back = x[[-1, 0]] if flat else x[::-1]
-        y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # the closing point is never used
+        y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # the closing point is never drawn
         corners.append(np.column_stack([np.concatenate([x, back, [0.0]]), y]))
         codes += [Path.MOVETO, *[Path.LINETO] * (len(y) - 2), Path.CLOSEPOLY]
     if corners:
@@ -152,7 +152,7 @@ def _one_by_one(stream: Stream, shown: Shown) -> bool:
 
 
 def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
-    """Draw a line from each change of scene to the answer after which all are right, or else to the scene's end."""
+    """Draw a line from each change of scene to the answer after which all are right, or to the scene's end."""
     took = change_latencies_s(stream)[: len(shown.onset_s) - 1]
     begin, ends = shown.onset_s[1:], shown.end_s[1:]
     for style, some, until in (
@@ -207,7 +207,7 @@ def _short(name: str, longest: int = _LONGEST) -> str:
 
 
 def _names(shown: Shown, width_in: float) -> tuple[list[str], bool, float]:
-    """Return the text above each scene, whether it is upright because it does not fit across, and the height needed."""
+    """Return the text above each scene, whether it is rotated because it is too wide, and the height needed."""
     span = shown.limits[1] - shown.limits[0]
     room_in = (shown.end_s - shown.onset_s) / span * width_in
     wide = room_in >= _UPRIGHT_IN

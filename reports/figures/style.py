@@ -21,10 +21,10 @@ Floats = NDArray[np.floating[Any]]
 WIDTH_IN = 9.2
 """The width of a picture that fills the page."""
 PAIR_IN, KEY_IN = 2.95, 1.95
-"""Height of two panels side by side, and the width of the key beside them."""
+"""Height of two panels side by side, and the width of the legend beside them."""
 INK, MUTED, GRID = "#1a1f26", "#5b6570", "#d9dee3"
 TRACE = "#0b3c5d"
-COLOURS = {  # Okabe and Ito's palette, told apart by colour-blind readers
+COLOURS = {  # Okabe and Ito's palette, which colour-blind readers can distinguish
     "idle": "#b8bec5",
     "load": "#56b4e9",
     "host_preprocess": "#f0e442",
@@ -37,7 +37,7 @@ COLOURS = {  # Okabe and Ito's palette, told apart by colour-blind readers
 }
 HUES = tuple(COLOURS[name] for name in ("inference", "preprocess", "postprocess", "solve", "load", "mark", "warm-up"))
 SIM = "#a3195b"
-LIMIT = "#b3420a"  # a bound, and what went past it
+LIMIT = "#b3420a"  # a bound, and what exceeds it
 RC: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "neurorig",
@@ -47,7 +47,7 @@ RC: dict[Any, Any] = {
     "axes.titlesize": 9.0,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.titley": 1.0,  # otherwise each title is placed by the extents of all ticks
+    "axes.titley": 1.0,  # otherwise the extents of all ticks decide where a title is
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
@@ -85,7 +85,7 @@ def margins(figure: Any, top: float, left: float = 0.8, gap: float = 0.0) -> Non
 
 
 def panel_pair(wspace: float, sharey: bool = False) -> tuple[Any, Any, Any]:
-    """A figure with two panels side by side, the left one wider, and with room for a key at its right."""
+    """Return a figure with two panels side by side, the left one wider, and room for a legend at the right."""
     figure = new_figure(PAIR_IN)
     left, right = figure.subplots(1, 2, sharey=sharey, width_ratios=[1.5, 1.0])
     sides = {"left": 0.8 / WIDTH_IN, "right": 1 - KEY_IN / WIDTH_IN}
@@ -94,7 +94,7 @@ def panel_pair(wspace: float, sharey: bool = False) -> tuple[Any, Any, Any]:
 
 
 def key_beside(figure: Any, axes: Sequence[Any]) -> None:
-    """What the marks are, beside the panels, so that it hides none of them."""
+    """Put a legend beside the panels, so that it hides no marks."""
     keys = [axis.get_legend_handles_labels() for axis in axes]
     handles, labels = ([x for key in keys for x in key[k]] for k in (0, 1))
     place = (1 - (KEY_IN - 0.05) / WIDTH_IN, 1 - 0.3 / PAIR_IN)
@@ -110,11 +110,11 @@ def log_axis(side: Any, set_scale: Any) -> None:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw in the style of the reports, whatever the user's own settings are."""
+    """Draw in the style of the reports; the user's own settings have no effect."""
     backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
     from matplotlib import rc_context, rcParams, rcParamsDefault
 
-    if backend is not None:  # a name that is none would fail the import, and none is used here
+    if backend is not None:  # an unknown name would fail the import, and no backend is used here
         os.environ["MPLBACKEND"] = backend
         with suppress(ValueError):
             rcParams["backend"] = backend
@@ -124,7 +124,7 @@ def styled() -> Iterator[None]:
 
 
 def svg_of(figure: Any, name: str, simulated: Set[bool]) -> bytes:
-    """The figure as SVG, marked where all of it ({True}) or a part of it is simulated."""
+    """Return the figure as SVG, marked if all of it ({True}) or a part of it is simulated."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     if True in simulated:

@@ -1,4 +1,4 @@
-"""A sweep as a picture: one quantity against one varied key, a line for each combination of the other keys.
+"""A sweep as a picture: one quantity against one varied key, with a line for each combination of the other keys.
 
 The same table gives the same bytes.
 """
@@ -21,7 +21,7 @@ from rig.terminal import clean
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, FigureKey]
-"""The figures of a table by the names of their columns."""
+"""Figures of a table by the names of their columns."""
 WANTED = (
     *(FigureKey("gap_{target}_mean", target=target) for target in ("official", "specified", "best_known")),
     FigureKey("cost_mean"),
@@ -32,8 +32,8 @@ WANTED = (
     FigureKey("accuracy"),
 )
 _UNITS = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A"}
-_LINES = 12  # more are drawn, and not named
-_LETTERS = 34  # of a line of the legend
+_LINES = 12  # at most this many lines are named; all are drawn
+_LETTERS = 34  # the most letters in a line of the legend
 _HEIGHT_IN, _LINE_IN, _LETTER_IN = 3.4, 0.125, 0.0625
 _HUES = tuple(COLOURS[name] for name in ("inference", "postprocess", "mark", "solve", "preprocess", "load"))
 _SHAPES = "osD^v<>P"
@@ -45,11 +45,11 @@ def sweep_figure(
 ) -> bytes | None:
     """Return SVG of ``plot`` against ``against``, or None if no row has a figure and none was requested.
 
-    ``rows`` map columns to values as in ``table.csv``. The half-width of a quantity's 95 % interval is under the
-    quantity's name followed by ``sweep_axes.HALF``. ``varied`` are the columns that span the grid, and ``figures`` the
-    columns of figures. The line goes through the mean of repetitions, and each repetition is a point with its own
-    interval. ``against`` can also be a quantity, such as the time that a solve really took; a line then follows the key
-    that moves it most. Costs are shown together with the target's cost.
+    ``rows`` map columns to values as in ``table.csv``. The half-width of a quantity's 95 % interval is in the column
+    named after the quantity and ``sweep_axes.HALF``. ``varied`` are the columns that span the grid, ``figures`` the
+    columns of figures. A line goes through the means of repetitions; each repetition is a point with its interval.
+    ``against`` can also be a quantity, such as the real time of a solve; a line then follows the key that changes this
+    quantity most. Costs are shown together with the target's cost.
 
     Raises ``UsageError`` for a quantity or key that does not exist.
     """
@@ -73,14 +73,14 @@ def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -
 
 
 def _likeliest(rows: Sequence[Row], figures: Figures) -> str:
-    """The figure that people look for first, of those that most rows have."""
+    """Return the figure that most rows have; of several, the one that people look for first."""
     count = {name: sum(row.get(name) is not None for row in rows) for name in figures}
     order = [*(name for key in WANTED for name, other in figures.items() if other == key), *figures]
     return max(order, key=lambda name: count[name], default="")
 
 
 def _widest(rows: Sequence[Row], varied: Sequence[str]) -> str:
-    """The key with most values, of numbers if there are any."""
+    """Return the key with the most values, a key of numbers if there is one."""
     values = {key: {row[key] for row in rows if row.get(key) is not None} for key in varied}
     several = [key for key in varied if len(values[key]) > 1]
     plain = [key for key in several if all(isinstance(v, (int, float)) for v in values[key])]
@@ -88,7 +88,7 @@ def _widest(rows: Sequence[Row], varied: Sequence[str]) -> str:
 
 
 def _moving(rows: Sequence[Row], varied: Sequence[str], figure: str) -> str:
-    """The key with which a figure changes most while the other keys stay."""
+    """Return the key that changes a figure most while the other keys stay the same."""
 
     def spread(key: str) -> float:
         alike: dict[tuple[Any, ...], list[float]] = {}
@@ -136,12 +136,12 @@ def _drawn(rows: Sequence[Row], quantity: str, figures: Figures, key: str, other
 # ---- which line is which ------------------------------------------------------------------
 
 Line = tuple[tuple[Any, ...], list[Row]]
-"""The values of the keys that distinguish the line from others, and the rows of the line."""
+"""The values of the keys that distinguish a line from others, and the rows of the line."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of the legend; if ``cost`` is not None, it is the entry of a horizontal line."""
+    """An entry of the legend; with a ``cost``, it is the entry of a horizontal line."""
 
     label: str
     style: Mapping[str, Any]
@@ -158,7 +158,7 @@ def _lines(rows: Sequence[Row], others: Sequence[str]) -> list[Line]:
 def _styled(
     rows: Sequence[Row], lines: Sequence[Line], others: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[Key]]:
-    """How each line is drawn, and the legend: an entry for each colour and each mark, or else for each line."""
+    """Return the style of each line, and the legend: entries for colours and marks, or else for lines."""
     if crossed := _crossed(lines):
         hues, shapes = crossed
         styles = [_style(hues.index(values[:1]), shapes.index(values[1:])) for values, _ in lines]
@@ -174,7 +174,7 @@ def _styled(
 
 
 def _crossed(lines: Sequence[Line]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None:
-    """The values of the first key, each a colour, and of the others, each a mark; None where that does not suit."""
+    """Return the values of the first key, shown by colour, and of the others, by mark; None if there are too many."""
     hues, shapes = (list(dict.fromkeys(part)) for part in zip(*((v[:1], v[1:]) for v, _ in lines), strict=True))
     fits = 1 < len(hues) <= len(_HUES) and 1 < len(shapes) <= len(_SHAPES)
     return (hues, shapes) if fits else None
@@ -185,7 +185,7 @@ def _style(hue: int, shape: int) -> dict[str, Any]:
 
 
 def _label(rows: Sequence[Row], members: Sequence[Row], others: Sequence[str], combination: Sequence[Any]) -> str:
-    """What a line is called: in one line of the legend if that holds it, else key by key."""
+    """Return the name of a line: in one line of the legend if it fits, else one line for each key."""
     words = [_valued(k, v) for k, v in zip(others, combination, strict=True)]
     label = ", ".join(words)
     simulated = {bool(row.get("simulated")) for row in members}
@@ -196,7 +196,7 @@ def _label(rows: Sequence[Row], members: Sequence[Row], others: Sequence[str], c
 
 
 def _valued(key: str, value: Any) -> str:
-    """A key with its value: a device by its name alone, a number with the unit that ends its key."""
+    """Return a key with its value; a device is only named, and a number gets the unit that ends its key."""
     if key == "device":
         return _said(value)
     words, unit = _named(key)
@@ -204,13 +204,13 @@ def _valued(key: str, value: Any) -> str:
 
 
 def _named(key: str) -> tuple[str, str]:
-    """A key's words, and the unit that it ends in: ``timeout_s`` is "timeout" and "s"."""
+    """Split a key into words and its unit: ``timeout_s`` is "timeout" and "s"."""
     stem, _, suffix = key.rpartition("_")
     return (clean(stem).replace("_", " "), _UNITS[suffix]) if stem and suffix in _UNITS else (clean(key), "")
 
 
 def _told(key: str, figures: Figures) -> str:
-    """What an axis is called."""
+    """Return the label of an axis."""
     if key in figures:
         return f"{title(figures[key])} ({entry_of(figures[key]).unit})"
     words, unit = _named(key)
@@ -218,13 +218,13 @@ def _told(key: str, figures: Figures) -> str:
 
 
 def _short(text: str) -> str:
-    """The ends of a long text: what tells paths apart stands at both."""
+    """Shorten a long text in its middle, because paths differ at their ends."""
     half = _LETTERS // 2 - 1
     return text if len(text) <= _LETTERS else f"{text[:half]}…{text[-half:]}"
 
 
 def _target_keys(rows: Sequence[Row], quantity: str, figures: Figures) -> list[Key]:
-    """Beside costs, the mean target costs that are the same in all cells."""
+    """Return entries for target costs that are the same in all cells; none unless costs are shown."""
     if figures[quantity].quantity not in ("cost_mean", "cost_best"):
         return []
     targets = {name: key.target for name, key in figures.items() if key.quantity == "target_{target}_mean"}

@@ -14,17 +14,17 @@ from rig.terminal import clean
 
 Row = Mapping[str, Any]
 HALF = ".half_width_95"
-_WIDE = 30.0  # greatest over least, from which an axis is logarithmic
-_DECADE, _EVEN = 10.0, 2.5  # or from here on, where the steps are alike as factors
-_TICKS = 9  # values that are all written at a logarithmic axis
+_WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
+_DECADE, _EVEN = 10.0, 2.5  # or at least this, if no step's logarithm is over _EVEN times the smallest
+_TICKS = 9  # a logarithmic axis with at most this many values names all
 
 
 @dataclass(frozen=True)
 class Drawn:
     """What is drawn: ``quantity`` times ``factor`` against ``key``.
 
-    ``x_of`` gives the position of each value of the key. ``held`` are the least and the greatest value that the
-    quantity can have.
+    ``x_of`` gives the position of each value of the key. ``held`` are the least and the greatest possible value of the
+    quantity.
     """
 
     quantity: str
@@ -34,7 +34,7 @@ class Drawn:
     held: tuple[float, float]
 
     def interval(self, row: Row) -> tuple[float, float, float]:
-        """Return the point of a row, and the ends of its interval."""
+        """Return the point of a row and the ends of its interval."""
         y, half = float(row[self.quantity]), float(row.get(self.quantity + HALF) or 0.0)
         low, high = max(y - half, min(self.held[0], y)), min(y + half, max(self.held[1], y))
         return y * self.factor, low * self.factor, high * self.factor
@@ -56,7 +56,7 @@ def said(value: Any) -> str:
 
 
 def bounds(quantity: Entry) -> tuple[float, float]:
-    """Return the least and the greatest value that a quantity can have; times, powers and shares are not negative."""
+    """Return the least and the greatest possible value of a quantity; times, powers and shares are not negative."""
     if quantity.signed:
         return -math.inf, math.inf
     if quantity.unit == "1":
@@ -65,7 +65,7 @@ def bounds(quantity: Entry) -> tuple[float, float]:
 
 
 def draw_line(axis: Any, rows: Sequence[Row], drawn: Drawn, style: Mapping[str, Any]) -> None:
-    """Draw a point with its interval for each row, and a line through the means of points at one position."""
+    """Draw a point with its interval for each row, and a line through the mean at each position."""
     x = [drawn.x_of[row[drawn.key]] for row in rows]
     points = [drawn.interval(row) for row in rows]
     at: dict[float, list[float]] = {}
@@ -96,7 +96,7 @@ def scale_axes(axis: Any, rows: Sequence[Row], drawn: Drawn, names: Sequence[str
         log_axis(axis.yaxis, axis.set_yscale)
         axis.set_ylim(min(y) / 2.0, 1.5 * max(*(high for _, _, high in points), *y))
     elif drawn.held[0] == 0.0 and min(low for _, low, _ in points) <= 0.0 and max(y) > 0.0:
-        axis.set_ylim(bottom=0.0)  # what cannot be negative needs no room below
+        axis.set_ylim(bottom=0.0)  # a quantity that cannot be negative needs no room below 0
 
 
 def _wide(values: Sequence[float]) -> bool:
@@ -106,7 +106,7 @@ def _wide(values: Sequence[float]) -> bool:
 def logarithmic(values: Sequence[float]) -> bool:
     """Return whether the values of a key need a logarithmic axis.
 
-    They do if they have a wide span, or if they span a decade in steps of similar factors.
+    They do if they have a wide span, or if they span a decade in steps of similar ratio.
     """
     several = sorted(set(values))
     if several[0] <= 0 or len(several) < 3 or several[-1] / several[0] < _DECADE:

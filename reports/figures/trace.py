@@ -1,4 +1,4 @@
-"""Power over time, with the activity of the device behind it, drawn small enough to embed."""
+"""Power over time with the device's activity behind it, small enough to embed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rig.terminal import clean
 
 Windows = dict[str, Floats]
 
-_BUCKETS = 800  # envelope columns of a panel; keeps the file below 300 kB
+_BUCKETS = 800  # columns of a panel's envelope; they keep the file below 300 kB
 _COLUMNS = 480
 _LEGEND_COLUMNS = 6
 
@@ -46,7 +46,7 @@ def power_figure(series: Series) -> Any:
 
 
 def total_of(rails: Sequence[RailSeries]) -> RailSeries:
-    """Return the sum of rails at the readings of the finest rail; each reading holds until the next one begins."""
+    """Return the sum of rails at the readings of the finest rail; each reading is valid until the next one begins."""
     if len(rails) == 1:
         return rails[0]
     finest = max(rails, key=lambda r: len(r.watts))
@@ -61,7 +61,7 @@ def total_of(rails: Sequence[RailSeries]) -> RailSeries:
 
 
 def windows_of(series: Series) -> Windows:
-    """Return every activity that has a window, by the name the legend gives it."""
+    """Return the windows of every activity, by its name in the legend."""
     named = {"idle": series.idle_windows_s, **series.phase_windows_s}
     named |= {"warm-up": series.warmup_windows_s, "mark": series.mark_windows_s}
     tables = {name: np.asarray(w, dtype=np.float64).reshape(-1, 2) for name, w in named.items()}
@@ -69,7 +69,7 @@ def windows_of(series: Series) -> Windows:
 
 
 def _near(series: Series, first: float, last: float) -> tuple[float, float] | None:
-    """Where the first spans are: three of each phase, or only the first edge of a long one."""
+    """Return where the first spans are: three of each phase, or only the first edge of a long one."""
     phases = [np.asarray(w).reshape(-1, 2) for w in series.phase_windows_s.values() if len(w)]
     if not phases or last <= first:
         return None
@@ -109,7 +109,7 @@ def draw_power(axis: Any, rail: RailSeries, limits: tuple[float, float], buckets
 
 
 def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return (time, least, mean, greatest) in ``buckets`` equal stretches of time; NaN without readings."""
+    """Return (time, least, mean, greatest) in ``buckets`` equal intervals of time; NaN without readings."""
     edges = np.linspace(start[0], end[-1], buckets + 1)
     cuts = np.searchsorted(start, edges[:-1])
     counts = np.diff(np.append(cuts, len(watts)))
@@ -143,20 +143,20 @@ def _shade(axis: Any, windows: Windows, limits: tuple[float, float]) -> None:
         patch = PathPatch(Path(corners, codes), transform=axis.get_xaxis_transform(), zorder=0.5)
         patch.set(facecolor=colours[name], alpha=0.32, linewidth=0)
         axis.add_patch(patch)
-        if high[0] - low[0] > 0.09 * (limits[1] - limits[0]):  # a name tells what a colour alone does not
+        if high[0] - low[0] > 0.09 * (limits[1] - limits[0]):  # a name adds what a colour alone does not show
             place = {"transform": axis.get_xaxis_transform(), "ha": "center", "fontsize": 7.5, "color": MUTED}
             axis.text(0.5 * (low[0] + high[0]), 0.02, clean(name).lstrip("_"), clip_on=True, **place)
 
 
 def _by_column(windows: Windows, first: float, last: float) -> Windows:
-    """Windows merged to columns of the picture, each given to what filled most of it; marks always show."""
+    """Merge windows to columns of the picture; each column shows the activity that filled most of it, or a mark."""
     edges = np.linspace(first, last, _COLUMNS + 1)
     names = [name for name, w in windows.items() if len(w)]
     rows = []
     for name in names:
         knots = np.maximum.accumulate(windows[name].ravel())
         lengths = np.diff(knots, prepend=knots[0])
-        lengths[::2] = 0.0  # from one window's end to the next one's start nothing is filled
+        lengths[::2] = 0.0  # no activity between one window's end and the next one's begin
         filled = np.diff(np.interp(edges, knots, np.cumsum(lengths)))
         rows.append(filled * (1e6 if name == "mark" else 1.0))
     weight = np.array(rows)

@@ -1,4 +1,4 @@
-"""Networks on devices as a picture: accuracy against energy and against time, and the line of energy by operations."""
+"""Networks on devices as a picture: accuracy against energy and against time, and energy against operations."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SHAPES = "os^Dv<>P*X"
 
 
 def front_figure(found: Tracks) -> bytes | None:
-    """Return SVG of what accuracy costs in energy and in time; None without a point.
+    """Return SVG of accuracy against energy and against time; None without a point.
 
-    A device has a colour, a network has a shape. What was simulated is hollow, and what nothing excels has a ring. A
-    cost that no track has has no panel.
+    Each device has a colour, each network a shape. A simulated track is hollow; a track that no other beats has a ring.
+    A cost without tracks has no panel.
     """
     points = [t for t in found.tracks if ACCURACY in t.figures and any(key in t.figures for key in COSTS)]
     if not points:
@@ -61,7 +61,7 @@ def front_figure(found: Tracks) -> bytes | None:
 
 
 def line_figure(found: Tracks) -> bytes | None:
-    """Return SVG of the dynamic energy of an execution against its operations, with each line that holds, or None."""
+    """Return SVG of an execution's dynamic energy against its operations, with each line that was fitted, or None."""
     points = {device: of for device, of in found.points.items() if len(of) > 1}
     if not points:
         return None
@@ -89,7 +89,7 @@ def line_figure(found: Tracks) -> bytes | None:
 
 
 def _panel() -> tuple[Any, Any]:
-    """A figure with one panel, and with room for a key at its right."""
+    """Return a figure with one panel, and room for a legend at its right."""
     figure = new_figure(PAIR_IN)
     axis = figure.subplots()
     margins(figure, 0.35)
@@ -109,7 +109,7 @@ def _hollow(axis: Any, shown: Sequence[Track]) -> None:
 
 
 def short(name: str) -> str:
-    """Return a device or a network without its folder and the function of its file."""
+    """Return the short name of a device or network, without its folder and its file's function."""
     return name.rpartition("/")[2]
 
 

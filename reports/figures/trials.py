@@ -1,4 +1,4 @@
-"""Trials as a picture: how far each is from their mean, beside what the rules allow."""
+"""Trials as a picture: the distance of each from their mean, and what the rules allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking into the traces of a run: a component of the report's page, and `rig view`, which serves a whole trace.
+"""Look into the traces of a run: a picture in the report's page, and `rig view`, which serves a whole trace.
 
-In: a `Result`, or a run directory. Out: pictures that zoom to single readings. No figure comes from here.
+In: a `Result`, or a run directory. Out: pictures that zoom to single readings. They give no figures.
 """

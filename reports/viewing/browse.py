@@ -1,6 +1,6 @@
-"""Looking into one rail of a run directory: any stretch of it in a few columns, however long the trace is.
+"""Look into one rail of a run directory: any part of it in a few columns, however long the trace is.
 
-Wide stretches come from the pyramid, narrow ones from the readings themselves. No figure is computed from either.
+Wide parts come from the pyramid, narrow ones from the readings themselves. No figure is computed from either.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rig.recording.traces import Trace
 from rig.types import ClockInfo, Floats, Indices
 
 MOST_READ = 1500 * FINEST
-"""A longer stretch is never read reading by reading, also where the pyramid has fewer columns of it than asked for."""
+"""A part with more readings is always drawn from the pyramid, even if that has fewer columns than requested."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """A stretch of a trace in columns, ready to be drawn.
+    """A part of a trace in columns, ready to be drawn.
 
     ``edges_s`` (n + 1,) bound the columns in run seconds. ``least``, ``mean`` and ``most`` (n,) are in the unit of the
-    trace, and NaN where no reading is a number. ``single`` says that each column is one reading.
+    trace, and NaN if no reading is a number. If ``single`` is true, each column is one reading.
     """
 
     edges_s: Floats
@@ -41,7 +41,7 @@ class Look:
 
 @dataclass(frozen=True)
 class LongTrace:
-    """One rail that can be looked into; ``unit`` is W where its readings alone give power, and else their own."""
+    """One rail to look into; ``unit`` is W if its readings alone give power, else the readings' own unit."""
 
     trace: Trace
     clock: Timebase
@@ -60,9 +60,9 @@ class LongTrace:
         return begin, end
 
     def look(self, low_s: float, high_s: float, columns: int) -> Look:
-        """Return the readings between two moments in at most ``columns`` columns, or each by itself if they are few.
+        """Return the readings between two moments in at most ``columns`` columns, or singly if they are few.
 
-        Readings that are partly between them are included. ``columns`` is at least 1.
+        Readings that are partly inside are included. ``columns`` is at least 1.
         """
         first, last = self._between(low_s, high_s)
         fitting = [level for level in self.index.levels if level.step * columns <= last - first]
@@ -76,11 +76,11 @@ class LongTrace:
         return _look(edges, parts, held, columns)
 
     def over(self, windows_s: Floats) -> tuple[Floats, Indices]:
-        """Return the energy in each window and how many of its readings are at the end of the range, shapes (k,).
+        """Return the energy in each window and the number of its readings at the end of the range, shapes (k,).
 
-        ``windows_s`` has shape (k, 2). A reading at the end of a window counts in part. The energy is NaN where a
-        reading is missing, for windows beyond the trace, and where readings alone do not give power. Readings that the
-        instrument flagged count as at the end of its range. This reads the whole trace.
+        ``windows_s`` has shape (k, 2). A reading at the end of a window contributes in part. The energy is NaN if a
+        reading is missing, for windows beyond the trace, and if readings alone do not give power. Readings that the
+        instrument flagged are counted as readings at the end of its range. This reads the whole trace.
         """
         joules, lost_s = np.zeros(len(windows_s)), np.zeros(len(windows_s))
         clipped, (begin, end), top = np.zeros(len(windows_s), np.int64), self.extent_s, self.trace.rail.range_max
@@ -115,7 +115,7 @@ class LongTrace:
         return _look(edges, (values, values, values, good.astype(np.int64)), len(values), columns)
 
     def _between(self, low_s: float, high_s: float) -> tuple[int, int]:
-        """The first reading of a stretch and the one after its last; whole buckets if readings have their own ticks."""
+        """Return the first reading of a part and the one after its last; without a grid, whole buckets."""
         n = self.readings
         if not self.trace.uniform:
             at = self.clock.seconds(self.index.ticks)
@@ -128,14 +128,14 @@ class LongTrace:
         return first, int(np.clip(np.ceil((high_s - begin) * per_s), first, n))
 
     def _seconds(self, reading: Indices) -> Floats:
-        """When readings begin; those with their own ticks must be the first of a bucket, or the end of the trace."""
+        """Return when readings begin; without a grid, each must be the first of a bucket, or the end of the trace."""
         if not self.trace.uniform:
             return self.clock.seconds(self.index.ticks[-(-reading // FINEST)])
         begin, end = self.extent_s
         return np.asarray(begin + (end - begin) / max(self.readings, 1) * reading)
 
     def _stamps(self, part: slice) -> tuple[Floats, Floats]:
-        """When successive readings begin and end; on a grid, each lasts for its whole period."""
+        """Return begins and ends of successive readings; on a grid, each lasts for its whole period."""
         if self.trace.uniform:
             at_s = self._seconds(np.arange(part.start, part.stop + 1))
             return at_s[:-1], at_s[1:]
@@ -143,13 +143,13 @@ class LongTrace:
 
 
 def long_trace(run: Run, trace: Trace, batches: Batches, clock: Timebase, told: Told | None = None) -> LongTrace:
-    """Return a rail that can be looked into, by the index that is stored in ``derived/`` or built now."""
+    """Return a rail to look into, with the index from ``derived/``, or an index built now."""
     unit = "W" if power_of(trace.rail) else trace.rail.conversion.unit
     return LongTrace(trace, clock, unit, index_of(run, trace, batches, told))
 
 
 def extent_ticks(trace: Trace) -> tuple[float, float]:
-    """Return when a trace begins and ends, in ticks; each reading of a grid, and a point in its middle, is a period."""
+    """Return begin and end of a trace in ticks; on a grid each reading lasts a period, with a point in its middle."""
     begin, end, n = trace.start_tick[0], trace.end_tick[-1], len(trace.value)
     if not trace.uniform:
         return begin, end
@@ -160,20 +160,20 @@ def extent_ticks(trace: Trace) -> tuple[float, float]:
 
 
 def placed(trace: Trace, begin_s: float, end_s: float) -> Timebase:
-    """Return a straight clock by which a trace begins and ends at two moments of the run."""
+    """Return a clock of constant rate that puts a trace's begin and end at these two moments of the run."""
     first, last = extent_ticks(trace)
     rate = (end_s - begin_s) / max(last - first, 1)
     return Timebase(ClockInfo("picture", 1.0), round(first), begin_s, rate, 0.0, 0.0, "its ends")
 
 
 def _between(windows_s: Floats, knots_s: Floats, each: Floats) -> Floats:
-    """What of a sum falls into each window, shape (k,); ``knots_s`` (2 n,) are begins and ends, ``each`` (n,) adds."""
+    """Return the part of a sum in each window, shape (k,); ``knots_s`` (2 n,) are begins and ends of ``each`` (n,)."""
     done = np.concatenate([[0.0], np.repeat(np.cumsum(each), 2)[:-1]])
     return np.asarray(np.diff(np.interp(windows_s, knots_s, done), axis=1)[:, 0])
 
 
 def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) -> Look:
-    """Buckets gathered to at most ``columns`` columns, or to twice as many where they are single readings."""
+    """Join buckets to at most ``columns`` columns, or leave them single up to twice as many."""
     least, mean, most, count = parts
     missing = readings - int(count.sum())
     if len(mean) <= 2 * columns:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C. Raises a ``RigError`` for a recording that cannot be read or a port that cannot be had."""
+    """Serve until Ctrl-C. Raises a ``RigError`` if the recording cannot be read or the port is not available."""
     from reports.viewing.whole import whole_trace
 
     if sum(file.stat().st_size for file in args.run_path.rglob("*.arrows")) > LARGE_BYTES:

@@ -1,4 +1,4 @@
-"""The model of the power trace for the page of a report: small enough to embed, whatever the length of the trace.
+"""The model of the power trace in a report's page: small enough to embed, however long the trace is.
 
 The whole trace is in columns of least, mean and greatest; around chosen spans there are single readings.
 """
@@ -23,19 +23,19 @@ from rig.terminal import clean
 _RAILS = 4
 """With more rails than this, only their total is shown."""
 WHOLE = 32_768
-"""Columns of the whole trace, shared by the rails: 16 bytes each in the page."""
+"""Columns of the whole trace over all rails; each takes 16 bytes in the page."""
 NEAR, NEAR_ALL = 1_000, 60_000
-"""Single readings, or columns of a long span, around each chosen span, and around all of them for all rails."""
+"""The most readings (or columns, if a span is long) around each chosen span, and around all of them in all rails."""
 LONG = 1.5
-"""A trace with at least this many times the readings of its series is long; its series consists of means."""
+"""A trace is long if it has at least this many times its series' readings; its series consists of means."""
 SPANS = 8_000
-"""Up to this many spans, all are drawn; of a run with more, only those around the chosen spans."""
+"""A run with at most this many spans shows all of them; a longer one, those around the chosen spans."""
 
 
 def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[str, Any] | None:
     """Return the model of a run's trace, or None if it has no readings. It is at most about 3 MB as JSON.
 
-    Where the series of a long trace holds means of several readings, the columns come from the trace of ``run``.
+    If the series of a long trace holds means of several readings, the columns come from the trace of ``run``.
     """
     rails = [r for r in series.rails if len(r.watts)]
     if not rails:
@@ -67,7 +67,7 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
 
 
 def _long(rails: Sequence[RailSeries], run: Run | None) -> dict[str, LongTrace]:
-    """Traces by rail that have more readings than the series, on the time axis of the series."""
+    """Return traces by rail that have more readings than the series, on the time axis of the series."""
     if run is None or not run.traces:
         return {}
     found = dict[str, LongTrace]()
@@ -90,7 +90,7 @@ def _touching(windows: Floats, near: Sequence[tuple[float, float]]) -> Floats:
 def _layers(
     rail: RailSeries, trace: LongTrace | None, near: Sequence[tuple[float, float]], each: int, columns: int
 ) -> list[dict[str, Any]]:
-    """Columns and single readings, the finest first; the last layer is the whole trace."""
+    """Return columns and single readings, the finest first; the last layer is the whole trace."""
     look = partial(series_look, rail) if trace is None else trace.look
     extent = (float(rail.start_s[0]), float(rail.end_s[-1]))
     whole = look(*extent, columns)
@@ -99,14 +99,14 @@ def _layers(
     around = [look(max(low, extent[0]), min(high, extent[1]), each) for low, high in near]
     fine = 0.25 * each * (extent[1] - extent[0]) / max(whole.readings, 1)
     for (low, high), seen in zip(near, list(around), strict=True):
-        if not seen.single:  # a long span: single readings at its ends
+        if not seen.single:  # a long span shows single readings only at its ends
             around += [look(at - fine, at + fine, each) for at in ((2 * low + high) / 3, (low + 2 * high) / 3)]
     layers = [_layer(x) for x in around if len(x.mean)]
     return [*sorted(layers, key=lambda x: float(x["high"] - x["low"])), _layer(whole)]
 
 
 def series_look(rail: RailSeries, low_s: float, high_s: float, columns: int) -> Look:
-    """Return the same as ``LongTrace.look`` does, of a series in memory."""
+    """Do the same as ``LongTrace.look``, for a series in memory."""
     first = int(np.searchsorted(rail.end_s, low_s, side="right"))
     last = max(int(np.searchsorted(rail.start_s, high_s, side="left")), first)
     start, end, watts = rail.start_s[first:last], rail.end_s[first:last], rail.watts[first:last]
@@ -128,7 +128,7 @@ def _layer(look: Look) -> dict[str, Any]:
 
 
 def _energies(rail: RailSeries, windows: Floats) -> Floats:
-    """Joules in each window, shape (k,), readings at its ends in part; NaN where a reading is missing."""
+    """Return joules in each window, shape (k,), with part of readings at its ends; NaN if a reading is missing."""
     length = rail.end_s - rail.start_s
     good = np.isfinite(rail.watts)
     knots = np.append(rail.start_s, rail.end_s[-1])

@@ -1,4 +1,4 @@
-"""The spans of a run that are worth a look: the first, and those at the ends of each order."""
+"""The spans of a run that are worth a look: the first, and the extremes of duration, energy and power."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rig.terminal import clean
 from rig.types import Floats, Indices
 
 EACH = 3
-"""The number of listed spans for each order and phase."""
+"""The number of spans listed for each title and phase."""
 MOST_PHASES = 6
 
 
 @dataclass(frozen=True)
 class Jump:
-    """One span to go to, in run seconds, and what is said of it."""
+    """One span to go to, in run seconds, with its title and text."""
 
     title: str
     text: str
@@ -36,8 +36,8 @@ def jumps_of(
 ) -> list[Jump]:
     """Return the first, slowest, fastest and most energetic spans, those farthest from their phase's mean, and clipped.
 
-    ``phases`` hold windows (k, 2) in run seconds. ``energy_j`` and ``clipped`` hold the energy, NaN if it is not known,
-    and the number of clipped readings of each span of a phase (k,).
+    ``phases`` hold windows (k, 2) in run seconds. For each span of a phase, ``energy_j`` (k,) is its energy, NaN if
+    unknown, and ``clipped`` (k,) the number of its clipped readings.
     """
     found: list[Jump] = []
     for name, windows in list(phases.items())[:MOST_PHASES]:

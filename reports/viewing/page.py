@@ -1,4 +1,4 @@
-"""What a page with a trace is made of: the script, the model as JSON, and the policy that lets nothing else run."""
+"""The parts of a page with a trace: the script, the model as JSON, and a policy that lets nothing else run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def script() -> Markup:
-    """Return the program of the picture, which stands in the page as it is in its file."""
+    """Return the program of the picture, unchanged from its file."""
     from markupsafe import Markup
 
     return Markup(files("reports.viewing").joinpath("viewer.js").read_text(encoding="utf-8"))
 
 
 def as_json(model: dict[str, Any]) -> Markup:
-    """Return a model as JSON inside a script element, in which no text can end the element."""
+    """Return a model as JSON inside a script element; no text in it can end the element."""
     from markupsafe import Markup
 
     text = json.dumps(model, allow_nan=False, separators=(",", ":"))
@@ -28,14 +28,14 @@ def as_json(model: dict[str, Any]) -> Markup:
 
 
 def policy(*, scripts: bool, server: bool = False) -> str:
-    """Return the Content-Security-Policy of a page: no request, and no script but this one, named by its hash."""
+    """Return the Content-Security-Policy of a page: no requests, and no script but this one, by its hash."""
     digest = base64.b64encode(hashlib.sha256(str(script()).encode()).digest()).decode()
     own = f"; script-src 'sha256-{digest}'" if scripts else ""
     return "default-src 'none'; style-src 'unsafe-inline'" + own + ("; connect-src 'self'" if server else "")
 
 
 def page_of(model: dict[str, Any]) -> str:
-    """Return the page that a server shows; ``model`` is that of ``reports.viewing.whole``."""
+    """Return the page that a server sends; ``model`` is that of ``reports.viewing.whole``."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     env = Environment(loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined)

@@ -1,6 +1,6 @@
-"""A pyramid of a trace, to look at it: least, mean, greatest and count of the readings in ever longer buckets.
+"""A pyramid of a trace for pictures: least, mean, greatest and count of the readings in longer and longer buckets.
 
-It is built in one pass over blocks of any length. No figure is computed from it.
+One pass over blocks of any length builds it. No figure is computed from it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from rig.types import Floats, Indices
 
 FACTOR = 16
-"""This many buckets of one level make one of the next. A picture of 1500 columns then reads at most 24000 buckets, in
-a few milliseconds; with a smaller factor there are more levels, and with a larger one each look reads more."""
+"""This many buckets of one level make one of the next. So a picture of 1500 columns reads at most 24000 buckets, in
+a few milliseconds. A smaller factor needs more levels; a larger one reads more for each picture."""
 FINEST = FACTOR**3
-"""Readings in a bucket of the finest level. Below it, a picture of 1500 columns needs 6e6 readings at most, which are
-read from the trace itself; so the pyramid takes 8 bytes for each 1000 readings and not half as much as the trace."""
-_ROWS = 64  # buckets that are reduced together: their doubles fit into a cache of 2 MB
+"""Readings in a bucket of the finest level. Below that level a picture of 1500 columns needs at most 6e6 readings, read
+from the trace itself. So the pyramid takes 8 bytes for each 1000 readings, not half the size of the trace."""
+_ROWS = 64  # buckets reduced together: their doubles fit into a cache of 2 MB
 
 
 @dataclass(frozen=True)
 class Level:
-    """Buckets of ``step`` readings each, of which the last may be shorter; shapes (k,).
+    """Buckets of ``step`` readings each (the last may have fewer); shapes (k,).
 
-    ``count`` is the number of readings that are numbers. The other columns leave out those that are not, and are NaN
-    where the count is 0.
+    ``count`` is the number of readings that are numbers. The other columns ignore the rest, and are NaN where the count
+    is 0.
     """
 
     step: int
@@ -38,9 +38,9 @@ class Level:
 
 
 class PyramidBuilder:
-    """Builds a pyramid while the blocks of a trace pass; any length of blocks gives the same pyramid.
+    """Builds a pyramid from successive blocks of a trace; the length of the blocks does not matter.
 
-    It holds the buckets of the finest level, which is 32 bytes for every 4096 readings, and one begun bucket.
+    It holds the buckets of the finest level, 32 bytes for every 4096 readings, and one unfinished bucket.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class PyramidBuilder:
         self._rest = readings[whole:].copy()
 
     def levels(self) -> tuple[Level, ...]:
-        """Return the levels of what was added, the finest first, up to the level that has one bucket."""
+        """Return the levels of what was added, from the finest to the level with one bucket."""
         parts = [*self._done, *([_reduced(self._rest.reshape(1, -1))] if len(self._rest) else [])]
         if not parts:
             return ()
@@ -76,8 +76,8 @@ class PyramidBuilder:
 
 
 def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Least, sum, greatest and count of each row, without the readings that are not numbers."""
-    wide = rows.astype(np.float64)  # one precision for all sums, so that no buffer decides on their order
+    """Return least, sum, greatest and count of each row, without readings that are not numbers."""
+    wide = rows.astype(np.float64)  # all sums in double precision, so that blocks do not change their rounding
     with np.errstate(invalid="ignore"):  # infinities of both signs
         least, total, most = rows.min(axis=1), wide.sum(axis=1), rows.max(axis=1)
     count = np.full(len(rows), rows.shape[1], np.int64)
@@ -91,7 +91,7 @@ def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 
 def _gathered(least: Floats, total: Floats, most: Floats, count: Indices) -> tuple[NDArray[Any], ...]:
-    """The columns of the next level."""
+    """Return the columns of the next level."""
     at = np.arange(0, len(least), FACTOR)
     return (
         np.fmin.reduceat(least, at),

@@ -1,6 +1,6 @@
-"""A server for one page and the columns of its picture, on the loopback address, for those who know its token.
+"""A server for one page and the columns of its picture, on the loopback address, for whoever knows its token.
 
-It serves no file. Requests whose Host is not the loopback address are refused, so that no other site can reach it.
+It serves no files. Requests whose Host is not the loopback address are refused, so no other site can reach it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Columns = Callable[[int, float, float, int], dict[str, Any]]
 
 
 def server_of(page: bytes, policy: str, columns: Columns, port: int = 0) -> tuple[ThreadingHTTPServer, str]:
-    """Return a server that is bound to a port of the loopback address, a free one if 0, and the URL of its page.
+    """Return a server bound to a port of the loopback address (a free one if 0), and the URL of its page.
 
-    ``columns(rail, low_s, high_s, columns)`` gives what the page asks for; it raises ``ValueError`` for a bad request.
-    Raises ``SetupError`` for a port that cannot be had.
+    ``columns(rail, low_s, high_s, columns)`` returns what the page requests; it raises ``ValueError`` for a bad
+    request. Raises ``SetupError`` if the port is not available.
     """
     token = secrets.token_urlsafe(24)
 
@@ -69,7 +69,7 @@ def server_of(page: bytes, policy: str, columns: Columns, port: int = 0) -> tupl
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing: the token stands in every path."""
+            """Log nothing: every path contains the token."""
 
     try:
         server = _Server((LOOPBACK, port), Handler)
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that left."""
+        """Ignore a browser that left."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -98,5 +98,5 @@ HEADERS = {
 
 
 def _same(given: str, path: str) -> bool:
-    """Compare in a time that tells nothing of the token."""
+    """Compare in a time that reveals nothing about the token."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), path.encode())

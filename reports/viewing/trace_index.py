@@ -1,6 +1,6 @@
-"""What one pass over a trace leaves to look at any part of it: a pyramid, and when its buckets begin.
+"""The result of one pass over a trace, to look at any part of it: a pyramid, and when its buckets begin.
 
-It is stored beside the reports, with the SHA-256 of the trace that it was made from. Only pictures use it.
+It is stored beside the reports, with the SHA-256 of its trace. Only pictures use it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ COLUMNS = ("least", "mean", "most", "count")
 INDEX_BYTES = 1 << 30
 """The largest index that is read."""
 BLOCK = 1 << 18
-"""How many readings are converted together."""
+"""This many readings are converted together."""
 Told = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Index:
-    """What one pass over a trace leaves to look at any part of it.
+    """The result of one pass over a trace, to look at any part of it.
 
-    ``ticks`` (k + 1,) hold when each bucket of the finest level (k,) begins and the last one ends, and are empty if the
-    readings are on a grid.
+    ``ticks`` (k + 1,) are the begins of the buckets of the finest level (k,), and the end of the last one; empty if
+    the readings are on a grid.
     """
 
     levels: tuple[Level, ...]
@@ -50,9 +50,9 @@ class Index:
 
 
 def index_of(run: Run, trace: Trace, batches: Batches, told: Told | None = None) -> Index:
-    """Return the index of a rail in the file of ``batches``, from ``derived/`` or built and stored there.
+    """Return the index of a rail in the file of ``batches``, from ``derived/``, or built now and stored there.
 
-    A stored index counts only for the trace whose SHA-256 it states. A folder that cannot be written is no error.
+    A stored index is used only if it names the SHA-256 of this trace. A folder that cannot be written is no error.
     """
     known = {} if run.stop is None else run.stop.files
     digest = known.get(batches.file.name) or batches.file.sha256()
@@ -78,7 +78,7 @@ def _built(trace: Trace, told: Told | None) -> Index:
 
 
 def _packed(index: Index, digest: str) -> bytes:
-    """The index as an Arrow stream: a row for each bucket of each level, of which the finest have a place in it."""
+    """Return the index as an Arrow stream: a row for each bucket of each level; only the finest have ticks."""
     columns = {c: np.concatenate([np.zeros(0), *(getattr(x, c) for x in index.levels)]) for c in COLUMNS}
     steps = [np.full(len(x.mean), x.step) for x in index.levels]
     columns["step"] = np.concatenate([np.zeros(0, np.int64), *steps])
@@ -93,7 +93,7 @@ def _packed(index: Index, digest: str) -> bytes:
 
 
 def _stored(folder: Folder, place: str, digest: str, trace: Trace) -> Index | None:
-    """The stored index of the trace with this digest; None where there is none that fits."""
+    """Return the stored index of the trace with this digest; None if there is none that fits."""
     try:
         stored = Opened(folder, place, INDEX_BYTES)
         check_becomes(place, becomes_of(stored), stored.size)
@@ -130,7 +130,7 @@ def power_of(rail: Rail) -> bool:
 
 
 def shown(values: NDArray[Any], rail: Rail) -> NDArray[Any]:
-    """Return readings in watts where they alone give power, and else as they are."""
+    """Return readings in watts if they alone give power, else unchanged."""
     if not power_of(rail) or rail.conversion.unit == "W":
         return values
     return to_watts(values.astype(np.float64), rail.conversion)

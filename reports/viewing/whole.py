@@ -1,4 +1,4 @@
-"""The whole trace of a run directory, ready to be looked at: its rails, its spans, and those worth a look."""
+"""The whole trace of a run directory, ready to look at: its rails, its spans, and the spans worth a look."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rig.terminal import clean
 from rig.types import Floats, Indices
 
 COLUMNS = (10, 4000)
-"""The fewest and the most columns that a picture may ask for."""
+"""The fewest and the most columns that a request may ask for."""
 SPANS = 600
-"""The most spans that are drawn in one picture."""
+"""The most spans in one picture."""
 OTHERS = ("idle", "warmup", "mark")
-"""Windows that are no spans of a phase."""
+"""Names of windows that are not spans of a phase."""
 PLAIN = "What is said of a stretch in view are plain means of readings without uncertainty, and no figures"
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A run with its traces; ``windows`` hold what the device did by name, shapes (k, 2), sorted by their begin."""
+    """A run with its traces; ``windows`` are what the device did, by name, shapes (k, 2), sorted by begin."""
 
     run: Run
     traces: tuple[LongTrace, ...]
@@ -39,7 +39,7 @@ class Whole:
     notes: tuple[str, ...]
 
     def model(self) -> dict[str, Any]:
-        """Return what the page shows besides the picture. The energy of every span is summed for it."""
+        """Return what the page shows besides the picture. This sums the energy of every span."""
         phases = {name: w for name, w in self.windows.items() if name not in OTHERS}
         found = jumps_of(phases, *_of_spans(self.traces, phases))
         ends = [trace.extent_s for trace in self.traces]
@@ -55,9 +55,9 @@ class Whole:
         }
 
     def columns(self, rail: int, low_s: float, high_s: float, columns: int) -> dict[str, Any]:
-        """Return a stretch of a rail and the spans in it as the page draws them.
+        """Return a part of a rail and its spans, in the form that the page draws.
 
-        Raises ``ValueError`` for a stretch or a rail that cannot be.
+        Raises ``ValueError`` for a part or a rail that does not exist.
         """
         if not (0 <= rail < len(self.traces) and np.isfinite([low_s, high_s]).all() and low_s < high_s):
             raise ValueError("no such stretch")
@@ -98,7 +98,7 @@ def whole_trace(path: Path, told: Told | None = None) -> Whole:
 
 
 def _windows(run: Run) -> tuple[dict[str, Floats], float, tuple[str, ...]]:
-    """The windows of phases and of what is no span, by name, and how far the device's clock may be off, in seconds."""
+    """Return windows by name of phases and other activity, how far the device's clock may be off (s), and notes."""
     clock = run.start.device.clock
     try:
         device = timebase_of(run, clock.name if clock else "host")
@@ -115,7 +115,7 @@ def _windows(run: Run) -> tuple[dict[str, Floats], float, tuple[str, ...]]:
 def _of_spans(
     traces: tuple[LongTrace, ...], phases: Mapping[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, Indices]]:
-    """Energy of each span over all rails of power, NaN if it is not known, and its clipped readings."""
+    """Return each span's energy over all rails of power, NaN if unknown, and the number of its clipped readings."""
     windows = np.concatenate([np.zeros((0, 2)), *phases.values()])
     energy, clipped = np.zeros(len(windows)), np.zeros(len(windows), np.int64)
     for trace in traces:
@@ -128,5 +128,5 @@ def _of_spans(
 
 
 def _numbers(values: Floats) -> list[float | None]:
-    """JSON has no NaN."""
+    """Replace NaN by None, because JSON has no NaN."""
     return [x if good else None for x, good in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)]
