@@ -1,7 +1,7 @@
-"""The nouns, the steps and the protocols of the rig; of the project, this module imports ``rig.network`` alone.
+"""The nouns, the steps and the protocols of the rig; of this project, the module imports only ``rig.network``.
 
 Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is an integer number of nanoseconds
-(``_ns``) on the run's one host clock. ``_tick`` is a count on the clock that is named beside it.
+(``_ns``) on the run's one host clock. ``_tick`` is a count on the clock named beside it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 _MAX = 1e15
 Number = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
-"""A number on a bench, whose powers are finite too.
+"""A number on a bench, small enough that its powers do not overflow.
 
 The bounds are checked when a recording is read or a rail is declared, not by the constructors.
 """
@@ -41,11 +41,11 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 class Sample:
     """One thing to process.
 
-    ``payload`` is any array. ``rate_hz`` is set if it is a time series. ``inferences`` is how many inferences the
-    sample stands for (a 10 s sequence of 1 s scenes: 10). ``label_age_s`` is for a frame of a stream: how long its
-    label had been true when the frame ended. With ``keep``, the payload is stored with the recording, because the
-    answers can only be checked with it. With ``learn``, a device that learns takes the payload, shape (shots, ...), as
-    examples of the label, in its phase ``learning``.
+    ``payload`` is any array. ``rate_hz`` is set for a time series. ``inferences`` is the number of inferences in the
+    sample (a 10 s sequence of 1 s scenes: 10). For a frame of a stream, ``label_age_s`` is how long its label had been
+    true when the frame ended. With ``keep``, the payload is stored with the recording, because the answers can only be
+    checked with it. With ``learn``, a device that learns takes the payload, shape (shots, ...), as examples of the
+    label, in its phase ``learning``.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The budget of a solver: it stops after ``timeout_s``, or at a cost not greater than ``stop_at_cost``."""
+    """A solver's budget: it stops after ``timeout_s``, or at a cost of ``stop_at_cost`` or less."""
 
     timeout_s: float | None = None
     stop_at_cost: float | None = None
@@ -76,7 +76,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The step that leaves the configured device idle for ``seconds``, which become an idle window."""
+    """The step that leaves the configured device idle for ``seconds``, as an idle window."""
 
     seconds: float
 
@@ -85,11 +85,10 @@ class Issue(msgspec.Struct, frozen=True, gc=False):
     """The step that hands samples to the device.
 
     If ``due_ns`` is None, they are issued as soon as the device is free, and the step waits for the answers. Otherwise
-    they are due at ``due_ns`` after the first issue that has a due time, whether the device is free or not, and the
-    scenario goes on. Samples that are due together are issued together, up to the largest batch of the device.
-    ``repeat`` loops the work inside one span. ``phase`` restricts it to one phase. Issues with ``warmup`` are recorded
-    but are not part of any result. With ``queue``, a sample is dropped if at its due time this many samples wait for an
-    answer.
+    they are due ``due_ns`` after the first issue that has a due time, even if the device is busy, and the scenario
+    continues. Samples that are due together are issued together, up to the largest batch of the device. ``repeat``
+    loops the work inside one span. ``phase`` restricts it to one phase. Issues with ``warmup`` are recorded but are not
+    part of any result. With ``queue``, a sample is dropped if this many samples wait for an answer at its due time.
     """
 
     samples: Sequence[Sample]
@@ -109,7 +108,7 @@ class Rules:
     """What makes a result of one scenario valid under a named, versioned set; see ``scenarios/rules.py``.
 
     A field that is None requires nothing. ``percentile``, between 0 and 1, is the share of latencies that an estimate
-    or a bound is about. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits
+    or a bound refers to. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits
     the 99th percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
     Kolmogorov distance between the scheduled and the actual gaps. ``trial_tolerance`` is relative to the mean.
     ``reports`` names figures (``FigureKey.quantity``) that a result must state.
@@ -121,7 +120,7 @@ class Rules:
     submittable: bool
     idle_s: float = 2.0
     warmup: int | None = None
-    """The largest number of warm-up samples that is allowed."""
+    """The largest allowed number of warm-up samples."""
     min_duration_s: float = 0.0
     min_queries: int = 1
     whole_set: bool = False
@@ -134,27 +133,27 @@ class Rules:
     trial_tolerance: float | None = None
     hardware_only: bool = False
     session: bool = False
-    """A result is a session with runs for performance and for power. One run by itself is no result."""
+    """A result is a session with runs for performance and for power; a single run is no result."""
     benchmark: bool = False
     """The workload declares its benchmark, and every parameter has a value that this benchmark allows."""
     fresh_seeds: bool = False
-    """No two solves of a problem have one seed."""
+    """No two solves of a problem have the same seed."""
     one_tuning: bool = False
-    """The solver is tuned alike for all problems of a run, which are of one size and density."""
+    """The solver has the same tuning for all problems of a run, which have one size and density."""
     outline: bool = False
-    """The device declares its architecture, its algorithm and how that was tuned."""
+    """The device declares its architecture, its algorithm and the tuning of the algorithm."""
     at_a_time: int | None = None
-    """The most samples that may wait for an answer together."""
+    """At most this many samples may wait for an answer together."""
     deadline_strides: float | None = None
     """The longest deadline of a frame, in strides of the stream."""
     preprocessing: bool = False
-    """Pre-processing is measured by itself, or the device declares why there is none."""
+    """Pre-processing is measured separately, or the device declares why there is none."""
     reports: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The sentence from which a rule comes, by field or figure. ``*`` stands for every rule that is not named."""
+    """The sentence behind a rule, by field or figure. ``*`` stands for every rule that is not named."""
 
     def source_of(self, rule: str = "*") -> str:
-        """Return the sentence from which a rule comes, or "" if the set names none."""
+        """Return the sentence behind a rule, or "" if the set names none."""
         return self.sources.get(rule) or self.sources.get("*", "")
 
 
@@ -166,7 +165,7 @@ UNSTAMPED = -(2**63)
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """One stretch of one phase, on the device's own clock; ``executions`` is above 1 if the sample ran in a loop."""
+    """One execution of a phase, on the device's own clock; ``executions`` is above 1 if the sample ran in a loop."""
 
     phase: str
     on_tick: int
@@ -175,7 +174,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """A solver's claim at a tick: its cost, and the solution packed by ``numpy.packbits``."""
+    """A solver's claim at a tick: a cost, and its solution packed by ``numpy.packbits``."""
 
     tick: int
     cost: float
@@ -185,9 +184,9 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """The device's answer to one sample.
 
-    ``output`` is any value that JSON can hold. A simulator adds the ``activity`` of the network that it declares
-    (``DeviceInfo.network``): what one processing of the sample made it do. ``rig.network.counting.count`` makes it.
-    Where each sample is a network of its own, such as a graph to be solved, it is the ``network`` of the answer.
+    ``output`` is any value that JSON can hold. A simulator of a declared network (``DeviceInfo.network``) adds its
+    ``activity`` while it processed the sample once; ``rig.network.counting.count`` computes it. If each sample is a
+    network of its own, such as a graph to be solved, the answer holds this ``network``.
     """
 
     sample_id: str
@@ -214,8 +213,8 @@ class Chunk:
     ``value`` has shape (n,). Without ticks, the readings continue the rail's uniform grid. With ticks (int64, shape
     (n,)), each reading covers ``start_tick`` to ``end_tick`` of the meter's clock. ``flags`` (uint8) is 1 where the
     instrument reported overload. For a logic input (kind ``edges``), a reading is an edge: ``value`` is the level after
-    it, 1 or 0, and both ticks are the tick of the edge. The engine copies what a meter hands over, so the meter may
-    fill its arrays again at the next call.
+    it, 1 or 0, and both ticks are the tick of the edge. The engine copies what a meter returns, so the meter may
+    refill its arrays at the next call.
     """
 
     rail: str
@@ -236,27 +235,27 @@ class ClockInfo:
     tick_hz: Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
     """Nominal ticks per second (Hz)."""
     tolerance: Annotated[float, msgspec.Meta(ge=0.0, le=0.5)] = 1e-3
-    """The largest relative difference between the true and the nominal rate."""
+    """The largest relative deviation of the true rate from the nominal rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """How samples are made fit for inference: in timed phases, by a front end that listens all the time, or not at all.
+    """How samples are prepared for inference: in timed phases, by a front end that listens all the time, or not at all.
 
-    What a listening front end draws is part of idle. Its ``rails`` supply it alone, so that their power is its own.
+    The power of a listening front end is part of idle. ``rails`` supply only the front end, so its power is known.
     """
 
     phases: tuple[str, ...] = ()
     rails: tuple[str, ...] = ()
     none: str = ""
-    """Why there is no pre-processing that a measurement could leave out."""
+    """Why there is no pre-processing to measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a system under test is.
+    """The system under test.
 
-    If ``clock`` is None, spans are stamped in host nanoseconds. ``max_pending`` is how many unanswered samples the
+    If ``clock`` is None, spans are stamped in host nanoseconds. ``max_pending`` is the most unanswered samples that the
     device can hold; None means one batch at a time.
     """
 
@@ -271,18 +270,18 @@ class DeviceInfo:
     onboard_meter: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
-    """Digest of each thing on which the result depends (model, calibration, firmware)."""
+    """Digest of each thing that affects the result (model, calibration, firmware)."""
     details: Mapping[str, Any] = field(default_factory=dict)
     spans_on_pin: bool = False
     """The device does not stamp spans but marks each on a pin, which a meter must record; ``clock`` is None."""
     schedule_depends_on_budget: bool | None = None
-    """Whether a solver works differently when it is given more time; None means not stated."""
+    """Whether the time that a solver gets changes how it works; None means not stated."""
     algorithm: Mapping[str, Any] = field(default_factory=dict)
     """What the device runs: algorithm, model, encoder, network, tuning, training, solver, parameters."""
     preprocessing: Preprocessing | None = None
     """How samples are pre-processed; None means not stated."""
     network: NetworkInfo | None = None
-    """The network as it is deployed, from which its complexity is computed; None means not stated."""
+    """The deployed network, from which its complexity is computed; None means not stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,18 +289,18 @@ class Conversion:
     """The conversion of raw readings to watts: ``p = x * v - x**2 * r`` for amperes, ``p = x`` for watts.
 
     ``supply_v`` is the voltage before the meter. ``burden_ohm`` is the resistance of the shunt. Instead of a constant
-    voltage, ``supply_rail`` can name a rail of volts in the same run, whose readings are then multiplied one by one. A
-    rail of volts alone is not power.
+    voltage, ``supply_rail`` can name a rail of volts in the same run; its readings are then multiplied with this
+    rail's. A rail of volts alone gives no power.
     """
 
     unit: Literal["W", "A", "J", "V"] = "W"
-    """Of a reading; of a cumulative counter J since any moment, which must not wrap or be reset within a trace."""
+    """Unit of a reading; J of a counter that started at any moment and does not wrap or reset within a trace."""
     supply_v: Number | None = None
-    """Of a current: the voltage before the meter (V)."""
+    """For a current: the voltage before the meter (V)."""
     burden_ohm: Size = 0.0
-    """Of a current: the resistance of the shunt (ohm)."""
+    """For a current: the resistance of the shunt (ohm)."""
     supply_rail: str | None = None
-    """Of a current: a rail of volts in the same run, averaged over each reading, in place of ``supply_v``."""
+    """For a current: a rail of volts in the same run, averaged over each reading, instead of ``supply_v``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,56 +308,56 @@ class Accuracy:
     """Limits (not standard deviations) of the error, from the instrument's calibration.
 
     |error| stays below ``of_reading * |reading| + offset``, with the offset in the rail's raw unit. This holds for each
-    reading. What readings of different levels share of their error is known only if ``linearity`` is stated.
+    reading. How the errors of readings at different levels are related is known only if ``linearity`` is stated.
     """
 
     of_reading: Size
-    """Relative to the reading."""
+    """Limit relative to the reading."""
     offset: Size
-    """In the raw unit."""
+    """Limit in the raw unit."""
     source: str = ""
     """The origin of the limits."""
     linearity: Size | None = None
-    """Limit of what one gain and one offset leave of the error, in the raw unit; None: not stated, or ranges change."""
+    """Limit of the error that no gain and offset explain, in the raw unit; None: not stated, or ranges change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rail:
     """One measured supply, or a logic input beside it; times are in seconds.
 
-    If ``accuracy`` is None, it is not stated; it is never taken as zero. For a logic input (kind ``edges``),
+    ``accuracy`` None means not stated; it is never taken as zero. For a logic input (kind ``edges``),
     ``rate_hz`` is its sampling rate (0: edges are stamped to a tick). The tick of an edge is that of the first sample
     with the new level. Fields about watts have no meaning for a logic input.
     """
 
     name: Name
-    """Of the supply, unique in the run."""
+    """Name of the supply, unique in the run."""
     kind: TraceKind = "mean"
     """``mean`` from start to end, ``point`` at the end, ``cumulative``: a counter read at the end, or ``edges``."""
     conversion: Conversion = Conversion()
-    """Readings to watts."""
+    """How readings become watts."""
     rate_hz: Size = 0.0
-    """Nominal readings per second (Hz), 0 if irregular; readings half as far apart or twenty times are refused."""
+    """Nominal readings per second (Hz), 0 if irregular; a spacing below 0.5 or above 20 periods is refused."""
     aperture_s: Size | None = None
-    """For how long the meter measures in each interval (s); None means the whole interval."""
+    """Time in each interval during which the meter measures (s); None means the whole interval."""
     filter_tau_s: Size = 0.0
     """Time constant of a single-pole filter before the converter (s)."""
     resolution: Size | None = None
-    """The smallest step, in the raw unit."""
+    """The smallest step of a reading, in the raw unit."""
     range_max: Number | None = None
-    """Readings at or above it are overload; in the raw unit."""
+    """Readings of at least this are overload; in the raw unit."""
     accuracy: Accuracy | None = None
     """Limits from the calibration; None means not stated, and the report says so."""
     gain_id: str | None = None
-    """The same name for all rails that share one gain error (one shunt, one reference)."""
+    """One name for all rails that share a gain error (one shunt, one reference)."""
     pin: Pin | None = None
-    """What the device does with the pin, or None if this is not stated and the edges are not used for alignment.
+    """How the device uses the pin; None means not stated, and the edges are not used for alignment.
 
     ``level``: high during each span. ``stamp``: a falling edge when a span begins and when it ends. ``toggle``: the
     level changes when a span begins and when it ends.
     """
     pin_lag_s: Size = 0.0
-    """The most that the pin may lag or lead what it marks; a limit, like those of ``Accuracy``."""
+    """The pin may lag or lead what it marks by at most this; a limit, like those of ``Accuracy``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +379,7 @@ class MeterInfo:
     omitted: tuple[str, ...] = ()
     description: str = ""
     buffer_s: float | None = None
-    """How long the instrument can go without being drained before it loses readings."""
+    """Time after which an instrument that is not drained loses readings."""
     versions: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     serial_number: str | None = None
@@ -412,7 +411,7 @@ class Meter(Protocol):
     """An instrument.
 
     ``start`` triggers it and returns the bracket of its first tick. ``read`` returns the readings that are ready,
-    perhaps none, without waiting. ``stop`` returns the rest.
+    possibly none, without waiting. ``stop`` returns the rest.
     """
 
     def info(self) -> MeterInfo: ...
@@ -431,7 +430,7 @@ class Clocked(Protocol):
 
 @runtime_checkable
 class Marks(Protocol):
-    """A device that can draw visibly more power for about ``seconds``, and stamps this pulse by its own clock."""
+    """A device that can visibly raise its power for about ``seconds``, and stamps this pulse by its own clock."""
 
     def pulse(self, seconds: float) -> Span: ...
 
@@ -459,7 +458,7 @@ class SimulatedBench(Protocol):
         ...
 
     def begin(self, phase: str, on_ns: int) -> Callable[[int], None]:
-        """Declare that the device is in ``phase`` from ``on_ns`` on, until what is returned is called with the end."""
+        """Declare that the device is in ``phase`` from ``on_ns``; a call of the returned function declares the end."""
         ...
 
     def meter(self, name: str, rate_hz: float) -> Meter:
@@ -473,7 +472,7 @@ class SimulatedBench(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a benchmark: its distinct values in a workload, those allowed, and the sentence that says so."""
+    """One parameter of a benchmark: its values in a workload, the allowed ones, and the sentence that allows them."""
 
     found: tuple[float | str | None, ...]
     allowed: tuple[float | str | None, ...]
@@ -482,11 +481,11 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The benchmark that a workload belongs to, and how far the workload keeps its parameters.
+    """The benchmark of a workload, and which of its parameters the workload keeps.
 
-    ``scenarios`` are those under which the benchmark presents its task. ``options`` holds the allowed values of
-    options of the scenario, and their ``found`` is empty. ``baselines`` holds the versions of software, by
-    distribution, that the published baselines name.
+    ``scenarios`` are those in which the benchmark presents its task. ``options`` holds the allowed values of
+    options of the scenario; their ``found`` is empty. ``baselines`` holds versions of software, by distribution, that
+    the published baselines name.
     """
 
     name: str
@@ -497,7 +496,7 @@ class Benchmark:
 
 
 class Workload(Protocol):
-    """What is streamed: samples, and what a recording must say about their origin.
+    """What is streamed: samples, and what a recording must state about their origin.
 
     A workload of a benchmark also has the attribute ``benchmark``, a ``Benchmark``.
     """
@@ -518,7 +517,7 @@ class Workload(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleSet:
-    """A workload that consists only of its samples; see ``Workload``."""
+    """A workload of nothing but samples; see ``Workload``."""
 
     name: str
     task: str
@@ -538,15 +537,14 @@ class Streams(Protocol):
     ) -> Sequence[Sample]:
         """Return frames of ``window_s``, one every ``stride_s``, of a stream whose label changes every ``scene_s``.
 
-        Frame k ends ``window_s + k * stride_s`` after the stream began. Its label is the label of the stream at this
-        moment.
+        Frame k ends ``window_s + k * stride_s`` after the stream began. Its label is the stream's label at its end.
         """
         ...
 
 
 @runtime_checkable
 class Sequenced(Protocol):
-    """A workload whose samples can be joined to longer sequences, for amortised power."""
+    """A workload whose samples can be joined into longer sequences, for amortised power."""
 
     def sequences(self, seconds: float) -> Workload: ...
 
@@ -556,7 +554,7 @@ class Exports(Protocol):
     """The module of a workload that writes one problem to a file, for ``rig workload export``."""
 
     def export(self, nodes: int, density: float, seed: int, out: Path) -> Mapping[str, Any]:
-        """Draw the problem and write it to ``out``, as a whole or not at all.
+        """Draw the problem and write it to ``out``, completely or not at all.
 
         Returns what the command prints about it.
         """

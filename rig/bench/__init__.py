@@ -1,4 +1,4 @@
-"""The bench of a lab: its file, its instruments' calibration, and what drivers are registered.
+"""The bench of a lab: its file, its instruments' calibration, and the registered drivers.
 
-In: ``bench.toml``, calibration files. Out: drivers with options, accuracies. Imported by sessions, sweeps, drivers.
+In: ``bench.toml``, calibration files. Out: drivers with options, and accuracies. Imported by sessions, sweeps, drivers.
 """

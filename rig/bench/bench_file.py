@@ -3,7 +3,7 @@
     path = find_bench(None)
     chosen = request_of(path, "board1", (), ())
 
-A run keeps the bench file that it used: ``Chosen.artifacts`` are for ``rig.engine.record.record``.
+A run keeps the bench file that it used: ``Chosen.artifacts`` are input of ``rig.engine.record.record``.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ VARIABLE = "RIG_BENCH"
 
 @dataclass(frozen=True)
 class Chosen:
-    """Names of a bench file as the drivers and options of a ``rig.session.setup.Request``, and the files to keep."""
+    """Names of a bench file as drivers and options of a ``rig.session.setup.Request``, and the files to keep."""
 
     device: str
     meters: tuple[str, ...]
     options: tuple[str, ...]
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The places of the options in the file, by taker."""
+    """The place of each option in the file, by taker (the part that takes it)."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The rails that the file names for the device and for each meter, by taker."""
     feeds: Mapping[str, bool] = field(default_factory=dict)
-    """By taker: whether the device gets its power through this meter, as the file states it."""
+    """Whether the device gets its power through this meter, as the file states it; by taker."""
     boot_s: float | None = None
-    """How long (s) the device boots after it gets power."""
+    """The device takes this long (s) to boot after it gets power."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -65,7 +65,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
 def examine(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
     """Return a bench file and all its problems in the order of lines, including those of drivers and calibrations.
 
-    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
+    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line if the file is not TOML.
     """
     bench, problems = read(path, trust)
     problems += _shadows(bench) + problems_of(bench, {**bench.devices, **bench.meters})
@@ -73,7 +73,7 @@ def examine(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 
 
 def open_bench(path: Path) -> BenchFile:
-    """A bench file without problems. Raises as ``examine`` does, and ``DataError`` for the first problem."""
+    """Return a bench file without problems. Raises as ``examine`` does, and ``DataError`` for the first problem."""
     bench, problems = examine(path)
     _raise_first(problems)
     return bench
@@ -86,8 +86,8 @@ def request_of(
 
     A name that is not in the file is the name of a driver. Without ``meters``, a device of the file is measured by the
     meters that see it. ``options`` override those of the file; ``NAME.key=value`` is for the device or meter of that
-    name. Only the drivers and calibrations in use are checked. Without ``trust``, code that a file of others names by
-    its path is refused.
+    name. Only the drivers and calibrations in use are checked. Without ``trust``, a file that others can write may not
+    name code by its path.
 
     Raises ``DataError`` with file and line for a problem, ``UsageError`` for a meter that sees another device.
     """
@@ -125,7 +125,7 @@ def request_of(
 
 
 def meter_slot(number: int) -> str:
-    """The name by which options address a meter: meter, meter1, meter2."""
+    """Return the name by which options address a meter: meter, meter1, meter2."""
     return f"meter{number}" if number else "meter"
 
 
@@ -142,7 +142,7 @@ def _texts(bench: BenchFile, entry: Entry) -> list[tuple[str, str]]:
 
 
 def _addressed(text: str, slots: Mapping[str, str], entries: Mapping[str, Entry]) -> str:
-    """``dmm.rate_hz=5`` as the option of the device or meter named dmm in the file."""
+    """Rename the option of a device or meter named in the file, as in ``dmm.rate_hz=5``, to that of its slot."""
     who, dot, rest = text.partition(".")
     return f"{slots[who]}.{rest}" if dot and who in slots and who in entries else text
 
@@ -156,7 +156,7 @@ def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
 
 
 def _check_known(bench: BenchFile, kind: str, name: str) -> None:
-    """Check that a name is in the file or is a driver's. Raises ``UnknownNameError``, which lists both kinds."""
+    """Check that a name is in the file or a driver's. Raises ``UnknownNameError``, which lists names of both."""
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
     if name not in own and name.partition(":")[0] not in drivers and ".py:" not in name:
@@ -179,7 +179,7 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
 
 
 def _shadows(bench: BenchFile) -> list[Problem]:
-    """Problems of entries that have the name of another driver: they would change the meaning of that name."""
+    """Return problems of entries named like another driver: the name would change its meaning."""
     from rig.bench.read import Notes
 
     notes = Notes(bench.path, bench.lines)

@@ -1,4 +1,4 @@
-"""Calibration files state the limits of an instrument's error by range; see docs/reference/calibration.md."""
+"""Calibration files state the error limits of an instrument by range; see docs/reference/calibration.md."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rig.recording.decoding import place_of
 from rig.types import Accuracy, Rail
 
 PLAUSIBLE_C = (-60.0, 150.0)
-"""The range of plausible ambient temperatures in degrees Celsius; others are a mistake, or kelvins."""
+"""Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
 Positive = Annotated[float, Meta(gt=0, le=1e300)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 
 
 class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The addition to the limits for apertures below ``below_s``, in per cent of range."""
+    """An addition to the limits for apertures below ``below_s``, in per cent of range."""
 
     below_s: Positive
     of_range_percent: NotNegative
@@ -34,9 +34,9 @@ class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one range: |error| <= ``of_reading_percent`` of the reading + ``of_range_percent`` of full scale.
 
-    ``unit`` is W, A, J or V, ``full_scale`` in it. The temperature coefficients are in per cent per degree, for each
-    degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration. ``linearity_of_range_percent`` limits
-    the part of the error that is neither gain nor offset; None means not stated.
+    ``unit`` is W, A, J or V, and that of ``full_scale``. The temperature coefficients are in per cent per degree, for
+    each degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration. ``linearity_of_range_percent``
+    limits the part of the error that is neither gain nor offset; None means not stated.
     """
 
     unit: Literal["W", "A", "J", "V"]
@@ -50,7 +50,7 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One instrument's calibration. ``reference`` names the certificate or datasheet, ``path`` the file read."""
+    """One instrument's calibration. ``reference`` names the certificate or datasheet, ``path`` the file."""
 
     instrument: str
     reference: str
@@ -66,7 +66,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(path: Path) -> Calibration:
     """Read a calibration file, TOML or (``.json``) JSON.
 
-    Raises ``UsageError`` if it does not exist, ``DataError``, which names the bad line or field.
+    Raises ``UsageError`` if it does not exist, and ``DataError`` that names the bad line or field.
     """
     try:
         text = read_bounded(path).decode("utf-8-sig")
@@ -75,7 +75,7 @@ def load(path: Path) -> Calibration:
         what = f"cannot read the calibration {path}: {reason(error)}"
         remedy = "Name a calibration file; docs/reference/calibration.md describes the format"
         raise refused("calibration", str(path), remedy, what) from error
-    except (ValueError, RecursionError) as error:  # parser errors, which name the line, and text that is no UTF-8
+    except (ValueError, RecursionError) as error:  # parser errors, which name the line, and text that is not UTF-8
         raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
     try:
         found = msgspec.structs.replace(msgspec.convert(data, Calibration), path=path.name)
@@ -100,9 +100,9 @@ def accuracy(
     """Return the limits of one range under the conditions of a measurement, in the unit of the readings.
 
     ``range_max`` chooses the range by its full scale; it may be None if only one range has this unit. Without
-    ``temperature_c``, the temperature is that of the calibration; without ``on``, the validity is not checked; without
-    ``aperture_s``, the largest aperture term is used. The source text of the limits states this. Raises
-    ``UsageError`` for a condition that must be given or is impossible, ``DataError`` outside validity.
+    ``temperature_c``, the temperature is that of the calibration. Without ``on``, the validity is not checked. Without
+    ``aperture_s``, the largest aperture term is used. The source text of the limits states these assumptions. Raises
+    ``UsageError`` for a condition that is missing or impossible, ``DataError`` outside validity.
     """
     check_temperature(temperature_c)
     chosen = _chosen(calibration, unit, range_max)

@@ -19,13 +19,13 @@ from rig.plugins import home_of, load
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")
-"""Options of meters that a bench file states next to the driver, not among the driver's options."""
+"""Options of meters that a bench file states beside the driver, not among the driver's options."""
 MOST_V = 400.0
-"""A supply above this many volts is refused as a mistake: the value is in millivolts."""
+"""A supply above this many volts is refused, because it is probably in millivolts."""
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
-    """The factory of an entry's driver. Its errors name file and line.
+    """Return the factory of an entry's driver. Its errors name file and line.
 
     Raises a ``RigError`` for a driver that does not exist or cannot be imported.
     """
@@ -42,7 +42,7 @@ def factory_of(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
-    """FILE:LINE and key of each option in the file, or else of its table; the table's own place is under ``""``."""
+    """Return FILE:LINE and key of each option, or of its table if it is not in the file; "" is the table itself."""
     where = where_of(entry)
     table = f"{bench.path}:{line_of(bench.lines, where)}: {'.'.join(where)}"
     try:
@@ -62,12 +62,12 @@ def _loaded(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def driver_name(bench: BenchFile, entry: Entry) -> str:
-    """The driver's name for ``rig.plugins.load``; a path is relative to the bench file."""
+    """Return the driver's name for ``rig.plugins.load``; a path is relative to the bench file."""
     return str(home_of(bench.path) / entry.driver) if ".py:" in entry.driver else entry.driver
 
 
 def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
-    """An entry's options and wiring as texts, as a driver takes them from a command line.
+    """Return an entry's options and wiring as texts, as on a command line.
 
     A meter with an option ``name`` gets its name in the file, so that a recording distinguishes two of one kind.
     """
@@ -80,7 +80,7 @@ def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
 
 
 def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | None = None) -> list[Problem]:
-    """Return the problems of entries, given by name, that are not visible in their text."""
+    """Return the problems of entries, given by name, that their text alone does not show."""
     notes = Notes(bench.path, bench.lines)
     declared = {name: _declared(notes, bench, entry) for name, entry in entries.items()}
     for name, entry in entries.items():
@@ -99,7 +99,7 @@ def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | No
 
 
 def where_of(entry: Entry) -> Where:
-    """The path of an entry's table."""
+    """Return the path of an entry's table."""
     return ("meters" if isinstance(entry, MeterEntry) else "devices", entry.name)
 
 
@@ -119,7 +119,7 @@ def _text(value: Value) -> str:
 
 
 def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option] | None:
-    """The driver's options; None if its package is missing, which is reported when the driver is opened."""
+    """Return the driver's options; None if its package is missing, which is reported when the driver is opened."""
     try:
         return options_of(factory_of(bench, entry))
     except MissingExtraError:
@@ -188,7 +188,7 @@ def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
 
 
 def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:
-    """The rails that a meter will report; none if only the opened instrument knows them."""
+    """Return the rails that a meter will report; none if only the opened instrument knows them."""
     if m.rails:
         return m.rails
     default = declared["rail"].default if "rail" in declared else None

@@ -1,4 +1,4 @@
-"""Instruments that drivers find connected to this computer, and a bench file for them.
+"""Find instruments connected to this computer, by their drivers, and make a bench file for them.
 
 The module of a driver may have ``connected(addresses) -> Iterable[Connected]``. It lists the instruments that the
 driver could open, and changes none of their settings.
@@ -39,7 +39,7 @@ WIRING = """\
 class Connected:
     """One instrument or board: its description, and the options that open it.
 
-    Without ``sure``, it did not identify itself, and its entry is commented out.
+    Without ``sure``, it did not identify itself, so its entry is commented out.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Connected:
 
 @dataclass(frozen=True)
 class Found:
-    """What one driver found. ``problem`` names what it could not search; empty if it could search everything."""
+    """What one driver found. ``problem`` names what it could not search; empty if it searched everything."""
 
     group: str
     driver: str

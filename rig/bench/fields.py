@@ -1,4 +1,4 @@
-"""Fields of TOML and JSON tables: the required kind of a value, and its coercion, which gives None for a bad value."""
+"""Fields of TOML and JSON tables: the kind that a value must have, and its conversion (None for a bad value)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rig.errors import closest
 
 
 class Field(NamedTuple):
-    """How a value is coerced, the required kind in words, and whether the table needs the value."""
+    """How a value is converted, the required kind in words, and whether the table needs the value."""
 
     coerce: Callable[[Any], Any]
     wanted: str
@@ -20,7 +20,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Checked:
-    """The good values of a table by name, and for each bad one its name, the problem, the value and the remedy."""
+    """The good values of a table by name, and each bad one: its name, the problem, the value and the remedy."""
 
     values: dict[str, Any] = field(default_factory=dict)
     problems: list[tuple[str, str, Any, str]] = field(default_factory=list)
@@ -45,22 +45,22 @@ def check_table(table: Mapping[str, Any], fields: Mapping[str, Field]) -> Checke
 
 
 def of(kind: type, *, empty: bool = True) -> Callable[[Any], Any]:
-    """Coerce to a value of one type; without ``empty``, an empty text or list is not accepted."""
+    """Accept a value of one type; without ``empty``, refuse an empty text or list."""
     return lambda x: x if isinstance(x, kind) and (x or empty) else None
 
 
 def number(x: Any) -> float | None:
-    """A finite number; true and false are not accepted."""
+    """Return a finite number; true and false are refused."""
     return float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) else None
 
 
 def positive(x: Any) -> float | None:
-    """A finite number above zero."""
+    """Return a finite number above zero."""
     return number(x) if number(x) is not None and x > 0 else None
 
 
 def between(low: float, high: float) -> Callable[[Any], float | None]:
-    """Coerce to a finite number from ``low`` to ``high``."""
+    """Accept a finite number from ``low`` to ``high``."""
     return lambda x: float(x) if number(x) is not None and low <= x <= high else None
 
 

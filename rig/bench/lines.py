@@ -1,4 +1,4 @@
-"""The line of each key in a TOML text, which ``tomllib`` does not give."""
+"""Find the line of each key in a TOML text; ``tomllib`` does not give it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Where = tuple[str, ...]
 
 
 def lines_of(text: str) -> dict[Where, int]:
-    """Line (from 1) of every table and key of a valid TOML text, by its path from the top.
+    """Return the line (from 1) of every table and key of a valid TOML text, by its path from the top.
 
     Each statement is parsed alone, below the header of its table. A statement of several lines has the number of its
-    first line. Tables in an array share the path of the array, with the line of the first table.
+    first line. Tables of an array share the array's path, with the line of the first table.
     """
     found: dict[Where, int] = {}
     header, waiting, first = "", "", 1
@@ -43,7 +43,7 @@ def _paths(data: Any, above: Where = ()) -> Iterator[Where]:
 
 
 def line_of(lines: Mapping[Where, int], where: Where) -> int:
-    """The line of a path, or of the nearest table around it; 1 for the file as a whole."""
+    """Return the line of a path, or of the nearest table around it; 1 for the whole file."""
     while where and where not in lines:
         where = where[:-1]
     return lines.get(where, 1)

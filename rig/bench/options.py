@@ -9,7 +9,7 @@ from rig.errors import refused
 
 
 def positive(**options: float | None) -> None:
-    """Check that each option is a finite number above zero. None means left out, and passes."""
+    """Check that each option is a finite number above zero. None means left out, and is accepted."""
     for name, value in options.items():
         if value is not None and not (math.isfinite(value) and value > 0):
             raise refused(name, value, "Give a number above zero")
@@ -31,7 +31,7 @@ def limits(**options: tuple[float, float, float]) -> None:
 
 
 def one_of(known: Iterable[object], **options: object) -> None:
-    """Check that each option is one of the known values. An empty text in ``known`` means that none was given."""
+    """Check that each option is one of the known values. An empty text in ``known`` means that none is required."""
     for name, value in options.items():
         if value not in (allowed := list(known)):
             texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in allowed if each != ""]
@@ -39,5 +39,5 @@ def one_of(known: Iterable[object], **options: object) -> None:
 
 
 def parts_of(text: str) -> list[str]:
-    """The names in a text, separated by commas."""
+    """Return the names in a text, separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""What is registered, read from metadata and source text. Nothing is imported."""
+"""List what is registered, from metadata and source text. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 
 
 def describe() -> list[dict[str, Any]]:
-    """Return a row per plugin: group, name, package, modes, extra, what of the extra is missing, and a first line.
+    """Return a row per plugin: group, name, package, modes, extra, missing packages of the extra, and a first line.
 
-    The line is the first of the module's docstring, or of the function's for sets of rules, which share a module.
+    The first line is that of the module's docstring, or of the function's for sets of rules, which share a module.
     """
     from rig.plugins import owner, registered  # slow, and not needed for ``source_facts``, which `rig --help` uses
 
@@ -46,7 +46,7 @@ def describe() -> list[dict[str, Any]]:
 
 
 def commands_of_others() -> dict[str, str]:
-    """The module of each registered command by its name, from the files of packages.
+    """Return the module of each registered command by its name, from the files of packages.
 
     ``importlib.metadata`` takes longer to import than everything else that `rig --help` needs.
     """
@@ -60,7 +60,7 @@ def commands_of_others() -> dict[str, str]:
 
 
 def source_facts(module: str) -> tuple[list[str], str]:
-    """``MODES`` and the first line of the docstring, from the head of a module's source without running it."""
+    """Return ``MODES`` and the docstring's first line from the head of a module's source, without running it."""
     source = _source_of(module)
     if source is None:
         return [], ""
@@ -83,7 +83,7 @@ def _first_line(node: ast.Module | ast.FunctionDef) -> str:
 
 
 def _line_of(module: str, function: str) -> str:
-    """The first line of the docstring of a function, from the source of its module; "" if there is none."""
+    """Return the first line of a function's docstring, from its module's source; "" if there is none."""
     source = _source_of(module)
     body = ast.parse(source.read_text(encoding="utf-8")).body if source else []
     found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
@@ -91,7 +91,7 @@ def _line_of(module: str, function: str) -> str:
 
 
 def _source_of(module: str) -> Path | None:
-    """The file of a module. Unlike ``find_spec`` of the full name, this imports none of the packages around it."""
+    """Return the file of a module. Unlike ``find_spec`` of the full name, this imports no package around it."""
     package, *inner = module.split(".")
     spec = importlib.util.find_spec(package)
     if spec is None:
@@ -103,7 +103,7 @@ def _source_of(module: str) -> Path | None:
 
 @functools.cache
 def _required() -> list[str]:
-    """The requirements of this distribution, extras included; parsing its metadata takes milliseconds."""
+    """Return the requirements of this distribution with extras; parsing its metadata takes milliseconds."""
     import importlib.metadata
 
     try:

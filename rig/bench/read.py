@@ -1,4 +1,4 @@
-"""Reading a bench file: its devices and meters, and its problems with their lines.
+"""Read a bench file: its devices and meters, and its problems with their lines.
 
 Only the text is read; nothing is imported or opened. See docs/reference/bench-file.md for the format.
 """
@@ -28,7 +28,7 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True)
 class DeviceEntry:
-    """One system under test. ``rails`` are those that the file states; ``patience_s`` is for ``rig doctor``."""
+    """One system under test. ``rails`` are those in the file; ``patience_s`` is for ``rig doctor``."""
 
     name: str
     driver: str
@@ -42,7 +42,7 @@ class DeviceEntry:
 class MeterEntry:
     """One instrument: the device that it ``sees``, the measured ``rails``, their supply voltage, the calibration.
 
-    ``feeds`` states whether the device gets its power through the instrument; None leaves this to the driver.
+    ``feeds`` states whether the device gets its power through the instrument; None lets the driver decide.
     """
 
     name: str
@@ -75,7 +75,7 @@ class BenchFile:
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem, its line, and the device or meter; ``entry`` is empty for the file as a whole."""
+    """One problem, its line, and its device or meter; ``entry`` is empty for the whole file."""
 
     entry: str
     line: int
@@ -102,7 +102,7 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 
     Code named by its path is a problem if others can write the code or the bench file, unless ``trust`` is set.
 
-    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
+    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line if the file is not TOML.
     """
     try:
         raw = read_bounded(path)
@@ -134,7 +134,7 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
 
 
 def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
-    """Note an entry with code or a program if others can write that code, program or the bench file."""
+    """Note an entry with code or a program if others can write the code, the program or the bench file."""
     named = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
     code = code_of_others(named, notes.path, home_of(notes.path))
     for name, why in list(code.items())[:1]:
@@ -147,7 +147,7 @@ def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
 
 
 def lab_of(raw: bytes) -> dict[str, Any]:
-    """Lab, operator and ambient temperature from a bench file kept with a run, if it states them."""
+    """Return lab, operator and ambient temperature, as far as the bench file kept with a run states them."""
     try:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
@@ -165,7 +165,7 @@ def _line(notes: Notes, *where: str) -> str:
 
 
 def _names(x: Any) -> tuple[str, ...] | None:
-    """One name or several, each once."""
+    """Return one name or several, or None if a name is repeated."""
     found = [x] if isinstance(x, str) else x
     good = isinstance(found, list) and found and all(isinstance(n, str) and n for n in found)
     return tuple(found) if good and len(set(found)) == len(found) else None
@@ -200,7 +200,7 @@ METER: Fields = COMMON | {
 
 
 def _checked(notes: Notes, where: Where, table: Mapping[str, Any], known: Fields) -> dict[str, Any]:
-    """The good values of one table; the others are noted."""
+    """Return the good values of one table; note the others."""
     found = check_table(table, known)
     for name, what, value, remedy in found.problems:
         notes.add((*where, name), what, value, remedy)
@@ -208,7 +208,7 @@ def _checked(notes: Notes, where: Where, table: Mapping[str, Any], known: Fields
 
 
 def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
-    """The tables of all devices or meters with a valid name."""
+    """Return the tables of all devices or meters with a valid name."""
     tables = data.get(kind, {})
     found: dict[str, Mapping[str, Any]] = {}
     for name, table in tables.items() if isinstance(tables, dict) else ():
@@ -242,7 +242,7 @@ def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | No
 
 
 def _check_sees(notes: Notes, m: MeterEntry, named: Iterable[str], device: DeviceEntry | None) -> None:
-    """Check what a meter sees. ``named`` are all devices of the file, those with problems included."""
+    """Check what a meter sees. ``named`` are all devices of the file, including those with problems."""
     where = ("meters", m.name)
     if m.sees is not None and m.sees not in named:
         notes.add((*where, "sees"), f"is {m.sees!r}, and no device has this name", m.sees, closest(m.sees, named))

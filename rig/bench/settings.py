@@ -1,4 +1,4 @@
-"""Factories whose options are the fields of a settings record, in place of a long signature."""
+"""Make factories whose options are the fields of a settings record, instead of a long signature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rig.bench.options import one_of, positive
 
 M = TypeVar("M")
 Positive = Annotated[float, positive]
-"""The function after a field's type in an annotation is called with the value by name; it refuses a bad one."""
+"""This function, after a field's type in an annotation, is called with the value by name; it refuses a bad one."""
 
 
 def of_settings(open_: Callable[..., M]) -> Callable[..., M]:

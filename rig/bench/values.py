@@ -1,4 +1,4 @@
-"""Checks of a bench file without an open instrument: impossible values, and instruments named twice."""
+"""Check a bench file without opening instruments: impossible values, and instruments named twice."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 WHERE = ("address", "port")
-"""Options that state the place of an instrument, unless they are empty."""
+"""Options for the place of an instrument, unless they are empty."""
 APART = ("host", "channel", "instrument", "serial", "serial_number", "device_id", "index", "board")
-"""Options that distinguish instruments at one place: outputs of one supply, instruments of one server."""
+"""Options that distinguish instruments at one place: outputs of a supply, instruments of a server."""
 POSITIVE = (
     "rate_hz",
     "range_max",
@@ -24,11 +24,11 @@ POSITIVE = (
     "baud",
     "calibration_range",
 )
-"""Options that must be above zero, unless they have their default value."""
+"""Options that must be above zero unless they have their default value."""
 
 
 def wrong_value(option: Option, value: object) -> str:
-    """Return what the option must be instead of ``value``; empty for a good value."""
+    """Return what the option should be instead of ``value``; empty for a good value."""
     if option.optional and value == "none":
         return ""
     allowed = {float: (int, float), int: (int,), bool: (bool,)}.get(option.kind, (str,))
@@ -56,7 +56,7 @@ def _wrong_number(option: Option, value: float) -> str:
 def clashes(
     entries: Mapping[str, DeviceEntry | MeterEntry], declared: Mapping[str, Mapping[str, Option]]
 ) -> list[tuple[str, str, str, str]]:
-    """Pairs of entries with the same instrument, at least one a meter, as (first, second, option of the second, place).
+    """Return pairs of entries of one instrument, at least one a meter: (first, second, option of the second, place).
 
     Two devices may be one board with different options.
     """
@@ -79,7 +79,7 @@ def _kind(entry: DeviceEntry | MeterEntry) -> str:
 
 
 def _places(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    """The places of an entry's instrument, as (option, place). A network port includes its host."""
+    """Return the places of an entry's instrument, as (option, place). A network port includes its host."""
     found = []
     for option in WHERE:
         value = values.get(option)

@@ -1,8 +1,8 @@
-"""``rig check``: whether a device, its meters and a workload keep the rules of a driver, before anything is measured.
+"""``rig check``: check a device, its meters and a workload against the rules of a driver, before any measurement.
 
     rig check --device NAME [--meter NAME] [--workload NAME] [--option KEY=VALUE]
 
-It takes the bench as ``rig measure`` does, and needs seconds. The exit code is 0, or that of ``ConformanceError``.
+It takes a bench like ``rig measure``, and needs seconds. The exit code is 0, or that of ``ConformanceError``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check each part and print what it keeps and fails. Raises a ``RigError`` for a bench that cannot be opened."""
+    """Check each part; print the rules that it keeps or breaks. Raises a ``RigError`` if the bench does not open."""
     from rig.commands.measure import bench_request
     from rig.session.live_line import LiveLine
     from rig.session.setup import set_up_bench
@@ -90,7 +90,7 @@ def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable
 
 
 def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
-    """Take the first steps of the scenario. Raises ``ConformanceError`` if it cannot play the workload or device."""
+    """Run the first steps of the scenario. Raises ``ConformanceError`` if it cannot play the workload or device."""
     from rig.session.measure import steps_of
     from rig.session.searches import PlannedRun
 
@@ -104,7 +104,7 @@ def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
 
 
 def _cost(workload: Workload, sample: Sample, solution: str) -> float:
-    """The cost of a solution. Raises ``DataError`` if the rig cannot judge the workload's problems."""
+    """Return the cost of a solution. Raises ``DataError`` if the rig cannot judge the workload's problems."""
     problem_of = problem_factory(workload.name, workload.task)
     if problem_of is None:
         what = f"the rig cannot judge solutions of the workload {workload.name}"

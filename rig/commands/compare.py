@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the differences; the exit code is that of the worst ``--fail-if``.
+    """Print the differences; return the worst exit code of ``--fail-if``.
 
-    Raises a ``RigError`` for what cannot be read or compared.
+    Raises a ``RigError`` for recordings that cannot be read or compared.
     """
     from rig.plugins import load
     from rig.session.named import meant

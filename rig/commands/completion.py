@@ -1,4 +1,4 @@
-"""``rig completion``: what makes a shell complete command lines, by argcomplete."""
+"""``rig completion``: print shell code that completes command lines, by argcomplete."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rig.plugins import imported, names
 from rig.terminal import say, say_json
 
 GROUPS = {"device": "devices", "meter": "meters", "scenario": "scenarios", "workload": "workloads", "rules": "rules"}
-"""By argument that takes a registered name: its group."""
+"""The group of names that an argument takes, by argument."""
 COMMANDS = {"compare": "path", "report": "path", "submit": "session"}
-"""By command that takes a recording: its argument."""
+"""The argument that is a recording, by command."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

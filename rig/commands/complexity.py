@@ -1,9 +1,9 @@
-"""``rig complexity``: what a network costs before it runs, from the description that its device declares.
+"""``rig complexity``: the cost of a network before it runs, from the description that its device declares.
 
     rig complexity --device xylo --network FILE [--workload NAME] [--option KEY=VALUE] [--json]
 
 Nothing is recorded. A device that has a simulator is opened as its simulator, since the network is the same. If a
-driver's module has a function ``network_of``, the driver is not opened: this function takes options of the device, and
+driver's module has a function ``network_of``, the driver is not opened. This function takes options of the device and
 returns the network.
 """
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the static figures, then each connection. Raises ``SetupError`` for a device that declares no network."""
+    """Print the static figures, then each connection. Raises ``SetupError`` if the device declares no network."""
     options = [*([f"network={args.network}"] if args.network else []), *args.option]
     options += [f"workload.data={args.data}"] if args.data else []
     network = network_of(args.device, options, args.workload)
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def network_of(name: str, options: list[str], workload: str | None = None) -> NetworkInfo:
-    """Return the network that a device declares, with a workload if needed. Raises the errors of opening both."""
+    """Return the network that a device declares, with a workload if needed. Raises what opening the two raises."""
     factory = load("devices", name)
     takers = {"device": factory} | ({} if workload is None else {"workload": load("workloads", workload)})
     given = split_options(options, takers)

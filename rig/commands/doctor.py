@@ -1,8 +1,8 @@
-"""``rig doctor``: open what the bench file names, one after the other, and name each fault with its remedy.
+"""``rig doctor``: open what the bench file names, one by one, and name each fault with its remedy.
 
     rig doctor [NAME...] [--bench FILE] [--seconds S]
 
-The exit code is 0, or the largest of those of the errors found. A doubtful finding is not an error.
+The exit code is 0, or the largest exit code of the errors found. A doubtful finding is not an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each finding as it comes, then a summary; with ``--json`` one document at the end."""
+    """Print each finding as it comes, then a summary; with ``--json``, one document at the end."""
     for name, value in (("seconds", args.seconds), ("timeout", args.timeout)):
         if value is not None and not 0.0 < value < 3600.0:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""``rig init``: find what is connected to this computer, and write a bench file to complete.
+"""``rig init``: find what is connected to this computer, and write a bench file for you to complete.
 
 rig init [--address VISA ...] [--out FILE]
 """

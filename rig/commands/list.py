@@ -1,4 +1,4 @@
-"""``rig list``: what is registered, and the options of each."""
+"""``rig list``: show what is registered, and the options of each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _print(text: str, as_json: bool) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as aligned text that fits the width of the terminal."""
+    """Return the rows as aligned text that fits the width of the terminal."""
     lines = []
     for group in SHOWN:
         lines.append(f"{group}")
@@ -65,7 +65,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def options_text(name: str, as_json: bool) -> str:
-    """The options of every plugin of this name. Raises ``UnknownNameError``."""
+    """Return the options of every plugin of this name. Raises ``UnknownNameError``."""
     found = {group: load(group, name) for group in (*SHOWN, "plants") if name in names(group)}
     if ":" in name:
         found = {"functions": load("devices", name)}
@@ -93,7 +93,7 @@ def options_text(name: str, as_json: bool) -> str:
 
 
 def _told(factory: Factory) -> list[str]:
-    """The docstring of a factory for its users: without what it raises."""
+    """Return the docstring of a factory for users, without the errors that it raises."""
     paragraphs = [" ".join(part.split()) for part in (factory.__doc__ or "").replace("``", "`").split("\n\n")]
     told = [re.split(r"(?:^| )Raises? ", part)[0] for part in paragraphs]
     return [line for part in told for line in wrapped(f"  {part}", width())]
@@ -111,7 +111,7 @@ def _default(option: dict[str, Any]) -> str:
 
 
 def _rules_of(factory: Factory) -> list[Rules]:
-    """The rules of a set by scenario, for the scenarios that it covers."""
+    """Return the rules of a set, one for each scenario that it covers."""
     found = []
     for scenario in names("scenarios"):
         with suppress(UsageError):
@@ -120,7 +120,7 @@ def _rules_of(factory: Factory) -> list[Rules]:
 
 
 def _asked(factory: Factory) -> list[str]:
-    """The requirements of a set in each scenario, with the source of each."""
+    """Return the requirements of a set in each scenario, each with its source."""
     lines = []
     for rules in _rules_of(factory):
         lines.append(f"\n{rules.scenario}")

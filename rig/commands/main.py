@@ -49,17 +49,17 @@ COMMANDS = {
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
     "completion": ("rig.commands.completion", "print what makes a shell complete command lines of rig"),
 }
-"""By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.
+"""By name: the module of a command, with ``add_arguments(parser)`` and ``run(args) -> exit code``, and its purpose.
 
 Other packages add commands as such modules in the entry-point group ``rig.commands``; the docstring of a module begins
-with what its command does.
+with the command's purpose.
 """
 GROUPS = {
     "measure": ("init", "check", "doctor", "measure", "sweep", "import"),
     "read": ("report", "compare", "view", "tail", "complexity"),
     "share": ("submit", "audit", "leaderboard"),
 }
-"""The commands in the order of the help; all others follow as ``more``."""
+"""The commands in the order of the help; all others follow under ``more``."""
 
 
 ABOUT = "Measure latency, power and energy of neuromorphic systems, and state the uncertainty."
@@ -69,21 +69,21 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "V
 
 DEPTH = sys.getrecursionlimit()
 GARBAGE = 1_000_000
-"""A report collects garbage after this many new objects; the usual few hundred cost a tenth of its time."""
+"""A report collects garbage after this many new objects. The usual few hundred took a tenth of its time."""
 
 
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
-"""Commands that run code of drivers, importers or workloads in their process."""
+"""Commands that run code of drivers, importers or workloads in their own process."""
 COMPLETED = "_ARGCOMPLETE"
 """The variable that a shell sets when it asks how to complete a command line."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
-"""Those of ``DRIVEN`` with a parent process, which notices if such code ends the process."""
+"""Commands of ``DRIVEN`` with a parent process, which notices if such code ends the process."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return 0, or the exit code of an ``Ended`` or of ``MeasurementRefusedError``.
 
-    Without ``argv``, the arguments are those of the process, which may then fork.
+    Without ``argv``, the arguments are those of the process; the process may then fork.
     """
     if COMPLETED in os.environ:
         from rig.commands.completion import complete
@@ -96,17 +96,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(given: list[str], alone: bool) -> int:
     usable_streams()
-    os.umask(os.umask(0o022) | 0o022)  # others cannot write the files that are made
+    os.umask(os.umask(0o022) | 0o022)  # others cannot write the files that this process makes
     # Arrow's own allocators reserve 4 MB, although a few kilobytes suffice here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if given[:1] in (
         ["report"],
         ["submit"],
         ["compare"],
-    ):  # before numpy is loaded: more threads add in another order, which changes the last digits
+    ):  # before numpy is loaded: more threads change the order of sums, and so the last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
         gc.set_threshold(GARBAGE)
-    if "open_run" not in dir(rig):  # another project's rig/__init__.py replaces ours
+    if "open_run" not in dir(rig):  # another project's rig/__init__.py hides this one
         from rig.plugins import check_ours
 
         check_ours("rig")
@@ -134,13 +134,13 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
         sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread with a shallow stack
         return _failed(_too_deep(error), "--json" in given)
     except (MemoryError, OSError, ImportError) as error:
-        if sys.flags.dev_mode:  # `python -X dev` shows where
+        if sys.flags.dev_mode:  # `python -X dev` shows the traceback
             raise
         return _failed(_no_means(error), "--json" in given)
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
-    """The argument parser of every command. Only ``command`` is imported, and only its arguments are declared."""
+    """Return the parser of every command. Only ``command`` is imported, and only its arguments are declared."""
     known = COMMANDS if command in COMMANDS else COMMANDS | _registered()
     top = _Parser(
         prog="rig",
@@ -162,7 +162,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
 
 
 def _grouped(known: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Lines of the commands by group, each with its purpose."""
+    """Yield the lines of the commands by group, each with its purpose."""
     shown = [name for names in GROUPS.values() for name in names]
     for group, names in {**GROUPS, "more": tuple(name for name in known if name not in shown)}.items():
         yield f"{group}:"
@@ -189,7 +189,7 @@ class _Once(argparse._StoreAction):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Prints the mistake in one line, without the full usage."""
+    """Prints a mistake in one line, without the full usage."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -202,7 +202,7 @@ class _Parser(argparse.ArgumentParser):
         stream.flush()
 
     def error(self, message: str) -> NoReturn:
-        """Leave with the exit code 2."""
+        """Exit with code 2."""
         from rig.errors import closest, number_wanted
 
         said = message
@@ -220,9 +220,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a command; the error for an unknown argument names the nearest ones.
+    """Return the arguments of a command; the error for an unknown argument names similar ones.
 
-    Raises ``UsageError`` for an argument that is not UTF-8: pyarrow cannot open a file of such a name.
+    Raises ``UsageError`` for an argument that is not UTF-8: pyarrow cannot open a file with such a name.
     """
     from rig.errors import closest
 
@@ -244,7 +244,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
 
 def _registered() -> dict[str, tuple[str, str]]:
-    """Commands of other packages, as in ``COMMANDS``. Their sources are read, but not run."""
+    """Return commands of other packages, as in ``COMMANDS``. Their sources are read, but not run."""
     from rig.bench.plugin_list import commands_of_others, source_facts
 
     found = {}
@@ -267,7 +267,7 @@ def _loaded(name: str) -> Any:
 
 
 def _no_means(error: MemoryError | OSError | ImportError) -> SetupError:
-    """The error for a command if the operating system refused memory, a file or a descriptor."""
+    """Return the error for a command to which the system refused memory, a file or a descriptor."""
     if isinstance(error, ImportError):
         while isinstance(error.__cause__, ImportError):
             error = error.__cause__

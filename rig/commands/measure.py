@@ -23,7 +23,7 @@ _OWN = (
     *_BESIDE, "like", "device", "bench", "meter", "workload", "simulate", "data", "option", "speed", "keep_identity",
     "out",
 )  # fmt: skip
-"""Arguments that may be given beside ``--like``."""
+"""Arguments that are allowed beside ``--like``."""
 
 
 RARE = (
@@ -37,7 +37,7 @@ class _HelpAll(argparse.Action):
     """Prints the help with the rarely used options."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        """Leave with the exit code 0."""
+        """Exit with code 0."""
         for action in parser._actions:
             action.help = vars(action).get("rare_help", action.help)
         parser.print_help()
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that name the other parts of a bench than the device, and their options."""
+    """Declare the arguments that name the parts of a bench besides the device, and their options."""
     add = parser.add_argument
     add(
         "--bench",
@@ -127,7 +127,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def log_of(args: argparse.Namespace) -> Path:
-    """Return the file for what drivers print, next to the recording; this also fixes the recording's name."""
+    """Return the file for drivers' output, next to the recording; this also decides the recording's name."""
     if args.device is None and args.resume is None:
         _show_what_could_be_meant()
         args.parser.error("one of --device and --resume is required")
@@ -152,7 +152,7 @@ def _show_what_could_be_meant() -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Record, report and print. Raises a ``RigError`` for what cannot be measured."""
+    """Record, report and print. Raises a ``RigError`` if a measurement is impossible."""
     from rig.commands.main import GARBAGE
     from rig.commands.report import show, teller
     from rig.recording.session import FILE, REQUEST
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _check_alone(args, _BESIDE, "--resume", "a session goes on with what it was asked for")
         request = request_in(args.resume, args.trust)
-    quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: only the document
+    quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: print only the document
     try:
         path = measure(request, quiet=quiet, resume=args.resume is not None)
     except KeyboardInterrupt as error:
@@ -188,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, why: str) -> None:
-    """Refuse arguments beside one that takes them from a recording, except the ``allowed`` ones."""
+    """Refuse all but the ``allowed`` arguments beside one that takes them from a recording."""
     plain = argparse.ArgumentParser()
     add_arguments(plain)
     for name, default in vars(plain.parse_args(["--resume", "."])).items():
@@ -198,7 +198,7 @@ def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, 
 
 
 def _repeated(args: argparse.Namespace) -> Like:
-    """Put what ``--like`` takes into the arguments, and print it."""
+    """Copy what ``--like`` takes into the arguments, and print it."""
     from rig.session.like import check_own, like
 
     _check_alone(args, _OWN, "--like", "it is taken from the recording")
@@ -212,7 +212,7 @@ def _repeated(args: argparse.Namespace) -> Like:
 
 
 def bench_request(args: argparse.Namespace) -> Request:
-    """The part of a request that names the bench, from ``--device`` and the arguments beside it."""
+    """Return the part of a request that names the bench, from ``--device`` and the arguments beside it."""
     from rig.bench.bench_file import find_bench, request_of
     from rig.session.setup import Request, scenario_for, workload_for
 

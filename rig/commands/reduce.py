@@ -1,4 +1,4 @@
-"""``rig reduce`` is gone: ``rig import`` and ``rig report`` do its job. Only this release says so."""
+"""``rig reduce`` is gone: use ``rig import`` and ``rig report``. Only this release has this message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rig.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take whatever the command took."""
+    """Accept all arguments that the command accepted."""
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 

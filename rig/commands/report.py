@@ -1,4 +1,4 @@
-"""``rig report``: the figures of a run directory or session, computed and rendered."""
+"""``rig report``: compute and render the figures of a run directory or session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report and print. Raises a ``RigError`` for a recording that cannot be read."""
+    """Report and print. Raises a ``RigError`` if the recording cannot be read."""
     from rig.session.named import meant, one_of
     from rig.session.report import report
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _beside(other: Path, path: Path) -> Mapping[str, Any]:
-    """A table of two recordings. Raises a ``RigError`` for one that cannot be read or compared."""
+    """Return a table of two recordings. Raises a ``RigError`` for one that cannot be read or compared."""
     from rig.plugins import load
     from rig.submission.compare import compare
 
@@ -52,16 +52,16 @@ def _beside(other: Path, path: Path) -> Mapping[str, Any]:
 
 
 def teller(as_json: bool, verbose: bool) -> Callable[[Result], None] | None:
-    """Return the function that prints the figures before pages are written; None with JSON."""
+    """Return the function that prints the figures before pages are written; None for JSON."""
     from rig.plugins import load
 
     return None if as_json else partial(load("reports", "console"), verbose=verbose)
 
 
 def show(found: Report, as_json: bool, allow_invalid: bool = False) -> int:
-    """Print the place of a report, or its JSON.
+    """Print the path of a report, or its JSON.
 
-    The exit code shows whether power could not be stated, and whether the verdict is INVALID.
+    Return an exit code that shows whether power could not be stated and whether the verdict is INVALID.
     """
     if as_json:
         say_json(json.dumps(found.to_json()))

@@ -1,4 +1,4 @@
-"""The entry of the command line's process: Ctrl-C during the imports prints no traceback."""
+"""Start the command line: Ctrl-C during the imports prints no traceback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command, as ``rig.commands.main.main`` does; without ``words``, that of the process."""
+    """Run one command as ``rig.commands.main.main`` does; without ``words``, the command of the process."""
     try:
         from rig.commands.main import main as run
         from rig.engine.interrupts import again

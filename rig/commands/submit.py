@@ -1,4 +1,4 @@
-"""``rig submit``: one folder of sessions that a reviewer reads and a program checks."""
+"""``rig submit``: make one folder of sessions that a reviewer can read and a program can check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the template or the submission, and print what it holds. Raises a ``RigError``."""
+    """Write the template or the submission, and print its content. Raises a ``RigError``."""
     return _init(args) if args.init else _submit(args)
 
 
@@ -71,7 +71,7 @@ def _submit(args: argparse.Namespace) -> int:
 
 
 def _findings(made: Submitted, about: Path) -> Iterator[str]:
-    """Yield what a reviewer will object to, each with its remedy; the worst is last."""
+    """Yield the likely objections of a reviewer, each with its remedy; the worst is last."""
     yield "Publish the root hash in a second place: it anchors every byte of the submission"
     if made.missing:
         yield f"missing {', '.join(made.missing)}: an audit fails until {about} says it; fill it in and submit again"

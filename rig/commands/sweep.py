@@ -28,7 +28,7 @@ REPEATED = ("repetitions", "repetition_seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `rig sweep`. Those of the grid have no default, which shows whether any was given."""
+    """Add the arguments of `rig sweep`. Those of the grid have no default, so that a given one can be noticed."""
     add = parser.add_argument
     add(
         "path", nargs="?", type=Path, metavar="FILE|DIR", help="a grid in TOML, or the directory of a sweep to continue"

@@ -1,4 +1,4 @@
-"""``rig tracks``: the operations of a network, beside the joules that devices need for it."""
+"""``rig tracks``: compare the operations of a network with the joules that devices need for it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure open cells, write page and table, and return 0 or the code of the first failure. Raises a RigError."""
+    """Measure open cells, write page and table; return 0, or the first failure's code. Raises a ``RigError``."""
     if args.jobs is not None and args.jobs < 0:
         raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
     names = {name: getattr(args, name) for name in ("scenario", "workload", "rules", "mode")}
