@@ -1,4 +1,4 @@
-"""Removal of what identifies a person or a host: home directories, absolute paths and host names."""
+"""Remove what identifies a person or a host: home directories, absolute paths and host names."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def without_identity(line: str) -> str:
 
 
 def without_place(value: Any) -> Any:
-    """Return a text in which an absolute path becomes ``~/...`` below a home, and otherwise only its last part.
+    """Return a text with an absolute path as ``~/...`` if it is below a home, else with only its last part.
 
-    The value after ``host=`` is left out. Values that are not text are unchanged.
+    The value after ``host=`` is removed. Values that are not text are unchanged.
     """
     if not isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""The Arrow streams of a run directory: batches are appended whole, and the files are hashed while written."""
+"""The Arrow streams of a run directory: whole batches are appended, and files are hashed while they are written."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work in short steps, which are done in the time between two samples."""
+"""Work in short steps, one at a time between two samples."""
 
 
 def to_the_end(steps: Steps[T]) -> T:
-    """Take all steps that are left, and return their result."""
+    """Do all remaining steps, and return their result."""
     while True:
         try:
             next(steps)
@@ -57,7 +57,7 @@ class ArrowFiles:
             batch = yield from making
             yield
             if name in self.full:
-                return None  # the first failure was reported
+                return None  # the first failure was already reported
             file, writer = self._stream(name, batch.schema)
             before = file.hashed, file.sha256.copy()
             try:
@@ -82,10 +82,10 @@ class ArrowFiles:
     def finished(self) -> dict[str, str]:
         """Sync and close every file. Return by name the SHA-256 that was computed while the file was written.
 
-        A file whose length differs from what was hashed is left out. Raises ``OSError``.
+        A file whose length differs from the number of hashed bytes is left out. Raises ``OSError``.
         """
         for name, (file, writer) in self._streams.items():
-            with suppress(OSError):  # a stream without its end is read to its last whole batch
+            with suppress(OSError):  # without its end, a stream is read up to its last whole batch
                 writer.close()
                 file.put()
             os.fsync(file.fileno())
@@ -94,9 +94,9 @@ class ArrowFiles:
         return self._digests
 
     def close(self) -> None:
-        """Close the files without ends, as a crash leaves them."""
+        """Close the files without ends, as after a crash."""
         for file, _ in self._streams.values():
-            with suppress(OSError):  # a driver may have closed it, and the first error says more
+            with suppress(OSError):  # a driver may have closed it, and the first error is the more useful one
                 file.close()
         self._streams.clear()
 

@@ -1,6 +1,6 @@
-"""Read from the messages of an Arrow stream where its parts are and how large they get, before any is unpacked.
+"""Find the parts of an Arrow stream and their unpacked sizes from its messages, before anything is unpacked.
 
-The layout is that of Arrow's ``Message.fbs`` and ``Schema.fbs`` as FlatBuffers: a table begins with the distance back
+The layout is that of Arrow's ``Message.fbs`` and ``Schema.fbs`` as FlatBuffers. A table begins with the distance back
 to its vtable, which holds the place of each field. A compressed buffer begins with its unpacked length, or -1 if it is
 not compressed.
 """
@@ -18,7 +18,7 @@ from rig.errors import StoreError
 from rig.recording.files import Opened
 
 SMALL, RATIO_MOST = 20 << 20, 8
-"""A file may take this many bytes in memory, or this many for each byte on disk if that is more."""
+"""A file may take the larger of this many bytes in memory and this many for each byte on disk."""
 MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
@@ -28,11 +28,11 @@ _TYPE, _BODY = 1, 3
 
 
 class Damaged(ValueError):
-    """A stream that is not whole from here on."""
+    """A stream that is damaged from here on."""
 
 
 class Buffer(NamedTuple):
-    """A buffer: where it begins in its file, how many bytes it has there and unpacked, and whether it is packed."""
+    """A buffer: its begin in the file, its bytes there and unpacked, and whether it is packed."""
 
     at: int
     held: int
@@ -41,7 +41,7 @@ class Buffer(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A record batch or a dictionary: rows, the number of absent values of each column, and buffers in order."""
+    """A record batch or a dictionary: rows, the number of absent values of each column, and the buffers in order."""
 
     kind: int
     at: int
@@ -57,7 +57,7 @@ class Message(NamedTuple):
 
 
 class _Bytes:
-    """The bytes of a file, read in windows, so that not each small message costs a read."""
+    """The bytes of a file, read in windows, so that small messages need few reads."""
 
     def __init__(self, file: Opened) -> None:
         self._file, self._from, self._window = file, 0, memoryview(b"")
@@ -74,7 +74,7 @@ class _Bytes:
 def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
     """Yield every record batch and dictionary of a stream, and put its schema into the list first.
 
-    Raises ``Damaged`` where the stream is cut off or is no stream, ``StoreError`` for too many batches without rows.
+    Raises ``Damaged`` if the stream is cut off or is no stream, ``StoreError`` for too many batches without rows.
     """
     held, at, empty = _Bytes(file), 0, 0
     while at < file.size:
@@ -129,7 +129,7 @@ def _message(held: _Bytes, meta: bytes, root: int, kind: int, at: int, body: int
 
 
 def becomes_of(file: Opened, row_bytes: int = 0) -> int:
-    """Return the size of a stream in memory (bytes), plus ``row_bytes`` for each row; a torn end is left out."""
+    """Return the size of a stream in memory (bytes), plus ``row_bytes`` for each row, without an incomplete end."""
     total = 0
     with suppress(Damaged):
         for message in messages(file, []):
@@ -145,7 +145,7 @@ def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MO
 
 
 def parts_of(type_: pa.DataType) -> tuple[int, int]:
-    """Return how many nodes and buffers a column of a type has in a message. Raises ``Damaged`` for types of views."""
+    """Return how many nodes and buffers a column of a type has in a message. Raises ``Damaged`` for view types."""
     own = 2
     if isinstance(type_, pa.BaseExtensionType):
         return parts_of(type_.storage_type)

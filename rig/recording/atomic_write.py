@@ -1,4 +1,4 @@
-"""Writing of whole files: a file is replaced as a whole or not at all, and only if it is a regular file."""
+"""Write whole files: a file is replaced completely or not at all, and only if it is a regular file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Refuse = Callable[[Path, str, str], RigError]
 
 
 def bad_out(path: Path, what: str, remedy: str = "") -> UsageError:
-    """Return the error for a path that a user named and that cannot be written."""
+    """Return the error for a path that a user named but that cannot be written."""
     return UsageError(
         f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy or "Choose a path that can be written"
     )
@@ -31,14 +31,14 @@ def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:
 
 
 def unwritten(error: Exception) -> str:
-    """Return the reason of a file system error, as text that follows the path."""
+    """Return the reason of a file system error, as text to put after the path."""
     return f"cannot be written ({reason(error)})"
 
 
 def regular(path: Path, refuse: Refuse = bad_out) -> Path:
     """Return the regular file that ``path`` names, with links followed; it need not exist.
 
-    Raises the error that ``refuse`` makes for a device, a pipe, a directory or a broken link.
+    Raises ``refuse``'s error for a device, a pipe, a directory or a broken link.
     """
     try:
         place = path.resolve()
@@ -54,9 +54,9 @@ def regular(path: Path, refuse: Refuse = bad_out) -> Path:
 
 
 def inside(root: Path, path: Path) -> Path:
-    """Return ``path`` if it is inside the directory ``root`` with every link followed.
+    """Return ``path`` if it is inside the directory ``root`` after all links are followed.
 
-    Raises ``StoreError``.
+    Raises ``StoreError`` otherwise.
     """
     try:
         found = path.resolve()
@@ -72,7 +72,7 @@ def replacing(path: Path, *, sync: bool = False, refuse: Refuse = bad_out) -> It
     """Yield a file that replaces ``path`` when the block ends, and is removed if the block raises.
 
     With ``sync`` the contents are on disk before the file replaces ``path``, and its name is on disk afterwards. Raises
-    the error that ``refuse`` makes for a path that is no regular file or cannot be written.
+    ``refuse``'s error for a path that is no regular file or cannot be written.
     """
     place = regular(path, refuse)
     try:

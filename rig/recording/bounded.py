@@ -30,7 +30,7 @@ TEXT_CHARACTERS = 100_000
 DEPTH = 64
 """The deepest nesting of lists and objects in a line."""
 SPARSE_BYTES, DENSITY = 64 << 20, 1e-3
-"""A file larger than this is refused if less than this share of it is on disk: it is a hole, not a recording."""
+"""A larger file is refused if less than this share of it is on disk: it is mostly a hole, not a recording."""
 TABLE_BYTES, CELLS_BYTES = 1 << 40, 1 << 20
 """The largest table of text, and its longest line."""
 DIGITS = 400
@@ -42,10 +42,10 @@ _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 def open_bounded(path: Path, most_bytes: int) -> BinaryIO:
     """Open a regular file to read it.
 
-    Raises ``OSError``, also for a pipe, a device or a directory, which might never end, and for a file above
+    Raises ``OSError``, also for a pipe, a device or a directory, whose reading might never end, and for more than
     ``most_bytes``.
     """
-    # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
+    # without O_NONBLOCK, opening a pipe without a writer waits for ever
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
     found = os.fstat(file.fileno())
     if not stat.S_ISREG(found.st_mode):
@@ -61,14 +61,14 @@ def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
     """Return the content of a file. Raises ``OSError`` as ``open_bounded`` does."""
     with open_bounded(path, most_bytes) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
+        content = file.read(min(2 * size + 1, most_bytes + 1))  # it may grow while it is read
     if len(content) > most_bytes:
         raise too_large(path, most_bytes)
     return content
 
 
 def check_lines(path: Path) -> None:
-    """Refuse a table of text with a line that would fill the memory. Raises ``OSError``, as ``open_bounded`` does."""
+    """Refuse a table of text with a line that is too long for memory. Raises ``OSError``, as ``open_bounded`` does."""
     with open_bounded(path, TABLE_BYTES) as file:
         while len(piece := file.read(CELLS_BYTES)) == CELLS_BYTES:
             if b"\n" not in piece and b"\r" not in piece:
@@ -76,7 +76,7 @@ def check_lines(path: Path) -> None:
 
 
 def too_large(path: Path, most_bytes: int) -> OSError:
-    """Return the error for a file that is larger than it may be."""
+    """Return the error for a file that is larger than allowed."""
     return OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
 
 
@@ -117,7 +117,7 @@ def check_texts(document: Any, where: str = "the start line") -> None:
 
 
 def check_dense(found: os.stat_result, name: str) -> None:
-    """Refuse a file that is nearly all hole, which would take hours to read. Raises ``StoreError``."""
+    """Refuse a file that is nearly all hole: reading it could take hours. Raises ``StoreError``."""
     held = getattr(found, "st_blocks", found.st_size) * 512
     if found.st_size > SPARSE_BYTES and held < DENSITY * found.st_size:
         raise _beyond(name, f"has {found.st_size} bytes, of which {held} are on the disk", found.st_size)

@@ -1,4 +1,4 @@
-"""A line of ``events.jsonl`` becomes a struct, or an error that names the line, the field and the value."""
+"""Decode a line of ``events.jsonl`` to a struct, or raise an error that names the line, the field and the value."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ DECLARE = "Give plain numbers, texts, lists and objects in what a driver or work
 def decode(line: bytes, type_: str, number: int) -> Line | None:
     """Decode a line to the struct of its type; return None for an unknown type.
 
-    Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` for time that runs
-    backwards.
+    Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` if an interval ends before
+    it begins.
     """
     struct = LINES.get(type_)
     if struct is None:
@@ -61,7 +61,7 @@ def from_json(line: bytes, type_: type[T]) -> T:
         return msgspec.json.decode(line, type=type_)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:  # half of a surrogate pair, which Python's json takes
+    except msgspec.DecodeError:  # half of a surrogate pair, which Python's json accepts
         return msgspec.convert(strict(line), type_)
 
 
@@ -117,7 +117,7 @@ def declared_start(document: Mapping[str, Any]) -> Start:
 
 
 def _check_declared(kind: str, part: Any) -> None:
-    """Refuse a declaration that readers would refuse. Raises ``StoreError``, which names the driver or workload."""
+    """Refuse a declaration that readers would refuse. Raises ``StoreError`` with the name of the driver or workload."""
     name = part.get("name") if isinstance(part, Mapping) else getattr(part, "name", None)
     where = f"what the {kind} {str(name)[:80]!r} declares"
     try:
@@ -130,7 +130,7 @@ def _check_declared(kind: str, part: Any) -> None:
 
 
 def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
-    """Check and return what an importer declares for the figures of the recording program.
+    """Check and return what an importer declares for the figures of the program that recorded.
 
     Raises ``DataError``.
     """
@@ -141,9 +141,9 @@ def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
 
 
 def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> dict[str, Any]:
-    """Return those values in ``details`` for which the record now has a field.
+    """Return the values in ``details`` that now have their own field in the record.
 
-    Older recordings and drivers state them in ``details``.
+    Older recordings and drivers have them in ``details``.
     """
     if not isinstance(details, Mapping):
         return {}
@@ -156,12 +156,12 @@ def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> di
             try:
                 found[f.name] = msgspec.to_builtins(msgspec.convert(given[f.name], f.type))
             except msgspec.ValidationError:
-                continue  # another driver's or workload's own meaning of the name
+                continue  # a name that this driver or workload uses for something else
     return found
 
 
 def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> StoreError | DataError:
-    """The error for a line that does not decode: what is missing, or the field and its value."""
+    """Return the error for a line that does not decode: what is missing, or the field and its value."""
     kind = DataError if type_ == "peer" else StoreError
     at = f"the {type_} line" + ("" if number is None else f" (line {number + 1} of events.jsonl)")
     try:

@@ -1,4 +1,4 @@
-"""Checks that one recording describes its rails and clocks once: the start line and the traces say the same."""
+"""Check that the start line and the traces of a recording describe each rail and clock in the same way."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
 
 
 def _told(rail: Rail, field: str) -> object:
-    """The value of a rail's field, without the source of its limits, which may hold a path."""
+    """Return the value of a rail's field, without the source of its limits, which may hold a path."""
     told = getattr(rail, field)
     return replace(told, source="") if isinstance(told, Accuracy) else told

@@ -1,4 +1,4 @@
-"""The types of the lines of ``events.jsonl``, which the writer, the reader and the JSON Schemas all use."""
+"""The types of the lines of ``events.jsonl``; the writer, the reader and the JSON Schemas all use them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SCHEMA = "neurorig-run/1"
 REMEDY = "See docs/reference/run-directory.md for what it must hold"
 
 MOVED = frozenset({"schedule_depends_on_budget", "algorithm", "targets", "notes", "nodes"})
-"""What older recordings have in the details of a device or a workload, and which has a field of its own now."""
+"""Keys that older recordings have in the details of a device or a workload, and that now have their own fields."""
 
 LIMIT = 2**62
 Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]
-"""Inside +-2^62, so that the difference of any two fits 64 bits."""
+"""Between -2^62 and 2^62, so that the difference of any two fits 64 bits."""
 Count = Annotated[int, Meta(ge=0, lt=LIMIT)]
 InsidePath = Annotated[str, Meta(pattern=r"^(?!/)(?!([^\0]*/)?\.\.(/|$))[^\0]+$")]
 
@@ -49,20 +49,20 @@ def plain(value: Any) -> Any:
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """One line of ``events.jsonl``.
 
-    Every line in the file also has ``seq`` and ``prev``, which chain it to the line before. They are not fields of the
-    structs.
+    Every line in the file also has ``seq`` and ``prev``, which chain it to the line before. The structs do not have
+    these fields.
     """
 
 
 class SessionLink(Record, frozen=True):
-    """The place of a run in its session, which chains it to the run before."""
+    """The place of a run in its session, and its link to the run before."""
 
     id: str
-    """Name of the session, drawn at random: the same in all its runs."""
+    """Random name of the session, the same in all its runs."""
     number: Count
     """Place of the run in the session, counted from 1."""
     of: int | None = None
-    """How many runs the session has when it is whole; null while a search goes on."""
+    """How many runs the complete session has; null while a search goes on."""
     previous: str = GENESIS
     """SHA-256 of events.jsonl of the run before; 64 zeros in the first run."""
 
@@ -87,13 +87,13 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     scenario: ScenarioRecord
     workload: WorkloadRecord
     created_utc: str = ""
-    """When recording began, ISO 8601, UTC by the wall clock. Informative: no figure uses it."""
+    """When recording began by the wall clock, ISO 8601, UTC. Informative: no figure uses it."""
     argv: list[str] = []
-    """The command line. Without --keep-identity, what identifies a person or a host is left out."""
+    """The command line. Without --keep-identity, parts that identify a person or a host are removed."""
     purpose: str = "all"
     """What the run is for: all, performance, accuracy, power, compliance or probe."""
     configuration: str = ""
-    """The configuration of the system, such as performance or efficiency; a result never mixes two."""
+    """The configuration of the system, such as performance or efficiency; no result mixes two of them."""
     session: SessionLink | None = None
     """The place of the run in its session; null for a run by itself."""
     lab: str | None = None
@@ -107,11 +107,11 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     environment: Environment | None = None
     imported: ImportRecord | None = None
     as_recorded: Object = {}
-    """The line as it is in the file, for parts that are printed unchanged. Set by the reader, never written."""
+    """The line as it is in the file, for parts that are printed unchanged. Only the reader sets it."""
 
     @property
     def simulated(self) -> bool:
-        """Return whether a device or meter is not declared to be hardware."""
+        """Return whether the device or a meter is not declared as hardware."""
         return self.modes != {"hardware"}
 
     @property
@@ -142,7 +142,7 @@ class Brackets(Line, frozen=True, tag="brackets"):
 
 
 class IdleWindow(Line, frozen=True, tag="idle"):
-    """A window in which the configured device was left alone."""
+    """A window in which nothing was asked of the configured device."""
 
     on_ns: Integer
     """Begin of the window (host ns)."""
@@ -151,23 +151,23 @@ class IdleWindow(Line, frozen=True, tag="idle"):
 
 
 class HostGap(Line, frozen=True, tag="gap"):
-    """A stretch in which the recording process did not run: it was stopped, or another program had the processor."""
+    """An interval in which the recording process did not run: it was stopped, or had no processor."""
 
     on_ns: Integer
-    """Last sign of life before (host ns)."""
+    """Last time before the gap at which the process ran (host ns)."""
     off_ns: Integer
-    """First sign of life after (host ns)."""
+    """First time after the gap at which the process ran (host ns)."""
 
 
 class SampleNetwork(Line, frozen=True, tag="network"):
-    """The network that a sample was deployed as, where each sample is a network of its own."""
+    """The network of a sample, if each sample is a network of its own."""
 
     sample_id: str
     network: NetworkInfo
 
 
 class MarkPulses(Line, frozen=True, tag="marks"):
-    """Pulses of power that the device drew on purpose."""
+    """Pulses of power that the device made on purpose."""
 
     spans: list[tuple[Integer, Integer]]
     """on_tick, off_tick on the device's clock."""
@@ -183,13 +183,13 @@ class ChunkArrived(Line, frozen=True, tag="chunk", omit_defaults=True):
     readings: Count
     """How many readings arrived together."""
     arrived_ns: Integer
-    """When the host had the readings (host ns)."""
+    """When the host received the readings (host ns)."""
     waiting_s: float | None = None
-    """How many seconds of readings of this rail waited to be written then. Informative."""
+    """Readings of this rail that waited to be written then, in seconds. Informative."""
 
 
 class Note(Line, frozen=True, tag="note"):
-    """Something that was missing in the files of an import."""
+    """Something that the files of an import lack."""
 
     about: str
     """files or trace."""

@@ -1,7 +1,7 @@
-"""Files below a directory that is opened once: each is reached through its descriptor, and no link is followed.
+"""Files below a directory that is opened once: each is opened through its descriptor, and no link is followed.
 
-So neither the directory nor a file can be exchanged between its check and its use. Where the system has no such
-descriptors (Windows), links are looked for by name. Whatever the umask, new files have at most the mode 0644, and new
+So neither the directory nor a file can be exchanged between its check and its use. Systems without such
+descriptors (Windows) are checked for links by name. Whatever the umask, new files have at most the mode 0644, and new
 directories 0755.
 """
 
@@ -27,10 +27,10 @@ BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.support
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _FOLDER = os.O_RDONLY | _PLAIN | getattr(os, "O_DIRECTORY", 0)
 IN_MEMORY = 32 << 20
-"""A file of at most this many bytes is read once; these bytes are both hashed and used."""
+"""A file of at most this many bytes is read once, and the same bytes are hashed and used."""
 PIECE = 1 << 20
 TICK_NS = 20_000_000
-"""Two changes within this time may get the same time stamp from an older kernel."""
+"""An older kernel may give two changes within this time the same time stamp."""
 
 
 class Folder:
@@ -83,7 +83,7 @@ class Folder:
         folder, last = self._holder(name)
         if not BY_DESCRIPTOR:
             folder._check(last, stat.S_ISREG)
-        # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
+        # without O_NONBLOCK, opening a pipe without a writer waits for ever
         flags |= _PLAIN | getattr(os, "O_NONBLOCK", 0)
         try:
             found = os.open(folder._at(last), flags, FILE_MODE, dir_fd=folder._handle)
@@ -98,7 +98,7 @@ class Folder:
         return found
 
     def stat(self, name: str) -> os.stat_result | None:
-        """Return the status of a name without following a link, or None. Raises what ``sub`` raises for its folders."""
+        """Return the status of a name, or None; links are not followed. Raises what ``sub`` raises for its folders."""
         try:
             folder, last = self._holder(name)
             return os.stat(folder._at(last), follow_symlinks=False, dir_fd=folder._handle)
@@ -132,7 +132,7 @@ class Folder:
         """Return the content of a file. Raises what ``open`` raises, and ``OSError`` for more than ``most_bytes``."""
         with open(name, "rb", opener=self.open) as file:
             size = os.fstat(file.fileno()).st_size
-            content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
+            content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow meanwhile
         if max(size, len(content)) > most_bytes:
             raise too_large(self.path / name, most_bytes)
         return content
@@ -178,7 +178,7 @@ class Folder:
             folder.sync()
 
     def write(self, name: str, content: bytes, *, sync: bool = False) -> None:
-        """Write a whole file, or nothing, as ``replacing`` does; folders on the way are made."""
+        """Write a whole file, or nothing, as ``replacing`` does; missing folders are made."""
         with self.replacing(name, sync=sync) as file:
             file.write(content)
 
@@ -256,9 +256,9 @@ class Opened:
         return digest.hexdigest()
 
     def read(self, at: int, count: int) -> memoryview:
-        """Return ``count`` bytes from offset ``at``, fewer at the end of the file.
+        """Return ``count`` bytes from offset ``at``, or fewer at the end of the file.
 
-        Raises ``IntegrityError`` for a file that was changed since it was opened.
+        Raises ``IntegrityError`` for a file that has changed since it was opened.
         """
         if self._content is not None:
             return memoryview(self._content)[at : at + count]

@@ -74,6 +74,6 @@ def recorded_files(folder: Folder) -> list[str]:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the hex digest of a file, which is read in pieces."""
+    """Return the hex digest of a file; it is read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Writing of ``events.jsonl``: lines are chained by their hashes, and disk space is reserved for the last one."""
+"""Write ``events.jsonl``: hashes chain the lines, and disk space is reserved for the last one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINE_BYTES = 256
 
 
 class Chain:
-    """The lines of one run directory. They name no home directories and hosts, unless ``keep_identity`` is set."""
+    """The lines of one run directory. Without ``keep_identity``, they name no home directories and hosts."""
 
     def __init__(self, folder: Folder, keep_identity: bool) -> None:
         self._folder, self._keep_identity = folder, keep_identity
@@ -49,13 +49,13 @@ class Chain:
             self._next = end + len(line) + 1, (seq + 1, hashlib.sha256(line).hexdigest())
             self._file.write(line + b"\n")
         except OSError as error:
-            with suppress(OSError):  # a torn line would break the chain of the stop line
+            with suppress(OSError):  # a torn line would break the chain to the stop line
                 self._file.truncate(end)
             raise unwritable(str(self._folder.path / EVENTS), error, MAKE_ROOM) from error
         self._counted()
 
     def _counted(self) -> None:
-        """Continue after the newest line in the file: an interruption may come after its write and before its count."""
+        """Continue after the newest line in the file: an interruption may come between its write and its count."""
         end, last = self._next
         if self._file.tell() >= end:
             self._last = last
@@ -87,7 +87,7 @@ class Chain:
 
     def close(self) -> None:
         """Close the file without a last line."""
-        with suppress(OSError):  # a driver may have closed it, and the first error says more
+        with suppress(OSError):  # a driver may have closed it, and the first error is the more useful one
             self._file.close()
 
 

@@ -1,4 +1,4 @@
-"""Reading of ``events.jsonl``: chain and seal are verified, each line is decoded once, listed files are checked."""
+"""Read ``events.jsonl``: verify chain and seal, decode each line once, and check the listed files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rig.recording.layout import EVENTS, GENESIS, SEAL, run_folder
 from rig.recording.validation import went_back
 
 TABLE_BYTES = 1 << 32
-"""A table is read as a whole, up to this size."""
+"""A table of at most this size is read as a whole."""
 
 
 class _Head(msgspec.Struct):
@@ -67,7 +67,7 @@ def read_log(run: Path | Folder) -> Log:
 
 
 def _schema(line: bytes) -> Any:
-    """The schema that a start line states. An unreadable line is refused later, when it is decoded."""
+    """Return the schema that a start line states. An unreadable line is refused later, when it is decoded."""
     try:
         return from_json(line, _First).schema
     except (ValueError, RecursionError):
@@ -129,7 +129,7 @@ def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
-    """Verify the chain, and return the head of each whole line and the lines; a line torn by a crash is left out."""
+    """Verify the chain; return the head of each whole line, and the lines without one that a crash cut off."""
     lines = data.split(b"\n")
     heads: list[_Head] = []
     prev = GENESIS
@@ -167,7 +167,7 @@ def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> 
     """Verify the hash of every file that the stop line lists, and return the Arrow files among ``present``.
 
     They are later read through the descriptor with which they were hashed. Raises ``IntegrityError``, also for a file
-    that is present and not listed.
+    that is present but not listed.
     """
     listed = {} if stop is None else stop.files
     for name in listed:

@@ -1,4 +1,4 @@
-"""The reader of the run directory: it verifies the hashes, then gives a read-only view, and computes nothing."""
+"""Read a run directory: verify the hashes, then give a read-only view. Nothing is computed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PAYLOAD_BYTES = 1 << 30
 class Run:
     """One recording.
 
-    ``stop`` is None after a crash. The data then end at the last whole batch.
+    ``stop`` is None after a crash; the data then end at the last whole batch.
     """
 
     path: Path
@@ -68,9 +68,9 @@ class Run:
     digest: str
     truncated: tuple[str, ...]
     left_out: tuple[str, ...]
-    """Spans and readings that were left out, each with what is wrong with it."""
+    """Spans and readings that were left out, each with its fault."""
     folder: Folder
-    """The open directory, through which files below it are written."""
+    """The open directory; files below it are written through it."""
     trace_files: tuple[Batches, ...]
     """The files of the traces, each opened once."""
 
@@ -92,7 +92,7 @@ class Run:
         return [Bracket(*row) for e in self.of_type(Brackets) if e.clock == clock for row in e.rows]
 
     def networks(self) -> dict[str, NetworkInfo]:
-        """Return by sample id the network of each sample that has its own."""
+        """Return by sample id the networks of samples that have their own."""
         return {e.sample_id: e.network for e in self.of_type(SampleNetwork)}
 
     def marks(self) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Readings on their way to the trace files: checked, joined, hashed and written, optionally in an own thread."""
+"""Readings on their way to the trace files: checked, joined, hashed and written, optionally in a separate thread."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ BATCH = 1 << 20
 """Chunks are joined into batches of at most this many readings."""
 
 Check = Callable[[Chunk, Chunk | None], None]
-"""Checks a chunk against the one before it, and raises a ``RigError`` for readings that no reader could use."""
+"""Compares a chunk with the one before it, and raises a ``RigError`` for readings that no reader could use."""
 
 
 _Arrived = tuple[Chunk, int, float | None]
-"""A chunk, its arrival (host ns), and how many seconds of readings of its rail waited then."""
+"""A chunk, its arrival (host ns), and the readings of its rail that waited then, in seconds."""
 
 
 @dataclass
 class _Waiting:
-    """The chunks of one rail that wait to be written, and the written ones that are not yet announced."""
+    """The chunks of one rail that wait to be written, and the written ones that are not announced yet."""
 
     rail: Rail
     meta: Mapping[str, str]
@@ -66,7 +66,7 @@ class Readings:
         self._failed: deque[RigError] = deque()
         self._late = False
         self._came = self._gone = 0
-        """Bytes that were handed over, and that no longer wait; changed by the same threads as in ``_Waiting``."""
+        """Bytes that came, and bytes that no longer wait; the threads that change them are as in ``_Waiting``."""
 
     def __contains__(self, rail: str) -> bool:
         return rail in self._rails
@@ -79,7 +79,7 @@ class Readings:
         self._rails[rail.name] = _Waiting(rail, meta, check)
 
     def put(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Hand over readings of a declared rail. A value that is not an array counts as no reading.
+        """Hand over readings of a declared rail. A value that is not an array is no reading.
 
         Raises ``DiskTooSlowError`` once if more than ``HOLDS_BYTES`` wait for the thread. They are written too.
         """

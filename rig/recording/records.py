@@ -35,12 +35,12 @@ class Algorithm(Record, frozen=True, omit_defaults=True):
 
     @property
     def outline(self) -> Any:
-        """What says most about the model or algorithm; None where nothing is declared."""
+        """Return the best description of the model or algorithm; None if nothing is declared."""
         return self.model or self.algorithm or self.network or self.solver
 
     @property
     def tuned(self) -> Any:
-        """What says most about how it was trained and tuned; None where nothing is declared."""
+        """Return the best description of its training and tuning; None if nothing is declared."""
         return self.tuning or self.training or self.parameters
 
 
@@ -49,12 +49,12 @@ class DeviceRecord(Record, frozen=True):
 
     name: str = ""
     mode: Mode | None = None
-    """Anything but hardware marks every figure as simulated."""
+    """With anything but hardware, every figure is marked as simulated."""
     description: str = ""
     clock: ClockInfo | None = None
     """The clock of on_tick and off_tick; null means host nanoseconds."""
     phases: list[str] = []
-    """Names of the phases that the device can tell apart, in the order in which they run."""
+    """Names of the phases that the device distinguishes, in the order in which they run."""
     max_batch: int = 1
     """The most samples that the device takes at once."""
     max_pending: int | None = None
@@ -66,17 +66,17 @@ class DeviceRecord(Record, frozen=True):
     versions: Object = {}
     """Software and firmware versions by name."""
     artifacts: Object = {}
-    """Digest of each thing on which results depend, by name."""
+    """Digest of each thing that affects results, by name."""
     details: Object = {}
     """Anything else that a report should print."""
     spans_on_pin: bool = False
     """The device does not stamp spans but marks each on a pin, which a logic input of a meter records."""
     schedule_depends_on_budget: bool | None = None
-    """Whether a solver works differently when it is given more time; null means not stated."""
+    """Whether the time that a solver gets changes how it works; null means not stated."""
     preprocessing: Preprocessing | None = None
     """How samples are pre-processed; null means not stated."""
     network: NetworkInfo | None = None
-    """The network as it is deployed; null means not stated."""
+    """The deployed network; null means not stated."""
     algorithm: Algorithm = Algorithm()
     """What the device runs. Older recordings have these fields in details."""
 
@@ -86,7 +86,7 @@ class MeterRecord(Record, frozen=True):
 
     name: str = ""
     mode: Mode | None = None
-    """Anything but hardware marks every figure as simulated."""
+    """With anything but hardware, every figure is marked as simulated."""
     clock: ClockInfo | None = None
     rails: list[Rail] = []
     """The rails that the meter measures. Figures use the copy in each trace's metadata."""
@@ -94,7 +94,7 @@ class MeterRecord(Record, frozen=True):
     """Supplies that the meter does not measure."""
     description: str = ""
     buffer_s: float | None = None
-    """How long the meter can go without being drained (s)."""
+    """Time after which a meter that is not drained loses readings (s)."""
     versions: Object = {}
     details: Object = {}
     serial_number: str | None = None
@@ -108,13 +108,13 @@ class ScenarioRecord(Record, frozen=True):
 
     name: str = ""
     options: Object = {}
-    """Every option with which the scenario ran."""
+    """Every option of the scenario's run."""
     amortise_s: float | UnsetType = UNSET
-    """Length of the sequences over which the cost of configuring is spread (s)."""
+    """Length of the sequences that share the cost of configuring (s)."""
 
     @property
     def deadline_s(self) -> float | None:
-        """Return the deadline in seconds after a sample, or else the stride of a stream."""
+        """Return the deadline after a sample (s), or else the stride of a stream."""
         return self._real("deadline_s") or self._real("stride_s") or None
 
     @property
@@ -129,12 +129,12 @@ class ScenarioRecord(Record, frozen=True):
 
     @property
     def repeat(self) -> float | None:
-        """Return how often each sample was asked to be looped inside one span."""
+        """Return how many times each sample should loop inside one span."""
         return self._real("repeat")
 
     @property
     def to_gap(self) -> float | None:
-        """Return the gap to the target at which solvers were told to stop, relative."""
+        """Return the relative gap to the target at which solvers should stop."""
         return self._real("to_gap")
 
     def _real(self, name: str) -> float | None:
@@ -146,7 +146,7 @@ class ScenarioRecord(Record, frozen=True):
 
     @property
     def per_phase(self) -> bool:
-        """Return whether each phase was issued by itself."""
+        """Return whether each phase was issued alone."""
         return bool(self.options.get("apart"))
 
 
@@ -162,10 +162,10 @@ class WorkloadRecord(Record, frozen=True):
     samples: int = 0
     """Number of samples."""
     options: Object = {}
-    """Every option with which the workload was opened."""
+    """Every option of the opened workload."""
     details: Object = {}
     targets: dict[str, dict[str, float | None]] = {}
-    """For solvers: other costs to reach besides target_cost, by the target's name and the sample's id."""
+    """For solvers: further costs to reach besides target_cost, by the target's name and the sample's id."""
     notes: list[str] = []
     """Sentences for every report."""
     nodes: int | None = None
@@ -219,7 +219,7 @@ class ErrorRecord(Record, frozen=True):
 
 
 def error_record(error: Ended) -> ErrorRecord:
-    """Return what the stop line says of an error: whatever a driver put into it, the line can be read."""
+    """Return what the stop line records about an error, so that the line can always be read."""
     said = {name: _short(value) if isinstance(value, (str, int)) else value for name, value in error.to_json().items()}
     return msgspec.convert(said, ErrorRecord)
 

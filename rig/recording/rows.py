@@ -1,6 +1,6 @@
 """Rows of ``replies.arrows`` that wait to be written, packed into one buffer; each text is stored as a number.
 
-This code runs between two queries of a device that answers immediately. So the buffer is allocated beforehand, a row
+This code runs between two queries of a device that may answer immediately. So the buffer is allocated in advance, a row
 allocates only what it needs, and a flush is a few copies.
 """
 
@@ -35,7 +35,7 @@ _NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 Kind = tuple[str, str | None, str | None, bool]
 """Sample id, phase, output as JSON, and whether it is warm-up: values that many rows share."""
 _Split = tuple[list[columns.Texts], NDArray[np.bool_]]
-"""Many kinds as columns: one of texts for each part, and which kinds are warm-up."""
+"""Many kinds as columns: one column of texts for each part, and the warm-up flags."""
 
 
 class ReplyRows:
@@ -53,11 +53,11 @@ class ReplyRows:
         self._count = 0
         """Number of texts when the last batch was taken; ``_all`` is made only if no text was added since."""
         self.encode: Callable[[Any], str] = json_of
-        """Converts a new output to JSON, which may run code of the driver."""
+        """Converts a new output to JSON; this may run code of the driver."""
         self.on_host_clock = False
         """Whether ticks are host nanoseconds."""
         self.refused: tuple[str, str] | None = None
-        """Sample of the first span that ``take`` left out, and why it does not fit."""
+        """Sample and fault of the first span that ``take`` left out."""
 
     def __len__(self) -> int:
         return self._at // _SIZE
@@ -72,7 +72,7 @@ class ReplyRows:
     ) -> bool:
         """Add the row of a reply that has one span, and return True if work remains for the caller.
 
-        Work remains in two cases. Either the buffer is now full, or no row was added, because the reply has several
+        Work remains if the buffer is now full, or if no row was added because the reply has several
         spans, no span, or a progress record. Raises ``DeviceError`` for a tick that is not an integer of 64 bits
         or an output that JSON cannot hold, and ``TypeError`` for a value that is not a span.
         """
@@ -169,8 +169,8 @@ class ReplyRows:
     ) -> Steps[tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]]:
         """Return the number of each row's kind, and the texts and warm-up flags by that number.
 
-        Texts that came up before are made into columns once, and Arrow writes them once. While new texts arrive, a
-        batch holds only its own. A batch with all known texts would make the file grow with the square of their number.
+        Texts that are already known are made into columns once, and Arrow writes them once. While new texts come, a
+        batch holds only its own; with all known texts, the file would grow with the square of their number.
         """
         count = len(self._texts)
         if count == self._count:
@@ -217,7 +217,7 @@ def _split(kinds: list[Kind]) -> Steps[_Split]:
 
 
 def json_of(output: Any) -> str:
-    """Return an output as it is recorded.
+    """Return an output in its recorded form.
 
     Raises ``DeviceError`` for a value that JSON cannot hold, or that readers would refuse.
     """

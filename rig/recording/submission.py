@@ -24,7 +24,7 @@ FILE = "submission.json"
 MANIFEST = "MANIFEST.sha256"
 SIGNATURE = "MANIFEST.sha256.sig"
 NAMESPACE = "neurorig-submission"
-"""What a signature is for; one that was made for another purpose does not count."""
+"""The purpose of a signature; one made for another purpose is not accepted."""
 SESSIONS = "sessions"
 PAGE = "report.html"
 LINE = re.compile(r"([0-9a-f]{64})  ((?!/)(?!(?:[^\0]*/)?\.\.?(?:/|$))[^\0-\x1f\x7f\\\ud800-\udfff]+)")
@@ -39,14 +39,14 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What only the submitter knows. Every field but ``notes`` must be filled in."""
+    """What only the submitter knows. Every field except ``notes`` must be filled in."""
 
     title: Short = ""
     """One line for the heading of the report."""
     organization: Short = ""
     """Who submits."""
     contact: Short = ""
-    """Whom an auditor asks."""
+    """Whom an auditor can ask."""
     date: Day = ""
     """The day of the submission, YYYY-MM-DD."""
     availability: Literal["", "available", "preview", "research"] = ""
@@ -60,11 +60,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     split: Text = ""
     """The data and seeds on which it was trained and tuned, and how the test data were kept out."""
     components: Text = ""
-    """The active components that power covers, and why the others are left out."""
+    """The active components whose power is included, and why others are left out."""
     host: Text = ""
     """What runs on the host, before and after the device."""
     software: Text = ""
-    """Where the software and the documents are with which others can repeat the result."""
+    """Where to find the software and the documents with which others can repeat the result."""
     licence: Text = ""
     """The licence under which the submission may be used."""
     notes: Text = ""
@@ -72,7 +72,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure that is submitted: the mean over the sessions of its configuration."""
+    """One submitted figure: the mean over the sessions of its configuration."""
 
     value: float
     unit: Short
@@ -83,7 +83,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     trials: list[float]
     """The figure of each session, in the order of the sessions."""
     runs: Count
-    """How many runs the figure is of, over all sessions."""
+    """The number of runs behind the figure, over all sessions."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +96,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """The named set of rules of the recordings; empty if they have none."""
     device: Short
     class_: Class = msgspec.field(name="class")
-    """How the figures came about."""
+    """The origin of the figures."""
     verdict: Literal["VALID", "INVALID"] | None
     """By the rules of the recordings; null if they have none."""
     page: Short
     """The file with the six sections of this configuration."""
     sessions: Annotated[list[Inside], Meta(min_length=1, max_length=10_000)]
-    """The folders of its sessions or lone runs, which are trials of one another."""
+    """The folders of its sessions or single runs, which are trials of the same configuration."""
     claims: Annotated[dict[str, Claim], Meta(max_length=100_000)]
     """By the names of the figures in results.json."""
 
@@ -122,7 +122,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Opened:
-    """A submission whose files match its manifest. Whether anyone signed it is for an audit to say."""
+    """A submission whose files match its manifest. An audit checks whether anyone signed it."""
 
     path: Path
     document: Submission
@@ -131,7 +131,7 @@ class Opened:
 
 
 def missing(about: About) -> list[str]:
-    """Return the fields that the submitter left empty and that must be filled in."""
+    """Return the fields that the submitter left empty but must fill in."""
     return [name for name in About.__struct_fields__ if name != "notes" and not getattr(about, name).strip()]
 
 
@@ -146,7 +146,7 @@ def is_submission(path: Path) -> bool:
 
 
 def open_submission(path: Path) -> Opened:
-    """Read a submission and verify every file against the manifest; folders called ``derived`` are not looked at.
+    """Read a submission and verify every file against the manifest; folders called ``derived`` are ignored.
 
     Raises ``StoreError`` for a folder that cannot be read, and ``IntegrityError`` for a file that differs from the
     manifest, is missing, or is not listed.

@@ -1,4 +1,4 @@
-"""Read a table of a recording into memory, after its size there is known from its messages."""
+"""Read a table of a recording into memory; its messages first show its size there."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rig.recording.tables import TABLES
 from rig.recording.validation import fitted_table, has_text
 
 TOGETHER = 1000
-"""This many batches are converted together, so that small ones cost little."""
+"""This many batches are converted together, which makes small ones cheap."""
 
 TEXTS_MOST = 32
-"""Texts that are stored once for many rows may take this many bytes for each byte of their file."""
+"""Texts stored once for many rows may take at most this many bytes for each byte of their file."""
 
 
 def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table:
-    """Return the whole batches of a table; a file that is torn is named in ``truncated``.
+    """Return the whole batches of a table; an incomplete file is named in ``truncated``.
 
-    Raises ``StoreError`` for columns that are not those of the table, and for a file that would become far larger in
+    Raises ``StoreError`` for columns that are not the table's, and for a file that would become far larger in
     memory.
     """
     schema = TABLES[name]
@@ -42,7 +42,7 @@ def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table
 
 
 def _spelt(batch: pa.RecordBatch) -> int:
-    """The bytes that the texts of a batch take when they are repeated for each row."""
+    """Return the bytes of a batch's texts if each row held its own."""
     coded = [
         column for column in batch.columns if pa.types.is_dictionary(column.type) and has_text(column.type.value_type)
     ]

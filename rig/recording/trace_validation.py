@@ -1,4 +1,4 @@
-"""Checks of rails and of their readings, whose errors name what does not fit.
+"""Checks of rails and of their readings; an error names what does not fit.
 
 The engine applies them before readings are written, and the reader before they are used.
 """
@@ -23,7 +23,7 @@ from rig.recording.stored import Stored
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""The least and the largest spacing of readings, in periods; the largest allows for the loss of nearly all."""
+"""The least and the largest spacing of readings, in periods; up to the largest, lost readings may explain it."""
 BAD_READINGS, MOST_BAD = 0.01, 20
 """At most this share of a trace's readings, and this many, may be left out for bad values or ticks."""
 
@@ -135,7 +135,7 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
 def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: float | None) -> None:
     """Refuse readings that end before they begin, or whose spacing contradicts the declared rate.
 
-    The spacing reveals, for example, a rate in kHz instead of Hz. It is not checked if ``tick_hz`` is None. Raises
+    The spacing shows, for example, a rate in kHz instead of Hz. It is not checked if ``tick_hz`` is None. Raises
     ``DataError``.
     """
     backward = end < start

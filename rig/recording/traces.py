@@ -1,4 +1,4 @@
-"""The traces of a run directory, and how their files are read: into memory or column by column."""
+"""The traces of a run directory. Their files are read into memory, or column by column."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Trace:
     def changed(self, change: Callable[[Floats], Floats]) -> Trace:
         """Return the trace with changed values; those of a long trace are computed when they are sliced.
 
-        ``change`` maps successive readings, shape (n,). Each result depends only on the reading and its two neighbours;
-        NaN marks a missing one.
+        ``change`` maps successive readings, shape (n,). Each result may depend only on the reading and its two
+        neighbours; NaN is a missing reading.
         """
         column = self.value
         if isinstance(column, np.ndarray):
