@@ -1,4 +1,4 @@
-"""Find faults of a bench: each instrument is opened, asked, read and closed under a deadline.
+"""Find faults of a bench: open, query, read and close each instrument under a deadline.
 
 In: a bench file. Out: findings with remedies. Imported by commands.
 """

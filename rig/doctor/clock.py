@@ -1,4 +1,4 @@
-"""Findings of a clock: its rate and offset against the host, its step and its round trip."""
+"""Findings about a clock: its rate and offset against the host, its step and its round trip."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rig.types import Bracket, Clock, ClockInfo
 BURST, BURSTS = 8, 9
 UNEVEN_NS = 10_007
 COARSE, STEPS_LEAST = 10, 8
-"""A counter is coarser than declared if ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
+"""A counter is coarser than declared if at least ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
 SLOW_S = 20e-3
-"""A round trip above this (s) makes span edges more uncertain than most traces do."""
+"""With a longer round trip (s), most traces place span edges better than the clock does."""
 
 
 def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Bracket]:
     """Read a clock in bursts over ``seconds``, or as often as its round trips allow.
 
-    The bursts are slightly uneven, so that a simulated clock, whose read takes no time, does not seem to move in steps.
+    The bursts are slightly uneven. Otherwise a simulated clock, whose read takes no time, would seem to move in steps.
     """
     began_ns = clock.now_ns()
     found: list[Bracket] = []
@@ -74,11 +74,11 @@ def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:
 
 
 def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError]) -> Finding:
-    free = replace(info, tolerance=math.inf)  # the slope of the brackets, without the declared tolerance
+    free = replace(info, tolerance=math.inf)  # the slope of the brackets, whatever the declared tolerance
     base = fit_brackets(free, brackets, now_ns)
     off, twice_u = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
     offset_s = base.ref_tick / info.tick_hz - (now_ns * 1e-9 + base.ref_s)
-    ppm, u_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(twice_u * 1e6, 2)  # no ppm of 1e-10
+    ppm, u_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(twice_u * 1e6, 2)  # so that 1e-10 ppm is 0
     text = (
         f"{info.name} at {si(info.tick_hz, 'Hz', 6)} runs {ppm} +- {u_ppm} ppm against the host (declared: within "
         f"{info.tolerance * 1e6:g}), offset {offset_s:.6f} s +- {si(2.0 * base.sigma_s, 's', 2)}"

@@ -20,12 +20,12 @@ from rig.factories import build, needs
 from rig.session.setup import bench_of, boot, close_quietly, plant_factory_of
 
 OWN_S = 60.0
-"""The least deadline of a driver's own doctor."""
+"""A driver's own doctor always gets at least this long (s)."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an examination. ``timeout_s`` replaces the patience of every entry. ``tell`` gets item and step."""
+    """Settings of an examination. ``timeout_s`` replaces every entry's patience. ``tell`` gets item and step."""
 
     seconds: float = 1.0
     timeout_s: float | None = None
@@ -43,7 +43,7 @@ class Settings:
 def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Generator[Finding, None, None]:
     """Yield every finding: of the host, of the bench file, then of each device with its meters.
 
-    ``wanted`` are names of the bench file, or of drivers; without names, the whole bench file is examined. Raises
+    ``wanted`` are names of the bench file or of drivers; without names, the whole bench file is examined. Raises
     ``UnknownNameError`` for another name.
     """
     bench, problems, failure = _read(path, settings.trust)
@@ -80,7 +80,7 @@ def _of_file(bench: BenchFile, problems: Sequence[Problem]) -> Iterator[Finding]
 
 
 def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
-    """Examine the meters that feed the device, the device, and its other meters while it is open; then close it."""
+    """Examine the meters that feed the device, the device, then its other meters while it is open; then close it."""
     fed: list[Any] = []
     held: list[Any] = []
     given: dict[str, Any] = {"bench": None, "clock": HostClock(), "simulate": s.simulate, "workload": None}
@@ -118,9 +118,9 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
 
 
 def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
-    """Yield what a driver lacks and what its own doctor finds; return whether the item is to be opened.
+    """Yield what a driver lacks and what its own doctor finds; return whether to open the item.
 
-    A driver that was named directly and has its own doctor is not opened here: its doctor opens it.
+    A driver named directly that has its own doctor is not opened here, because its doctor opens it.
     """
     needed = [
         *extra_findings(item.name, item.group, item.driver),

@@ -32,45 +32,45 @@ class Finding:
     exit_code: int = 0
 
     def line(self) -> str:
-        """The finding as one printed line."""
+        """Return the finding as one printed line."""
         mend = f". {self.remedy}" if self.remedy else ""
         return " ".join(f"{self.level:9}{self.item:12} {self.topic:11} {self.text}{mend}".split("\n"))
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as a JSON object."""
+        """Return the finding as a JSON object."""
         plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in self.values.items()}
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"values": plain}
 
 
 def ok(item: str, topic: str, text: str, **values: Number) -> Finding:
-    """A finding that needs no remedy."""
+    """Return a finding that needs no remedy."""
     return Finding(item, topic, "ok", text, values=values)
 
 
 def doubtful(item: str, topic: str, text: str, remedy: str, **values: Number) -> Finding:
-    """A finding for an item that measures, but perhaps badly."""
+    """Return a finding for an item that measures, but perhaps badly."""
     return Finding(item, topic, "doubtful", text, remedy, values)
 
 
 def broken(
     item: str, topic: str, text: str, remedy: str, error: type[RigError] = SetupError, **values: Number
 ) -> Finding:
-    """A finding for an item that does not measure, or measures wrongly; ``error`` gives the exit code."""
+    """Return a finding for an item that does not measure, or measures wrongly; ``error`` gives the exit code."""
     return Finding(item, topic, "broken", text, remedy, values, error.exit_code)
 
 
 def of_error(item: str, topic: str, error: RigError) -> Finding:
-    """An error as a finding."""
+    """Return an error as a finding."""
     return Finding(item, topic, "broken", error.message, error.remedy, exit_code=error.exit_code)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """The largest exit code of the findings."""
+    """Return the largest exit code of the findings."""
     return max((f.exit_code for f in findings), default=0)
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """The number of findings of each level, with the items that are not ok."""
+    """Return the number of findings of each level, with the items that are not ok."""
     count = Counter(f.level for f in findings)
     parts = [f"{count[level]} {level}" for level in LEVELS]
     for k, level in ((1, "doubtful"), (2, "broken")):
@@ -80,7 +80,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def si(value: float, unit: str, digits: int = 3) -> str:
-    """A value with an SI prefix: ``si(2e-5, "s")`` is ``20 us``."""
+    """Return a value with an SI prefix: ``si(2e-5, "s")`` is ``20 us``."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}"
     letter, scale = next((p for p in PREFIXES if abs(value) >= p[1] * (1 - 1e-9)), PREFIXES[-1])
@@ -88,5 +88,5 @@ def si(value: float, unit: str, digits: int = 3) -> str:
 
 
 def rounded(value: float, digits: int = 3) -> str:
-    """A number with ``digits`` significant digits: ``rounded(345.6, 2)`` is ``350``. Below a million, no exponent."""
+    """Return a number with ``digits`` significant digits; ``rounded(345.6, 2)`` is ``350``. Below 1e6, no exponent."""
     return f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"

@@ -1,4 +1,4 @@
-"""Which devices and meters the doctor examines together: entries of a bench file, or drivers by their names."""
+"""Group the devices and meters that the doctor examines together: entries of a bench file, or drivers by name."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class BenchGroup:
 def groups_of(
     wanted: Sequence[str], bench: BenchFile | None, problems: Sequence[Problem], options: Iterable[str]
 ) -> list[BenchGroup]:
-    """Return the groups of the wanted names, or without names of the whole bench file.
+    """Return the groups of the wanted names; without names, those of the whole bench file.
 
-    Entries with a problem are left out, since the problem is a finding already. ``options`` are for drivers among the
+    Entries with a problem are left out, because the problem is already a finding. ``options`` are for drivers among the
     names. Raises ``UnknownNameError``.
     """
     known = {p.entry for p in problems} | (set() if bench is None else {*bench.devices, *bench.meters})
@@ -40,7 +40,7 @@ def groups_of(
 
 
 def _of_bench(bench: BenchFile, entries: Sequence[str], problems: Sequence[Problem]) -> list[BenchGroup]:
-    """Every device with the meters that see it, then the meters that see none."""
+    """Return every device with the meters that see it, then the meters that see none."""
     faulty = {p.entry for p in problems}
     usable = [n for n in (entries or [*bench.devices, *bench.meters]) if n not in faulty]
     seen = {n: m.sees if m.sees in bench.devices else None for n, m in bench.meters.items()}
@@ -58,7 +58,7 @@ def _item(bench: BenchFile, entry: Entry) -> Item:
     try:
         factory = factory_of(bench, entry)
         texts = texts_of(entry, options_of(factory))
-    except RigError as error:  # a missing package, which becomes a finding when the item is examined
+    except RigError as error:  # a missing package becomes a finding when the item is examined
         factory, texts = _raising(error), {}
     return Item(
         entry.name, factory, texts, entry.rails, "meters" if isinstance(entry, MeterEntry) else "devices",
@@ -76,7 +76,7 @@ def _raising(error: RigError) -> Factory:
 
 
 def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Sequence[str]) -> BenchGroup:
-    """A driver by its name, with the options of the command line; a meter of the same name joins the device."""
+    """Return a driver by its name, with the options of the command line; a meter of the same name joins the device."""
     kinds = [g for g in ("devices", "meters") if name in names(g)] or (["devices"] if ".py:" in name else [])
     if not kinds:
         error = UnknownNameError("name", name, [*known, *names("devices"), *names("meters"), "./file.py:function"])

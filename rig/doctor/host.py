@@ -1,4 +1,4 @@
-"""Findings of the host: interpreter, clock, load, disk, packages, permissions and scheduling delay."""
+"""Findings about the host: interpreter, clock, load, disk, packages, permissions and scheduling delay."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TESTED = ((3, 11), (3, 12))
 PERCENTILES = (("median", 50.0), ("p99", 99.0), ("worst", 100.0))
 SLEEP_S = 1e-3
 DISK_LOW, DISK_FULL = 2e9, 5e7
-"""Less free disk space (bytes) is doubtful or broken; a minute of one rail at 50 kHz takes 24 MB."""
+"""With less free disk space (bytes), the disk is doubtful or broken; a minute of a rail at 50 kHz takes 24 MB."""
 CLOCK_READ_S = 1e-6
 ITEM = "host"
 
 
 def host_findings(seconds: float, root: Path = Path("/"), runs: Path = Path("runs")) -> Iterator[Finding | str]:
-    """Yield the findings of the host, and before a slow one the name of the step. ``root`` holds /sys."""
+    """Yield the findings of the host, and the name of each slow step before its finding. ``root`` holds /sys."""
     yield _python()
     yield _clock_source(root)
     yield _governor(root)
@@ -49,7 +49,7 @@ def _python() -> Finding:
 
 
 def _clock_source(root: Path) -> Finding:
-    """The source of CLOCK_MONOTONIC, its step, and the time to read it."""
+    """Find the source of CLOCK_MONOTONIC, its step, and the time to read it."""
     info = time.get_clock_info("monotonic")
     n = 2000
     began_ns = time.monotonic_ns()
@@ -93,7 +93,7 @@ def _load() -> Finding:
 
 
 def _wakes(seconds: float) -> Finding:
-    """How late a sleep of a millisecond ends, and how late the rig's own wait ends, which spins at its end."""
+    """Find how late a sleep of a millisecond ends, and a wait of the rig, which spins at its end."""
     clock = HostClock()
     slept: list[int] = []
     late: list[int] = []
@@ -125,7 +125,7 @@ def _percentile(rows_ns: Sequence[int], percent: float) -> float:
 
 
 def _disk(runs: Path) -> Finding:
-    """Whether the default directory of runs can be written, and how much space it has."""
+    """Find whether the default directory of runs can be written, and how much space it has."""
     there = next(p for p in (runs.absolute(), *runs.absolute().parents) if p.exists())
     if not os.access(there, os.W_OK):
         return broken(
@@ -202,7 +202,7 @@ def _powercap(item: str, folder: Path) -> Iterator[Finding]:
 
 
 def _first_line(path: Path) -> str:
-    """The first line of a small file; empty if it cannot be read."""
+    """Return the first line of a small file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").split("\n")[0].strip()
     except (OSError, UnicodeDecodeError):

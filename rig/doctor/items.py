@@ -1,4 +1,4 @@
-"""The examination of one device or meter: open it, read its info, its clock and its rails.
+"""Examine one device or meter: open it, and read its info, its clock and its rails.
 
 An examination is a generator of findings. Between findings it yields texts that name the next step, so that its caller
 knows where a driver hangs. When the generator is closed, it closes what it opened.
@@ -27,8 +27,8 @@ Steps = Iterator[Finding | str]
 class Item:
     """One device or meter to examine, from an entry of a bench file or by the name of its driver.
 
-    ``rails`` are the wired ones, ``paths`` the option values that may be files to open. ``alone``: it was named as a
-    driver. ``feeds``: a device gets its power through this meter. ``boot_s`` is the time that the device then boots.
+    ``rails`` are the wired ones, ``paths`` are option values that may be files to open. ``alone``: a driver was named,
+    not an entry. ``feeds``: the device gets its power through this meter. ``boot_s`` is how long the device then boots.
     """
 
     name: str
@@ -114,7 +114,7 @@ def own_doctor(item: str, own: Callable[..., Any], options: Mapping[str, str]) -
 
 
 def failed(item: str, step: str, error: BaseException) -> Finding:
-    """The finding for an error that ended an examination."""
+    """Return the finding for an error that ended an examination."""
     if isinstance(error, RigError):
         return of_error(item, "open" if step == "opening it" else "use", error)
     text = f"its driver failed while {step}: {said(error)}"

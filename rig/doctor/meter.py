@@ -1,4 +1,4 @@
-"""Findings of a meter's readings: their rate, noise, drift and overloads."""
+"""Findings about a meter's readings: their rate, noise, drift and overloads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ READINGS = 20
 
 @dataclass
 class Taken:
-    """The chunks of a short measurement. ``arrived`` holds (host ns, readings so far) by rail, for each chunk."""
+    """The chunks of a short measurement. ``arrived`` holds (host ns, readings so far) for each chunk, by rail."""
 
     trigger: Bracket
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
     arrived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def add(self, chunks: Sequence[Chunk], now_ns: int, ended: bool = False) -> None:
-        """Add chunks. The rate ignores those of the end (``ended``), since they arrive early."""
+        """Add chunks. The rate ignores the last ones (``ended``), because they arrive early."""
         for chunk in chunks:
             if not len(chunk.value):
                 continue
@@ -59,7 +59,7 @@ def take(meter: Meter, info: MeterInfo, clock: Clock, seconds: float) -> Taken:
 
 
 def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[str]) -> Iterator[Finding]:
-    """Yield the findings of every rail; ``wired`` are the rails that the bench file names."""
+    """Yield the findings of every rail; ``wired`` are the rails in the bench file."""
     for name in sorted(set(wired) - {r.name for r in info.rails}):
         known = ", ".join(r.name for r in info.rails)
         yield broken(item, "wiring", f"it has no rail {name}", f"Correct `rail`; it has {known}", DataError)
@@ -84,7 +84,7 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
 
 
 def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]]) -> Finding:
-    """Readings per second, from a straight line through their arrivals; +- is two standard errors."""
+    """Find readings per second, by a straight line through their arrivals; +- is two standard errors."""
     rows = np.array(arrived, dtype=float).reshape(-1, 2)
     if len(rows) < 4 or np.ptp(rows[:, 0]) <= 0:
         text = f"{rail.name}: too few readings came before its end to tell their rate, {rail.rate_hz:g} declared"
@@ -126,7 +126,7 @@ def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> I
 
 
 def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -> tuple[Floats, Floats, str]:
-    """Return values, the time (s) at which each began, and their unit: watts, or without a supply raw V or A.
+    """Return values, the time (s) at which each began, and their unit: W, or raw V or A without a supply.
 
     A counter of joules gives the mean power between two readings.
     """
@@ -141,7 +141,7 @@ def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -
 
 
 def _times(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], n: int) -> Floats:
-    """Times of the readings (s) on the meter's clock; readings without ticks are one period apart."""
+    """Return times of the readings (s) on the meter's clock; without ticks, readings are one period apart."""
     if all(c.end_tick is not None for c in chunks):
         ticks = np.concatenate([c.end_tick for c in chunks if c.end_tick is not None])
         return np.asarray((ticks - ticks[0]) / info.clock.tick_hz, dtype=np.float64)
@@ -149,7 +149,7 @@ def _times(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], n: int) -> Floa
 
 
 def noise_finding(item: str, rail: Rail, value: Floats, start_s: Floats, unit: str) -> Finding:
-    """Mean, standard deviation about a straight line, and the line's slope with two standard errors (white noise)."""
+    """Find mean, standard deviation about a line, and the line's slope with two standard errors (white noise)."""
     n = len(value)
     if n < 4:
         return ok(item, "noise", f"{rail.name}: too few readings ({n})")

@@ -1,4 +1,4 @@
-"""Play and record one run: issue steps to the device, read meters and clocks, and compute nothing.
+"""Play and record one run: issue steps to the device, and read meters and clocks. Nothing is computed.
 
 In: steps and an opened bench. Out: a run directory, through ``recording``. Imported by sessions and importers.
 """

@@ -57,7 +57,7 @@ class Acquisition:
     last_bracket_ns: int = 0
     last_drain_ns: int = 0
     next_work_ns: int = 0
-    """Host time (ns) at which meters are drained or clocks read next, between spans."""
+    """Host times (ns) at which meters are drained and clocks are read next, between spans."""
     issues: int = 0
     uncounted: int = 0
     """Issues that are warm-up, were dropped, or wait for their reply."""
@@ -81,13 +81,13 @@ def start_meter(meter: Meter, acquisition: Acquisition) -> None:
     _record_brackets(acquisition, info.clock.name, [bracket], "trigger", MeterError)
     for rail in info.rails:
         acquisition.recorder.open_trace(info, rail, bracket.tick, partial(_check_usable, info.name, rail))
-        if rail.kind == "edges":  # a pin that never moves still has a trace
+        if rail.kind == "edges":  # a pin that never changes still gets a trace
             none = np.zeros(0, np.int64)
             _record_chunks([_edges(Chunk(rail.name, none, none, none))], meter, acquisition)
 
 
 def sleep(acquisition: Acquisition, seconds: float) -> None:
-    """Wait for ``seconds`` and drain the meters meanwhile."""
+    """Wait for ``seconds``, and drain the meters meanwhile."""
     until_ns = acquisition.bench.clock.now_ns() + round(seconds * 1e9)
     while (now_ns := acquisition.bench.clock.now_ns()) < until_ns:
         acquisition.bench.clock.sleep_until(min(until_ns, now_ns + DRAIN_EVERY_NS))
@@ -108,7 +108,7 @@ def housekeep(acquisition: Acquisition, force: bool = False) -> None:
 
 
 def show(acquisition: Acquisition) -> None:
-    """Report the progress; a display that fails is not called again, and the run goes on."""
+    """Show the progress; a display that fails is not called again, and the run continues."""
     if acquisition.progress is not None:
         try:
             acquisition.progress(acquisition.done, acquisition.live_w)
@@ -139,7 +139,7 @@ def _chunks_of(take: Callable[[], Iterable[Chunk]], info: MeterInfo) -> list[Chu
 
 
 def _copied(chunk: Chunk) -> Chunk:
-    """Copy the readings: they are checked and written later, when a driver may have refilled its arrays."""
+    """Copy the readings, because they are checked and written later and the driver may refill its arrays."""
     if not isinstance(chunk, Chunk):
         raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
     given: list[Any] = [chunk.value, chunk.start_tick, chunk.end_tick, chunk.flags]
@@ -181,7 +181,7 @@ def _record_brackets(
 
 
 def _edge_rails(info: MeterInfo) -> set[str]:
-    """The names of the rails that are logic inputs."""
+    """Return the names of the rails that are logic inputs."""
     return {rail.name for rail in info.rails if rail.kind == "edges"}
 
 
@@ -210,24 +210,24 @@ def _check_silence(meter: Meter, now_ns: int, at_least_s: float, acquisition: Ac
 def max_undrained_s(acquisition: Acquisition) -> float:
     """Return how long (s) the meters may stay undrained while the device is busy.
 
-    It is half of the time that the smallest buffer holds.
+    It is half of the time that the smallest buffer can hold.
     """
     buffers = [info.buffer_s for info in acquisition.infos.values() if info.buffer_s]
     return max(min([2.0, *(0.5 * b for b in buffers)]), 1e-3)
 
 
 def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
-    """The mean power at the end of a chunk (W) for the live display; nan if the readings alone give no power."""
+    """Return the mean power at the end of a chunk (W) for the live display; NaN if readings alone give no power."""
     rail = next((r for r in info.rails if r.name == chunk.rail), None)
     if rail is None or rail.kind == "cumulative" or rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return math.nan
     if not isinstance(chunk.value, np.ndarray) or chunk.value.ndim != 1 or chunk.value.dtype.kind not in "iuf":
-        return math.nan  # the check of the chunk reports what is wrong
+        return math.nan  # the check of the chunk reports the error
     return float(to_watts(chunk.value[-LIVE_READINGS:], rail.conversion).mean())
 
 
 def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
-    """Read the clocks of the device and of every meter ``rounds`` times between two readings of the host's."""
+    """Read the clocks of the device and of every meter ``rounds`` times, each between two readings of the host's."""
     sources: list[tuple[str, Clocked, type[RigError]]] = []
     clock, meters = acquisition.device.clock, acquisition.bench.meters
     if clock is not None and isinstance(acquisition.bench.device, Clocked):
@@ -265,7 +265,7 @@ def finish(acquisition: Acquisition, error: Ended | None) -> Ended | None:
 
 def close(acquisition: Acquisition, error: Ended | None) -> None:
     """Record when the process was stopped, and write the stop line."""
-    with suppress(StoreError):  # a full disk still has room for the stop line
+    with suppress(StoreError):  # even a full disk has room for the stop line
         for on_ns, off_ns in acquisition.watch.gaps_ns:
             acquisition.recorder.event(HostGap(on_ns=on_ns, off_ns=off_ns))
     acquisition.recorder.stop(error, issues=acquisition.issues, replies=acquisition.done)

@@ -37,7 +37,7 @@ class Owners:
 
 
 def ended_by(error: BaseException, owners: Owners) -> Ended:
-    """Return the form in which the stop line records an exception that ended a run."""
+    """Return an exception that ended a run, in the form that the stop line records."""
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("interrupted", remedy=KEPT)
     if isinstance(error, RigError) and error.__cause__ is None:

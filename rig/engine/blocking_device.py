@@ -17,20 +17,20 @@ from rig.network.description import Activity
 from rig.types import Budget, DeviceInfo, Reply, Sample, SimulatedBench, Span
 
 Run = Callable[..., Any]
-"""Takes a sample; or the samples of a batch and how often to run them, and then returns a sequence."""
+"""Takes a sample. For batches it takes samples and how many times to run them, and returns a sequence."""
 Load = Callable[[Sequence[Sample]], None]
 Count = Callable[[Sample], Activity]
 Power = Mapping[str, tuple[float, float]]
-"""What a device would draw, by rail: (idle_w, busy_w)."""
+"""The power that a device would use, by rail: (idle_w, busy_w)."""
 
 
 class BlockingDevice:
     """A device that runs a function in a worker thread, so that the rig can abandon a call that hangs.
 
-    The function takes a sample and returns its output, or a ``Reply`` with its own spans. The span of a mere output is
-    the call, in host nanoseconds. If the device declares several phases, a mere output has no span: only the function
-    knows when each phase began. With ``batches``, the function takes the samples of an issue and how often to run them,
-    without a pause, and returns one output or reply for each sample.
+    The function takes a sample and returns its output, or a ``Reply`` with its own spans. The span of an output alone
+    is the call, in host nanoseconds. If the device declares several phases, an output alone has no span, because only
+    the function knows when each phase began. With ``batches``, the function takes the samples of an issue and how many
+    times to run them without a pause, and returns one output or reply for each sample.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BlockingDevice:
         return self._info
 
     def draw_from(self, bench: SimulatedBench) -> None:
-        """Draw ``power`` from a simulated bench in real time, busy during each call and idle otherwise."""
+        """Simulate ``power`` on a simulated bench in real time: busy during each call and idle otherwise."""
         power = self.power or {}
         busy_w = {rail: busy for rail, (_, busy) in power.items()}
         bench.install({rail: idle for rail, (idle, _) in power.items()}, dict.fromkeys(self._info.phases, busy_w))
@@ -79,14 +79,14 @@ class BlockingDevice:
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Queue the samples, each to run ``times`` times without a pause.
 
-        Raises ``UsageError`` for one of several phases, because a function cannot run a part of itself.
+        Raises ``UsageError`` if only one of several phases is asked for: a function cannot run a part of itself.
         """
         if phase is not None and (phase,) != self._info.phases:
             what = f"device {self._info.name} cannot run the phase {phase!r} alone"
             remedy = "A function runs all its phases at each call. Leave --per-phase out, or write a class"
             raise UsageError(what, field="phase", value=phase, remedy=remedy)
         if self._worker is None:
-            # a daemon, so that a vendor call that never returns cannot keep the process alive
+            # a daemon: a vendor's call that never returns must not keep the process alive
             self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
             self._worker.start()
         for batch in (tuple(samples),) if self._batches else ((sample,) for sample in samples):
@@ -174,7 +174,7 @@ def _ended(sample: Sample, error: BaseException) -> DeviceError:
 
 
 def checked_power(power: Power) -> dict[str, tuple[float, float]]:
-    """The watts of each rail. Raises ``UsageError`` unless each is a pair of finite watts of at least 0."""
+    """Return the watts of each rail. Raises ``UsageError`` unless each is a pair of finite watts of at least 0."""
     remedy = 'Give each rail a pair of watts: power={"core": (idle_w, busy_w)}'
     if not power:
         raise unfit("power", power, "names no rail", remedy)
@@ -198,10 +198,10 @@ def blocking(
     """Make a device of one function.
 
     ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
-    timed. ``count`` is called after ``run``, outside the span, and returns what the network did in the same sample.
-    With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how often to run
-    them, and returns an output for each; the span of each is then the call. ``end`` is called once by ``close``.
-    ``power`` states by rail what the device would draw, (idle_w, busy_w), for the simulated meter ``mock``; such power
+    timed. ``count`` is called after ``run``, outside the span, and returns the network's activity for the same sample.
+    With ``batches``, ``run`` takes the samples that are issued together, up to ``info.max_batch``, and how many times
+    to run them, and returns an output for each; the span of each is then the call. ``close`` calls ``end`` once.
+    ``power`` states by rail the power that the device would use, (idle_w, busy_w), for the simulated meter ``mock``; it
     is reported as SIMULATED. Raises ``UsageError`` for watts that are not valid.
 
     Example::

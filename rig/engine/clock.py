@@ -7,7 +7,7 @@ import select
 import time
 
 SPIN_NS = 200_000
-"""The longest overshoot of a sleep on an ordinary kernel (ns); the last part of a wait, this long, is not slept."""
+"""Sleeps on an ordinary kernel overshoot by up to this (ns). So this last part of a wait is spent without sleep."""
 
 
 class HostClock:
@@ -19,7 +19,7 @@ class HostClock:
     def sleep_until(self, ns: int) -> None:
         """Return at ``ns`` or as soon after it as the machine allows.
 
-        If ``ns`` is past, let other threads run.
+        If ``ns`` is already past, let other threads run.
         """
         left_ns = ns - time.monotonic_ns()
         if left_ns <= 0:

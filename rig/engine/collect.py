@@ -86,12 +86,12 @@ def _to_the_end(
     steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher, owners: Owners
 ) -> Ended | None:
     error: Ended | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
-    gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
+    gc.freeze()  # a collection that also visits these objects would take up to tens of milliseconds
     try:
         with Kept():
             _play(steps, acquisition, dispatcher)
         error = None
-    except BaseException as caught:  # a driver may raise SystemExit, and half a run must not look like a whole one
+    except BaseException as caught:  # a driver may raise SystemExit, and an incomplete run must not look complete
         error = ended_by(caught, owners)
     finally:
         gc.unfreeze()

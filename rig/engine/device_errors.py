@@ -15,7 +15,7 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
     """Run a driver's call.
 
     An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text. This includes
-    ``SystemExit``, by which a driver would otherwise end the process, but not Ctrl-C.
+    ``SystemExit``, with which a driver would otherwise end the process, but not Ctrl-C.
     """
     try:
         return call()
@@ -74,13 +74,13 @@ def bad_step(field: str, value: object, why: str) -> SetupError:
 
 
 def no_phase(device: str, phase: str) -> SetupError:
-    """Return the error for a phase that must run alone on a device that cannot separate its phases."""
+    """Return the error for a phase that must run alone, on a device that cannot separate its phases."""
     what = f"device {device} cannot run the phase {phase!r} alone"
     remedy = "Measure the phases together, or implement submit_repeated in its driver"
     return SetupError(what, field="phase", value=phase, remedy=remedy)
 
 
 def no_loop(device: str, repeat: int) -> SetupError:
-    """Return the error for a scheduled sample that must loop on a device that cannot loop by itself."""
+    """Return the error for a scheduled sample that must loop, on a device that cannot loop by itself."""
     remedy = "Leave repeat out when samples have due times, or implement submit_repeated in its driver"
     return SetupError(f"device {device} cannot loop a sample by itself", field="repeat", value=repeat, remedy=remedy)

@@ -33,7 +33,7 @@ LONG_NS = 1_000_000
 NEARLY_FULL = 0.75
 STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 OUTPUT, ACTIVITY = (f"reading the {part} of a reply of the device" for part in ("output", "activity"))
-"""Names of these reads, which may run code of the driver: it may compute a value only when it is read."""
+"""Names of reads that may run code of the driver, which may compute a value only when it is read."""
 
 
 class Dispatcher:
@@ -48,7 +48,7 @@ class Dispatcher:
     def __init__(self, acquisition: Acquisition) -> None:
         device = acquisition.bench.device
         self._busy = True
-        """Whether a sample may be incomplete, or none has been issued yet."""
+        """Whether some sample may be incomplete, or none has been issued yet."""
         self._acquisition, self._device, self._recorder = acquisition, device, acquisition.recorder
         self._now, self._clock = acquisition.bench.clock.now_ns, acquisition.bench.clock
         self._submit, self._poll, self._stage = device.submit, device.poll, device.stage
@@ -72,7 +72,7 @@ class Dispatcher:
         """Issue a step.
 
         Raises a ``RigError`` if the device fails or does not reply in time. A step of one sample takes the fast path
-        here; single-stream runs do so a million times in succession.
+        here, because single-stream runs make a million such steps.
         """
         samples, origin_ns, due_ns, wait_s = step.samples, self._origin_ns, step.due_ns, self._max_wait_s
         if (
@@ -143,10 +143,10 @@ class Dispatcher:
         return self._origin_ns is not None and self._batch == 1 and queue is None
 
     def _free_at(self, due_ns: int) -> bool:
-        """Wait until ``due_ns``. Return False if the device is still busy then, so that the sample must queue."""
+        """Wait until ``due_ns``. Return False if the device is still busy then, so the sample must queue."""
         if self._now() < due_ns:
             self._wait_until(due_ns)
-        else:  # on a late schedule, only this line drains and polls
+        else:  # on a late schedule, nothing else drains and polls
             self._background_work(0)
             if self._pending.count:
                 self._take(self._polled(0.0), self._now())
@@ -307,7 +307,7 @@ class Dispatcher:
             self._watch.guard(partial(self._send, samples, step), DeviceError, what, SUBMIT)
 
     def _capacity(self) -> int:
-        """Return how many samples the device takes now: a batch if it is free, or as many as its queue has room for."""
+        """Return how many samples the device takes now: a batch if it is free, else what its queue has room for."""
         if self._max_pending is None:
             return 0 if self._pending.count else self._batch
         return min(self._batch, self._max_pending - self._pending.count)
@@ -327,7 +327,7 @@ class Dispatcher:
         return self._watch.guard(partial(self._poll, wait_s), DeviceError, what, POLL)
 
     def _take(self, replies: Sequence[Reply], completed_ns: int) -> None:
-        """Match replies to issued samples; if a sample was issued twice, its oldest issue is completed first."""
+        """Match replies to issued samples; of a sample issued twice, the oldest issue is completed first."""
         acquisition = self._acquisition
         for reply in replies:
             query = self._pending.complete(reply, completed_ns)

@@ -20,7 +20,7 @@ AGAIN_S = 0.01
 def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterator[None]:
     """Call ``handler`` for these signals inside the block.
 
-    An ignored signal stays ignored, as SIGHUP under nohup. Outside the main thread, no handler is changed.
+    An ignored signal stays ignored, as SIGHUP does under nohup. Outside the main thread, no handler is changed.
     """
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     try:
@@ -37,7 +37,7 @@ def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterato
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Hold back signals that end a command, and deliver them after the block, so that a stop line is written."""
+    """Hold back signals that end a command until the block ends, so that a stop line is written."""
     held: list[int] = []
     try:
         with on_signals(lambda number, _: held.append(number), signal.SIGINT, *ENDING):
@@ -49,15 +49,15 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Ignore signals that end a command inside the block, which reports the interruption."""
+    """Ignore signals that end a command inside this block, which reports the interruption."""
     with on_signals(lambda *_: None, signal.SIGINT, *ENDING):
         yield
 
 
 def again(found: Any) -> None:
-    """Deliver a Ctrl-C again that came in a callback, where Python only prints it; print other errors as usual.
+    """Deliver a Ctrl-C again if it came in a callback, where Python only prints it; print other errors as usual.
 
-    It is for ``sys.unraisablehook``.
+    Use it as ``sys.unraisablehook``.
     """
     if found.exc_type is KeyboardInterrupt:
         threading.Timer(AGAIN_S, _thread.interrupt_main).start()

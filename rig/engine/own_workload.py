@@ -1,4 +1,4 @@
-"""Make a workload from one's own samples: see ``workload``."""
+"""Make a workload from your own samples: see ``workload``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def workload(
     """Return a workload of these samples, with a digest of all that is streamed and scored.
 
     The digest covers order, ids, labels, rates, durations, and the dtype, shape and bytes of each payload. Change
-    ``version`` when the meaning of the samples changes. The workload declares as its ``classes`` the given ones and the
-    labels of the samples; an answer outside them makes a run INVALID. Raises ``UsageError`` for an object that is not a
-    ``Sample``, and for a label that is no text.
+    ``version`` when the meaning of the samples changes. The declared ``classes`` are the given ones and all labels of
+    the samples; an answer outside them makes a run INVALID. Raises ``UsageError`` for an object that is not a
+    ``Sample``, and for a label that is not a text.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The samples that a device holds, in the order of their issue, and how long the device has been silent."""
+"""The samples that a device holds, in the order of issue, and how long the device has been silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record one run: the start line, the steps, and the stop line, with everything that a reader needs."""
+"""Record one run: the start line, the steps and the stop line, with everything that a reader needs."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def record(
     watch: Watch | None = None,
     workload_options: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Record one run into ``path``; ``scenario`` is its name and every option with which it ran.
+    """Record one run into ``path``; ``scenario`` is its name and all its options.
 
     ``session`` is the place of the run in its session.
     Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
 
-    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises: its remedy names ``path``, which is
-    complete.
+    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises, with a remedy that names the
+    complete recording ``path``.
     """
     from rig.bench.read import lab_of
 
@@ -139,7 +139,7 @@ def _described(workload: Workload) -> dict[str, Any]:
 
 def check_ids(workload: Workload) -> None:
     """Refuse a workload in which two samples share an id. Raises ``DataError``."""
-    if not isinstance(workload.samples, list | tuple):  # making all lazy samples may take hours
+    if not isinstance(workload.samples, list | tuple):  # making all lazy samples could take hours
         return
     seen: dict[str, Sample] = {}
     for sample in workload.samples:
@@ -154,7 +154,7 @@ def check_ids(workload: Workload) -> None:
 def environment() -> Environment:
     """Return interpreter, machine, package versions, and the commit of the source if it is a checkout.
 
-    They are read once: a process keeps the code that it has loaded, whatever changes on the disk.
+    They are read once: a process keeps the code that it has loaded, even if files change.
     """
     packages = {}
     for name in PACKAGES:

@@ -1,9 +1,9 @@
-"""A watch over every call of a driver: a call that does not return ends the run, and if necessary the process.
+"""Watch every call of a driver: a call that does not return ends the run, and if necessary the process.
 
 The engine stores the name of a call before it and None after it. These are plain attribute stores, because they happen
 between two queries. A thread reads them, and also notices when the process itself was stopped.
 
-A call that hangs and holds Python's lock stops this thread too, and is not noticed.
+A call that hangs and holds Python's lock also stops this thread, and is not noticed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 60.0
 """The default of ``timeout_s`` in ``DeviceInfo``."""
 PATIENCE_S = {"open": 60.0, "info": 30.0, "stage": 600.0, "stop": 30.0, "close": 30.0}
-"""How long a call may take (s); a device's ``timeout_s`` replaces it if it is longer and above the default.
+"""A call may take this long (s); a longer ``timeout_s`` of a device, if it is above the default, replaces this.
 
 Other calls may take ``timeout_s`` plus ``MORE_S``.
 """
 MORE_S = 30.0
 AFTER_S = 5.0
-"""How long a call may take after another of the run has hung: usually both wait for the same thing."""
+"""A call may take this long after another call of the run has hung: usually they wait for the same thing."""
 TELL_S = 20.0
 """A call that lasts longer is named on the terminal."""
 SIMULATED_S = 3600.0
-"""How long any call may take in simulated time, where its duration is the host's computing time."""
+"""Any call may take this long in simulated time, where it takes only the host's computing time."""
 GRACE_S = 5.0
-"""A call that lasts too long is interrupted. If it has not returned this long afterwards, the process ends."""
+"""A call that lasts too long is interrupted. If it has not returned after this further time, the process ends."""
 LOOK_S = 0.25
 GAP_S, RESTED = 1.0, 0.5
 """The process was stopped if the thread woke ``GAP_S`` late and the process computed less than ``RESTED`` of it."""
@@ -46,8 +46,8 @@ GAP_S, RESTED = 1.0, 0.5
 class Watch:
     """What the engine waits for: ``call`` names the driver's running call, as ``poll() of the device``, or is None.
 
-    ``issued`` returns a number that grows between two calls of the same name. ``patience_s`` is how long each
-    call may take; None means the constants of this module and ``timeout_s``.
+    ``issued`` returns a number that grows between two calls of the same name. A call may take ``patience_s``;
+    None means the constants of this module and ``timeout_s``.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Watch:
         self.call: str | None = None
         self.issued: Callable[[], int] = int
         self.times = 1
-        """How often the device repeats a sample by itself."""
+        """How many times the device repeats a sample by itself."""
         self.timeout_s = DEFAULT_TIMEOUT_S
         self.remedy = "Check its power and link, and its driver"
         """The remedy in the error for a call that does not return."""
         self.gaps_ns: list[tuple[int, int]] = []
-        """When the process was stopped: its last sign of life before, and its first after (host ns)."""
+        """When the process was stopped: its last sign of life before, and its first one after (host ns)."""
         self._count = 0
         self._gaps = False
         self.hung = False
@@ -91,9 +91,9 @@ class Watch:
     def watching(self, give_up: Callable[[RigError], object], *, gaps: bool = False) -> Iterator[None]:
         """Watch inside the block.
 
-        In a call that lasts too long, a signal raises a typed error. If this does not end the call, ``give_up`` is
-        called with the error in the thread of the watch, and the process exits. With ``gaps``, ``gaps_ns`` then holds
-        the times when the process was stopped.
+        In a call that lasts too long, a signal raises a typed error. If this does not end the call, the watch's thread
+        calls ``give_up`` with the error, and the process exits. With ``gaps``, ``gaps_ns`` then holds the
+        times when the process was stopped.
         """
         self._gaps = gaps
         halt = threading.Event()
@@ -178,7 +178,7 @@ def patience_of(call: str, timeout_s: float) -> float:
 
 
 def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
-    """Close a driver in its own thread, which is abandoned if it does not return: everything is recorded by then.
+    """Close a driver in its own thread, which is abandoned if it does not return: all is recorded by then.
 
     Errors of the driver are ignored.
     """
@@ -199,7 +199,7 @@ def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
 
 
 def patiently(call: Callable[[], T], kind: type[RigError], what: str, name: str, patience_s: float | None = None) -> T:
-    """Run one call of a driver outside a run (open, info) under a watch of its own."""
+    """Run one call of a driver outside a run (open, info) under its own watch."""
     watch = Watch(patience_s)
     with watch.watching(lambda error: None):
         return watch.guard(call, kind, what, name)

@@ -132,7 +132,7 @@ class Folder:
         """Return the content of a file. Raises what ``open`` raises, and ``OSError`` for more than ``most_bytes``."""
         with open(name, "rb", opener=self.open) as file:
             size = os.fstat(file.fileno()).st_size
-            content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow meanwhile
+            content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
         if max(size, len(content)) > most_bytes:
             raise too_large(self.path / name, most_bytes)
         return content

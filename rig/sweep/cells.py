@@ -1,7 +1,7 @@
-"""One cell, from open to done: it is claimed, recorded beside its place, and moved there whole.
+"""One cell, from open to done: a process claims it, records it in a working place, and moves it to its place whole.
 
-A process that dies before the move leaves the cell open, and its torn recording where the next process that claims the
-cell finds it. Two processes never record the same cell, or use the same exclusive device, at the same time.
+A process that dies before the move leaves the cell open, and its torn recording in the working place, where the next
+process finds it. Two processes never record the same cell, or use the same exclusive device, at the same time.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from rig.sweep.store import (
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A worker's task in a sweep's directory: to record a cell, or to compute the row of one that is done."""
+    """A worker's task in a sweep's directory: to record a cell, or to compute the row of a done cell."""
 
     what: Literal["cell", "row"]
     folder: str
     cell: Cell
     wait: bool = True
     rows: bool = False
-    """Whether to compute the row even if linear algebra has several threads."""
+    """Whether to compute the row even if linear algebra uses several threads."""
     mend: bool = True
-    """Whether to set aside an altered recording whose row is to be computed."""
+    """Whether to set an altered recording aside when its row is to be computed."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def perform(task: Task, say: Say | None = None) -> Outcome:
-    """Do one task. Raises only ``KeyboardInterrupt``, if no cell was begun."""
+    """Do one task. Raises ``KeyboardInterrupt`` if no cell was begun, and nothing else."""
     folder, cell = Path(task.folder), task.cell
     try:
         if task.what == "row":
@@ -79,7 +79,7 @@ def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
 def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
     cell, work = task.cell, desk / task.cell.key
     known = state_of(folder, cell)
-    if known != "open":  # done by another process meanwhile
+    if known != "open":  # another process did it meanwhile
         return Outcome(cell.key, known, error=error_of(folder, cell) if known == "failed" else None)
     # the runs of a session may be complete although the session is not
     if work.exists() and (cell.mode == "session" or torn(work, cell)):
@@ -100,7 +100,7 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
 
 
 def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
-    """Record a cell into ``work``; return its outcome if it did not end well."""
+    """Record a cell into ``work``; return its outcome if recording did not end well."""
     from rig.session.measure import measure
 
     try:
@@ -144,7 +144,7 @@ def _unexpected(error: Exception) -> dict[str, Any]:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether the disk accepts a file: a full disk is not a fault of the cell."""
+    """Return whether the disk accepts a file: a full disk is not the cell's fault."""
     probe = folder / PENDING / ".probe"
     try:
         keep(folder, probe, b"\0" * 65536)

@@ -27,7 +27,7 @@ Takers = dict[str, Factory]
 def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) -> Sequence[Frozen]:
     """Return the grids to record in ``folder``: those frozen there, and ``spec``, which is added if it is new.
 
-    Raises ``UsageError`` for a new grid beside others without ``extend``, ``StoreError`` for a folder with other files.
+    Raises ``UsageError`` for a new grid beside others without ``extend``, ``StoreError`` if other files are there.
     """
     grids = frozen(folder) if is_sweep(folder) else ()
     if any(entry.grid.asked == spec for entry in grids):
@@ -48,7 +48,7 @@ def checked(spec: GridSpec, wait: bool = True, say: Say | None = None) -> Grid:
     """Check that every option of a grid is known and of the right type, and return the grid.
 
     Opens the bench of each device once, for the first of its cells, and closes it. Raises as
-    ``session.setup.set_up_bench`` does, and ``UsageError`` for a value that no option takes.
+    ``session.setup.set_up_bench`` does, and ``UsageError`` for a value that no option accepts.
     """
     check_size(spec)
     if spec.mode not in MODES:
@@ -82,7 +82,7 @@ def _all(spec: GridSpec) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _own_takers(spec: GridSpec, device: str) -> Takers:
-    """The factories that take options, as in ``session.setup.set_up_bench``, meters excepted."""
+    """Return the factories that take options, as in ``session.setup.set_up_bench``, except meters."""
     factory = load("devices", device)
     takers = {"device": factory, "scenario": load("scenarios", spec.scenario)}
     takers["workload"] = load("workloads", spec.workload)
@@ -91,9 +91,9 @@ def _own_takers(spec: GridSpec, device: str) -> Takers:
 
 
 def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:
-    """The facts of a device's bench from the first of its cells that can be opened; cells before it fail later.
+    """Return the facts of a device's bench from its first cell that opens; cells before it fail later.
 
-    Raises the error of the first cell if no value of a varied key can be used, and every error with another cause.
+    Raises the first cell's error if no value of a varied key can be used, and every error with another cause.
     """
     vary, first = dict(spec.vary), None
     while True:
@@ -127,7 +127,7 @@ def _of_workload(key: str, workload: Factory) -> bool:
 
 
 def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:
-    """The facts of a cell's opened bench. ``own``: varied options of the workload, which is opened for each value."""
+    """Return the facts of a cell's opened bench, opening the workload for each value of ``own``, its varied options."""
     with set_up_bench(cell.request(Path("nowhere"))) as setup:
         info = setup.bench.device.info()
         _check_same(setup.workload, setup.other_workload, {})
@@ -142,7 +142,7 @@ def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> F
 
 
 def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload], changed: Mapping[str, str]) -> None:
-    """Check that a workload is the same when it is opened again, as every cell opens it. Raises ``UsageError``."""
+    """Check that a workload opened again, as for every cell, is the same. Raises ``UsageError``."""
     other = open_it(changed)
     if one.digest_sha256 != other.digest_sha256:
         seeds = one.details.get("seeds")
@@ -153,7 +153,7 @@ def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload],
 
 
 def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str], str]:
-    """The key that sets each option, by (taker, name)."""
+    """Return the key that sets each option, by (taker, name)."""
     found: dict[tuple[str, str], str] = {}
     for key, values in _all(spec):
         for place in _places(key, values[0], own, meters):
@@ -164,14 +164,14 @@ def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str]
 
 
 def _places(key: str, value: str, own: Takers, meters: Takers) -> list[tuple[str, str]]:
-    """The takers of a key; meters only if nothing else takes it. Raises ``UnknownNameError``."""
+    """Return the takers of a key; meters only if nothing else takes it. Raises ``UnknownNameError``."""
     split = split_options([f"{key}={value}"], own | meters)
     places = [(who, name) for who, given in split.items() for name in given]
     return [p for p in places if p[0] in own] or places
 
 
 def _canonical(spec: GridSpec, owners: Mapping[tuple[str, str], str], takers: Takers) -> dict[str, tuple[str, ...]]:
-    """Every value as its option's type writes it. Raises ``UsageError``, which names key and value."""
+    """Return every value in the form of its option's type. Raises ``UsageError``, which names key and value."""
     found = {}
     for key, values in _all(spec):
         places = [place for place, k in owners.items() if k == key]
@@ -187,7 +187,7 @@ def _canonical(spec: GridSpec, owners: Mapping[tuple[str, str], str], takers: Ta
 
 
 def _seeds(spec: GridSpec, owners: Mapping[tuple[str, str], str], own: Takers, meters: Takers) -> dict[str, int]:
-    """The seeds in which repetitions differ, each with its value in the first repetition."""
+    """Return the seeds that differ between repetitions, each with its value in the first repetition."""
     takers = {who: f for who, f in (own | meters).items() if who not in ("scenario", "workload")}
     found: dict[str, int] = {}
     for key in spec.repetition_seeds:

@@ -1,4 +1,4 @@
-"""Cells over a Dask cluster: workers write to the folder that all share, and return outcomes."""
+"""Spread cells over a Dask cluster: workers write to the folder that all share, and return outcomes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rig.sweep.rows import figures_by
 from rig.sweep.store import PENDING
 
 AHEAD = 2
-"""This many tasks are given out per thread of the cluster."""
+"""This many tasks per thread of the cluster are given out."""
 
 
 def over_cluster(tasks: Sequence[Task], address: str, timeout_s: float, brake: Brake, say: Say) -> Outcomes:
     """Yield the outcome of each task as it comes, and None now and then.
 
-    With a brake, workers finish the cells in work. Raises ``MissingExtraError`` without `distributed`,
-    ``SetupError`` for a scheduler that does not answer within ``timeout_s`` or goes away, for one without workers,
-    and for workers that do not see the folder or run another version.
+    When the brake is on, workers finish the cells in progress. Raises ``MissingExtraError`` without `distributed`.
+    Raises ``SetupError`` if the scheduler does not answer within ``timeout_s``, goes away or has no workers, and if
+    workers do not see the folder or run another version.
     """
     if not tasks:
         return
@@ -68,7 +68,7 @@ def _client(address: str, timeout_s: float) -> Any:
 
 
 def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
-    """How many threads the workers have, after each has shown that it sees the folder and runs this version."""
+    """Return how many threads the workers have; each must see the folder and run this version."""
     try:
         client.wait_for_workers(1, timeout=timeout_s)
     except (OSError, TimeoutError) as error:
@@ -96,7 +96,7 @@ def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
 
 
 def greet(token: str) -> tuple[str, str]:
-    """A worker's reply: the content of a file, and the digest of its estimators."""
+    """Return a worker's reply: the content of a file, and the digest of its estimators."""
     text = ""
     with suppress(OSError):
         text = Path(token).read_text()
@@ -108,14 +108,14 @@ def _unfit(worker: str, what: str, remedy: str) -> SetupError:
 
 
 def _recall(out: dict[Future[Outcome], Task], level: int) -> None:
-    """Cancel the tasks that no worker has claimed; a task that is being claimed is still finished."""
+    """Cancel the tasks that no worker has claimed; a task that is just being claimed is still finished."""
     for future, task in out.items():
         if level > 1 or not (Path(task.folder) / PENDING / task.cell.key).exists():
             future.cancel()
 
 
 def _given_up(task: Task, error: BaseException) -> Outcome:
-    """The outcome of a task that killed its workers. Raises ``SetupError`` for any other error."""
+    """Return the outcome of a task that killed its workers. Raises ``SetupError`` for any other error."""
     key = task.cell.key
     if type(error).__name__ == "KilledWorker":
         what = "every worker that measured this cell died"

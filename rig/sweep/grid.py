@@ -1,6 +1,6 @@
-"""A grid of cells: its specification, the checked grid, and each cell with a key of its own.
+"""A grid of cells: its specification, the checked grid, and the cells, each with its own key.
 
-A cell has the same digest in every grid, so that a grid can grow.
+A cell has the same digest in every grid, so a grid can grow.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ AUTO = "auto"
 NONE = "none"
 _KEY_LENGTH = 96
 _IDENTITY = ("device", "scenario", "workload", "rules", "mode", "simulate", "meters", "options", "repetition")
-"""The fields of a cell's digest. They must never change: the cells of existing sweeps are found by it."""
+"""The fields of a cell's digest. They must never change, because they identify the cells of existing sweeps."""
 
 
 class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A grid as it is written on the command line or in a file."""
+    """A grid as written on the command line or in a file."""
 
     devices: tuple[str, ...]
     scenario: str = "single-stream"
@@ -44,23 +44,23 @@ class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repetition_seeds: tuple[str, ...] = (AUTO,)
 
     def code(self) -> list[str]:
-        """The code and programs that the grid names; see ``rig.plugins.code_in``."""
+        """Return the code and programs that the grid names; see ``rig.plugins.code_in``."""
         options = [(key, value) for key, values in self.vary.items() for value in values]
         named = (*self.devices, *self.meters, self.scenario, self.workload, self.rules)
         return code_in(named, [*texts(self.options), *(f"{key}={value}" for key, value in options)])
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What the bench of a device shows before the sweep: its meters, and whether only one cell at a time can use it."""
+    """What the bench of a device shows before the sweep: its meters, and whether cells must use it one at a time."""
 
     exclusive: bool
     meters: tuple[str, ...]
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """A checked grid: every value as the option's type writes it.
+    """A checked grid: every value in the form of the option's type.
 
-    ``seeds`` holds by device the options that repetition k sets to a base value plus k, with the base value.
+    ``seeds`` holds, by device, the options that repetition k sets to a base value plus k, and their base values.
     """
 
     asked: GridSpec
@@ -70,12 +70,12 @@ class Grid(msgspec.Struct, frozen=True):
     devices: dict[str, Facts]
 
     def code(self) -> list[str]:
-        """As ``GridSpec.code``, with the values that cells use."""
+        """Return the same as ``GridSpec.code``, but with the values that cells use."""
         return msgspec.structs.replace(self.asked, options=self.options, vary=self.vary).code()
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One measurement: all that `rig measure` needs, and a readable key that ends in its digest."""
+    """One measurement: the input of `rig measure`, and a readable key that ends in its digest."""
 
     key: str
     device: str
@@ -90,7 +90,7 @@ class Cell(msgspec.Struct, frozen=True):
     exclusive: bool
 
     def command(self) -> list[str]:
-        """The command that measures this cell alone; its recording holds it as ``argv``."""
+        """Return the command that measures this cell alone; its recording holds it as ``argv``."""
         words = ["rig", "measure", "--device", self.device, "--scenario", self.scenario, "--workload", self.workload]
         words += ["--rules", self.rules, "--mode", self.mode, *(["--simulate"] if self.simulate else [])]
         words += [word for name in self.meters for word in ("--meter", name)]
@@ -98,7 +98,7 @@ class Cell(msgspec.Struct, frozen=True):
         return [*words, "--out", f"cells/{self.key}"]
 
     def request(self, out: Path) -> Request:
-        """The request for ``rig.session.measure.measure``."""
+        """Return the request for ``rig.session.measure.measure``."""
         return Request(
             device=self.device,
             meters=self.meters,
@@ -114,17 +114,17 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def texts(options: Mapping[str, str]) -> list[str]:
-    """Options as ``key=value``."""
+    """Return options as ``key=value``."""
     return [f"{key}={value}" for key, value in options.items()]
 
 
 def digest(content: Any) -> str:
-    """SHA-256 of a structure's canonical JSON."""
+    """Return the SHA-256 of a structure's canonical JSON."""
     return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
 def plain(value: Value | None) -> str:
-    """A value as the text of an option."""
+    """Return a value as the text of an option."""
     if value is None:
         return NONE
     if isinstance(value, bool):
@@ -136,7 +136,7 @@ def plain(value: Value | None) -> str:
 
 
 def check_size(spec: GridSpec) -> None:
-    """Check the number of cells. Raises ``UsageError`` for none, and for more than ``MOST_CELLS``."""
+    """Check the number of cells. Raises ``UsageError`` for none, or for more than ``MOST_CELLS``."""
     if spec.repetitions < 1:
         raise _empty("repetitions", spec.repetitions, "1 or more")
     if not spec.devices:
@@ -219,7 +219,7 @@ def _key(cell: Cell, varied: Mapping[str, str]) -> str:
 
 
 def difference(was: GridSpec, now: GridSpec) -> list[str]:
-    """The differences between two grids, one phrase for each key."""
+    """Return the differences between two grids, one phrase for each key."""
     a, b = dict(_shown(was)), dict(_shown(now))
     none = "not given"
     return [f"{key} was {a.get(key, none)}, is {b.get(key, none)}" for key in {**a, **b} if a.get(key) != b.get(key)]

@@ -27,7 +27,7 @@ from rig.terminal import command, say
 
 @dataclass(frozen=True)
 class Means:
-    """How a sweep is carried out. ``jobs`` None: the number of cores if cells may overlap, else 1."""
+    """How to carry out a sweep. ``jobs`` None: the number of cores if cells may overlap, else 1."""
 
     cores: int = 1
     jobs: int | None = None
@@ -38,20 +38,20 @@ class Means:
 
     @property
     def row_jobs(self) -> int:
-        """How many rows are computed at once."""
+        """Return how many rows are computed at once."""
         return self.cores if self.jobs is None else self.jobs
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count() or 1
 
 
 def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     """Record every open cell and compute every missing row; return all cells.
 
-    Raises ``Interrupted`` after Ctrl-C or SIGTERM, ``SetupError`` when another process works on the sweep or
-    the workers cannot work, ``StoreError`` when nothing can be written. Cells done by then are kept.
+    Raises ``Interrupted`` after Ctrl-C or SIGTERM, ``SetupError`` if another process works on the sweep or
+    the workers cannot work, ``StoreError`` if nothing can be written. Cells that are done by then are kept.
     """
     cells = cells_of(entry.grid for entry in grids)
     with locked(folder / ".lock", f"the sweep {folder}", wait=False), _braking(means.jobs == 0) as brake:
@@ -79,9 +79,9 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
 
 
 def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, say: Say, mend: bool = True) -> None:
-    """Compute the row of every done cell that has none.
+    """Compute the row of every done cell without a row.
 
-    A cell with an altered recording is opened again with ``mend``, and raises ``IntegrityError`` without.
+    With ``mend``, a cell with an altered recording is opened again; without, it raises ``IntegrityError``.
     """
     missing = [c for c in cells if state_of(folder, c) == "done" and kept_row(folder, c) is None]
     if missing:
@@ -112,7 +112,7 @@ def renew_rows(folder: Path, means: Means, fresh: bool, say: Say) -> Sequence[Fr
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells by repetition, each in the order of the digests, so that drift does not follow a varied key."""
+    """Return cells by repetition, each in the order of the digests, so that drift does not follow a varied key."""
     return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
 
 
@@ -165,7 +165,7 @@ def _stop_if_halted(outcome: Outcome) -> None:
 
 
 def _revived(sent: Mapping[str, Any]) -> RigError:
-    """The error that a worker sent, rebuilt as it was raised there."""
+    """Return the error that a worker sent, in its original form."""
     made: RigError = RigError.__new__(getattr(errors, str(sent.get("error")), SetupError))
     RigError.__init__(
         made, str(sent.get("message")), field=str(sent.get("field", "")), value=sent.get("value"),
@@ -176,7 +176,7 @@ def _revived(sent: Mapping[str, Any]) -> RigError:
 
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """End a sweep on Ctrl-C after the cells in work, on a second one or SIGTERM at once. ``here``: without workers."""
+    """On Ctrl-C, end a sweep after the cells in progress; on a second one or SIGTERM, at once. ``here``: no workers."""
     brake = Brake()
 
     def slower(number: int, _: object) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a sweep go through an executor: worker processes on this machine, or a cluster."""
+"""Run the tasks of a sweep in an executor: worker processes on this machine, or a cluster."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from rig.sweep.worker import begin, performed
 
 TICK_S = 0.2
 PATIENCE_S = 30.0
-"""How long a worker that is told to stop may take to close its device."""
+"""A worker that is told to stop may take this long to close its device."""
 Outcomes = Generator[Outcome | None, None, None]
 
 
 @dataclass
 class Brake:
-    """How a sweep is to end early: 1 after the cells in work, 2 at once."""
+    """How to end a sweep early: 1 after the cells in progress, 2 at once."""
 
     level: int = 0
 
@@ -38,8 +38,8 @@ class Brake:
 def spread(tasks: Sequence[Task], jobs: int, brake: Brake, say: Say, quiet_cores: bool) -> Outcomes:
     """Yield the outcome of each task as it comes, and None now and then. Tasks of one exclusive device never overlap.
 
-    With 0 ``jobs`` they are done in this process. ``quiet_cores`` gives each worker's linear algebra one thread. If a
-    worker dies, all die: their cells are tried again one by one, and a cell that kills a second worker fails. Raises
+    With 0 ``jobs``, this process does them. ``quiet_cores`` gives each worker's linear algebra one thread. If a worker
+    dies, all end: their cells are tried again one by one, and a cell that kills its second worker fails. Raises
     ``SetupError`` if workers cannot start.
     """
     if jobs == 0:
@@ -64,7 +64,7 @@ def through(
     recall: Callable[[dict[Future[Outcome], Task], int], None],
     given_up: Callable[[Task, BaseException], Outcome] | None = None,
 ) -> Generator[Outcome | None, None, list[Task]]:  # fmt: skip
-    """Yield the outcomes of the tasks that ``waiting`` holds; return those whose worker died.
+    """Yield the outcomes of the tasks in ``waiting``; return the tasks whose worker died.
 
     ``recall`` takes back the tasks given out; it is called repeatedly while the brake is on, with the brake's level.
     ``given_up`` makes the outcome of a task that raised.
@@ -110,7 +110,7 @@ def _exclusive(task: Task) -> bool:
 
 @contextmanager
 def _local(jobs: int, quiet_cores: bool) -> Iterator[Executor]:
-    """Worker processes, which import nothing of the working directory. At the end, busy ones are interrupted."""
+    """Yield worker processes that import nothing from the working directory; finally interrupt busy ones."""
     pool = ProcessPoolExecutor(
         jobs, multiprocessing.get_context("spawn"), begin, ({**(THREADS if quiet_cores else {})},)
     )
@@ -139,7 +139,7 @@ def _beginning(jobs: int) -> Iterator[None]:
 
 
 def _broken_off() -> Callable[[dict[Future[Outcome], Task], int], None]:
-    """Interrupt the workers at the level 2, and kill those that take too long to end."""
+    """Return a function that interrupts the workers at level 2, and kills those that take too long to end."""
     told_s: list[float] = []
 
     def recall(out: dict[Future[Outcome], Task], level: int) -> None:
@@ -155,7 +155,7 @@ def _broken_off() -> Callable[[dict[Future[Outcome], Task], int], None]:
 
 
 def _killed(task: Task) -> Outcome:
-    """The outcome of a task that killed two workers."""
+    """Return the outcome of a task that killed two workers."""
     key, what = task.cell.key, "2 workers died while they worked on it"
     if task.what == "row":
         raise SetupError(f"cell {key} cannot be evaluated: {what}", field="cell", value=key, remedy="Try `rig report`")

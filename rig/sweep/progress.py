@@ -1,4 +1,4 @@
-"""How far a sweep is and how long the rest may take, as a live line on a terminal, else a line now and then."""
+"""Show the progress of a sweep and the time left, as a live line on a terminal, else as a line now and then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TERMINAL_EVERY_S = 0.2
 
 
 class Progress:
-    """Counts outcomes, and assumes that open cells last as long as those that have ended.
+    """Counts outcomes, and expects open cells to take as long as those that have ended.
 
     ``left`` names the open cells out of ``total`` cells, ``failed`` of which have failed before.
     """
@@ -33,12 +33,12 @@ class Progress:
                 self.say(f"{outcome.key} failed: {(outcome.error or {}).get('message')}")
 
     def left_s(self) -> float | None:
-        """Seconds that the open cells may take; None before the first has ended."""
+        """Return the seconds that the open cells may take; None before the first has ended."""
         ended = self._open - len(self._left)
         return (time.monotonic() - self._began_s) / ended * len(self._left) if ended else None
 
     def show(self) -> None:
-        """Show how far the sweep is, if an update is due."""
+        """Show the progress of the sweep, if an update is due."""
         now_s = time.monotonic()
         if not self._left or now_s - self._shown_s < (TERMINAL_EVERY_S if self._live.shown else PLAIN_EVERY_S):
             return
@@ -63,7 +63,7 @@ class Progress:
 
 
 def span(seconds: float) -> str:
-    """A readable time: ``40 s``, ``12 min``, ``3.5 h``."""
+    """Return a readable time: ``40 s``, ``12 min``, ``3.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""A grid as a user writes it, in a TOML file or as arguments."""
+"""Read a grid from a TOML file or from arguments."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def from_file(path: Path) -> GridSpec:
 
 
 def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields given for ``GridSpec``, with the workload of the scenario where none is named."""
+    """Add the scenario's default workload to the given fields of ``GridSpec`` if they name none."""
     scenario = given.get("scenario")
     return {"workload": workload_for(scenario if isinstance(scenario, str) else "")} | dict(given)
 
 
 def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
-    """``key=value`` texts by key. Raises ``UsageError`` for a text of another form or a key that is given twice."""
+    """Return ``key=value`` texts by key. Raises ``UsageError`` for another form, or a key that is given twice."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -54,7 +54,7 @@ def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
 
 
 def values_in(key: str, text: str) -> tuple[str, ...]:
-    """The values of ``--vary key=v1,v2``. Raises ``UsageError`` for an empty one."""
+    """Return the values of ``--vary key=v1,v2``. Raises ``UsageError`` for an empty one."""
     values = tuple(value.strip() for value in text.split(","))
     if values != ("",) and "" in values:
         raise UsageError(f"--vary {key}={text} has an empty value", field=key, value=text, remedy="Write v1,v2,v3")

@@ -1,4 +1,4 @@
-"""What a sweep shows of its cells: the table and a figure of it, written beside them."""
+"""Write the results of a sweep beside its cells: a table, and a figure of it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The row of a cell: its figures, computed from its recording alone and kept in the user's cache.
 
-A row is kept under the digest of the sealed recording and the estimators that it was computed from, and never in the
-sweep, where others may have written it. The last bits of a figure
-depend on how many threads the linear algebra has, so processes with one thread compute the rows (``one_thread``), and
-the same recordings give the same bytes.
+A row is kept under the digest of the sealed recording and of its estimators. It is never kept in the sweep, which
+others may have written. The last bits of a figure depend on the number of threads of linear algebra.
+So processes with one thread compute the rows (``one_thread``), and the same recordings give the same
+bytes.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure of a row: its value and the half width of its 95 % interval, None where there is none.
+    """One figure of a row: its value, and the half-width of its 95 % interval or None.
 
-    ``whole`` is what ``Quantity.to_json`` gives, for a figure with a value and an interval.
+    ``whole`` is the result of ``Quantity.to_json``, for a figure with a value and an interval.
     """
 
     key: FigureKey
@@ -49,7 +49,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """The table's entries for one cell that is done. ``runs`` holds the digest of each run by its directory."""
+    """The table's entries for one done cell. ``runs`` holds the digest of each run by its directory."""
 
     runs: dict[str, str]
     content_sha256: str
@@ -62,18 +62,18 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def one_thread() -> bool:
-    """Whether the linear algebra of this process has one thread."""
+    """Return whether the linear algebra of this process has one thread."""
     return all(os.environ.get(name) == value for name, value in THREADS.items())
 
 
 def row_path(path: Path, cell: Cell) -> Path:
-    """The file of the row of the recording ``path``. Raises ``OSError`` for a recording without a seal."""
+    """Return the file for the row of the recording ``path``. Raises ``OSError`` for a recording without a seal."""
     seal = read_bounded(seal_of(path))
     return cache_dir("rows") / f"{digest([cell.key, seal.hex(), figures_by()])}.json"
 
 
 def kept_row(folder: Path, cell: Cell) -> Row | None:
-    """The kept row of a cell, found by the seal of its recording, or None. No file is verified."""
+    """Return the kept row of a cell by the seal of its recording, or None. No file is verified."""
     try:
         return msgspec.json.decode(read_bounded(row_path(place_of(folder, cell), cell)), type=Row)
     except (OSError, msgspec.DecodeError):
@@ -87,7 +87,7 @@ def verified_row(folder: Path, cell: Cell) -> Row | None:
 
 
 def keep_row(path: Path, cell: Cell) -> None:
-    """Compute and keep the row of the recording ``path``. Raises ``IntegrityError`` where it is not whole."""
+    """Compute and keep the row of the recording ``path``. Raises ``IntegrityError`` if it is not whole."""
     target = row_path(path, cell)
     keep(target.parent, target, msgspec.json.encode(row_of(path, cell)) + b"\n")
 
@@ -100,7 +100,7 @@ def check_whole(path: Path, cell: Cell) -> None:
 
 
 def row_of(path: Path, cell: Cell) -> Row:
-    """Read back, verify and evaluate a run directory or session as `rig report` does, and return its row."""
+    """Read, verify and evaluate a run directory or session as `rig report` does, and return its row."""
     from rig.analysis.evaluate import evaluate
     from rig.analysis.sessions.part import Part
     from rig.analysis.sessions.summary import summarise
@@ -146,9 +146,9 @@ def _figure(key: FigureKey, q: Quantity) -> Figure:
 
 
 def content_digest(runs: list[Run]) -> str:
-    """SHA-256 of what was measured: every event and every file's hash, without time, place and command.
+    """Return the SHA-256 of what was measured: all events and file hashes, without time, place and command.
 
-    Two recordings of one simulated cell have the same; their run digests differ.
+    It is the same for two recordings of one simulated cell; their run digests differ.
     """
     total = hashlib.sha256()
     for run in runs:
@@ -160,7 +160,7 @@ def content_digest(runs: list[Run]) -> str:
 
 @cache
 def figures_by() -> str:
-    """SHA-256 of what a figure depends on beside the recording: the source of the estimators, numpy and scipy."""
+    """Return the SHA-256 of what affects a figure besides the recording: the estimators' source, numpy and scipy."""
     total, root = hashlib.sha256(), Path(__file__).parents[1]
     for path in estimator_sources():
         total.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
@@ -173,7 +173,7 @@ def figures_by() -> str:
 
 
 def estimator_sources() -> list[Path]:
-    """The files of the packages that make figures, of the modules at the root, and this one."""
+    """Return the files of the packages that make figures, of the modules at the root, and this file."""
     root = Path(__file__).parents[1]
     return sorted(
         [Path(__file__), *root.glob("*.py"), *(f for name in ESTIMATORS for f in root.glob(f"{name}/**/*.py"))]

@@ -1,10 +1,10 @@
-"""The directory of a sweep: where each file stands, and when a cell counts as done.
+"""The directory of a sweep: the place of each file, and when a cell is done.
 
 sweep.json            the grids, frozen, with their digests
 cells/KEY/            one run directory (or session) of each cell that is done
 failed/KEY.json       the error of each cell that failed
-broken/KEY.N/         recordings that are torn, failed or interrupted; never deleted
-pending/KEY/          the recording of a cell while it is made
+broken/KEY.N/         torn, failed or interrupted recordings; never deleted
+pending/KEY/          the recording of a cell in progress
 table.csv, table.parquet, runs.csv, sweep.svg
 """
 
@@ -35,7 +35,7 @@ State = Literal["done", "failed", "open"]
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """A grid as ``sweep.json`` holds it: when and by which command it was added, and its digest."""
+    """A grid in ``sweep.json``: when and by which command it was added, and its digest."""
 
     created_utc: str
     argv: tuple[str, ...]
@@ -54,12 +54,12 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether a directory holds a sweep."""
+    """Return whether a directory holds a sweep."""
     return (folder / FILE).is_file()
 
 
 def check_empty(folder: Path) -> None:
-    """Check that a sweep can begin in ``folder``. Raises ``StoreError`` where something else stands there."""
+    """Check that a sweep can begin in ``folder``. Raises ``StoreError`` if it holds other files."""
     if folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
         what = f"{folder} is not a sweep: it has no {FILE}, and is not empty"
         remedy = "Name a new directory, or that of a sweep, with --out"
@@ -67,7 +67,7 @@ def check_empty(folder: Path) -> None:
 
 
 def frozen(folder: Path) -> tuple[Frozen, ...]:
-    """The grids of a sweep. Raises ``StoreError`` where there is no sweep, ``IntegrityError`` for an altered one."""
+    """Return the grids of a sweep. Raises ``StoreError`` without a sweep, ``IntegrityError`` for an altered one."""
     try:
         document = msgspec.json.decode(read_bounded(folder / FILE), type=Document)
     except FileNotFoundError as error:
@@ -109,29 +109,29 @@ def freeze(folder: Path, grid: Grid, argv: Iterable[str]) -> tuple[Frozen, ...]:
 
 
 def place_of(folder: Path, cell: Cell) -> Path:
-    """Where a cell's recording stands when it is done."""
+    """Return the place of a done cell's recording."""
     return folder / CELLS / cell.key
 
 
 def desk_of(folder: Path, cell: Cell) -> Path:
-    """Where a cell is recorded until it is done. Raises ``StoreError`` where a link leads out of the sweep."""
+    """Return where a cell is recorded until it is done. Raises ``StoreError`` if a link leads out of the sweep."""
     return inside(folder, folder / PENDING / cell.key / cell.key).parent
 
 
 def failure_of(folder: Path, cell: Cell) -> Path:
-    """Where a cell's error is kept."""
+    """Return the file of a cell's error."""
     return folder / FAILED / f"{cell.key}.json"
 
 
 def state_of(folder: Path, cell: Cell) -> State:
-    """Whether a cell is done, failed or open; ``torn`` checks that its recording is whole."""
+    """Return whether a cell is done, failed or open; ``torn`` checks that its recording is whole."""
     if place_of(folder, cell).exists():
         return "done"
     return "failed" if failure_of(folder, cell).exists() else "open"
 
 
 def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: Path | None) -> None:
-    """Keep a cell's error, and where its torn recording stands."""
+    """Keep a cell's error, and the place of its torn recording."""
     document = {
         "key": cell.key,
         "error": dict(error),
@@ -142,7 +142,7 @@ def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: 
 
 
 def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
-    """The error of a failed cell, or one that says that it cannot be read."""
+    """Return the error of a failed cell, or one that reports an unreadable file."""
     try:
         return dict(json.loads(read_bounded(failure_of(folder, cell)))["error"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -150,12 +150,12 @@ def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
 
 
 def seal_of(path: Path) -> Path:
-    """The file that seals a run directory or session."""
+    """Return the file that seals a run directory or session."""
     return path / (session.SEAL if session.is_session(path) else SEAL)
 
 
 def torn(path: Path, cell: Cell) -> str:
-    """Why a recording does not count; empty for one of this cell that is sealed, without error and unaltered."""
+    """Return why a recording is not valid; empty if it is this cell's, sealed, without error and unaltered."""
     try:
         runs = [run for run, _ in session.runs_in(path)]
         if not seal_of(path).is_file():
@@ -183,7 +183,7 @@ def _torn_run(run: Path, cell: Cell) -> str:
 
 
 def put(folder: Path, work: Path, target: Path) -> bool:
-    """Put a finished recording on disk and move it to its place in the sweep; False when the place is taken."""
+    """Put a finished recording on disk and move it to its place in the sweep; return False if the place is taken."""
     inside(folder, folder_inside(folder, target.parent) / target.name)
     sync_tree(work)
     try:
@@ -197,13 +197,13 @@ def put(folder: Path, work: Path, target: Path) -> bool:
 
 
 def keep(folder: Path, path: Path, content: bytes) -> None:
-    """Write a file inside the directory ``folder`` whole and onto disk. Raises ``StoreError``."""
+    """Write a whole file inside the directory ``folder``, onto disk. Raises ``StoreError``."""
     inside(folder, folder_inside(folder, path.parent) / path.name)
     write_whole(path, content, sync=True, refuse=not_stored)
 
 
 def sync_tree(path: Path) -> None:
-    """Put every file and directory below ``path`` on disk."""
+    """Write every file and directory below ``path`` to disk."""
     for base, _, files in os.walk(path):
         for name in files:
             sync_to_disk(Path(base) / name)

@@ -23,19 +23,19 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` maps column to value, None where there is none; ``varied`` are the columns that span the grid."""
+    """``rows`` maps columns to values or None; ``varied`` are the columns that span the grid."""
 
     columns: tuple[str, ...]
     varied: tuple[str, ...]
     figures: Mapping[str, FigureKey]
-    """By the name of the column that holds its value."""
+    """Keys of figures, by the name of the column that holds the value."""
     rows: tuple[Mapping[str, Plain], ...]
     ties: tuple[tuple[str, ...], ...]
-    """Cell, run directory, when it was recorded and the digest of its events, run by run."""
+    """Cell, run directory, time of recording, and digest of the events, for each run."""
 
 
 def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_columns: bool = False) -> Table:
-    """The table of a sweep: done cells with their figures, failed ones with their error, open ones without either."""
+    """Return the table of a sweep: done cells with figures, failed ones with their error, open ones with neither."""
     keys = list(dict.fromkeys(key for grid in grids for key in grid.vary))
     parse = {key: _parser([cell.options[key] for cell in cells if key in cell.options]) for key in keys}
     figures: dict[str, FigureKey] = {}
@@ -85,7 +85,7 @@ def _parser(texts: Sequence[str]) -> Any:
 def write(folder: Path, table: Table) -> list[Path]:
     """Write ``table.csv``, ``table.parquet`` and ``runs.csv``, each whole or not at all, and return their paths.
 
-    ``runs.csv`` links each row to its recording: only this file differs between two recordings of one cell.
+    ``runs.csv`` links each row to its recording: for two recordings of the same cell, only this file differs.
     """
     rows = [[row.get(column) for column in table.columns] for row in table.rows]
     files = {

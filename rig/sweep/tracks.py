@@ -1,6 +1,6 @@
-"""One network through both tracks: on each device with one workload, a sweep of one grid for each device.
+"""Run one network through two tracks, on each device with one workload; each device has a grid in one sweep.
 
-The algorithm track is what the network asks for, the system track is what a device pays, of the same samples.
+For the same samples, the algorithm track is what the network needs, and the system track what the device pays for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The request for all devices: the networks, and fields of ``GridSpec``; options and meters may name one device."""
+    """A request for all devices: networks and fields of ``GridSpec``; an option or meter may be for one device."""
 
     networks: tuple[str, ...]
     devices: tuple[str, ...]
@@ -53,12 +53,12 @@ class Asked:
     meters: tuple[str, ...]
     simulate: bool
     others: Mapping[str, str]
-    """Scenario, workload, rules and mode, where they are named."""
+    """Scenario, workload, rules and mode, as far as they are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One network on one device; ``figures`` are empty if it is not done, and ``error`` is why it failed."""
+    """One network on one device; ``figures`` are empty if it is not done, and ``error`` says why it failed."""
 
     device: str
     network: str
@@ -70,7 +70,7 @@ class Track:
     metered: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures of both tracks, and what they are of."""
+        """Return the figures of both tracks, with the network and device that they belong to."""
         found = {str(key): self.figures[key].to_json() for key in (*ALGORITHM, *SYSTEM) if key in self.figures}
         names = ("device", "network", "state", "simulated", "verdict", "error")
         return {name: getattr(self, name) for name in names} | {"figures": found}
@@ -78,7 +78,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """All that was asked: networks on devices, why devices took none, and the line of each device."""
+    """The result: networks on devices, why some devices took none, and the line of each device."""
 
     tracks: tuple[Track, ...]
     refused: Mapping[str, str]
@@ -103,9 +103,9 @@ class Tracks:
 
 
 def front(tracks: Sequence[Track]) -> list[Track]:
-    """Return the tracks that no other track of their kind, measured or simulated, excels.
+    """Return the tracks that no other track of their kind, measured or simulated, dominates.
 
-    A track excels another if it is no worse in accuracy, energy and execution time, and better in one of them.
+    A track dominates another if it is no worse in accuracy, energy and execution time, and better in one of them.
     """
     keys = (FigureKey("accuracy"), FigureKey("energy_per_inference_j"), FigureKey("execution_time_s"))
     known = [track for track in tracks if all(key in track.figures for key in keys)]
@@ -121,8 +121,8 @@ def front(tracks: Sequence[Track]) -> list[Track]:
 def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
     """Return the grids of all devices, which are added to the sweep in ``folder``, and why devices take no network.
 
-    Raises ``UsageError`` for names, options and devices that cannot be used and, without ``extend``, for a new grid
-    beside one that was not asked for; and the error of the first device where none takes the networks.
+    Raises ``UsageError`` for names, options and devices that cannot be used. Raises it for a new grid beside others,
+    unless ``extend`` is set. If no device takes the networks, raises the first device's error.
     """
     if double := next((name for name in asked.devices if asked.devices.count(name) > 1), None):
         raise refused("devices", double, "Give it once", f"device {double} is given twice")
@@ -139,7 +139,7 @@ def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> 
         except RigError as error:
             if isinstance(error, UsageError) and error.field != "network":
                 raise
-            if error.field == "meter" and not spec.meters:  # its power is not known
+            if error.field == "meter" and not spec.meters:  # without a meter, its power is not known
                 grids_for(folder, unmetered[device], extend, wait, say)
             else:
                 refusals[device] = error
@@ -149,7 +149,7 @@ def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> 
 
 
 def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]) -> Tracks:
-    """Return what the cells of a sweep show, of which each row was verified and kept, and the line of each device."""
+    """Return the results of a sweep's cells, from rows that were verified and kept, and the line of each device."""
     tracks, grids = [], tuple(grids)
     unmetered = {
         c.key for entry in grids for c in cells_of([entry.grid]) if not any(entry.grid.devices[c.device].meters)
@@ -177,7 +177,7 @@ def tracks_of(folder: Path, grids: Iterable[Frozen], refusals: Mapping[str, str]
 
 
 def _spec(asked: Asked, device: str) -> GridSpec:
-    """The grid of one device, with the options that it, its workload or its scenario take."""
+    """Return the grid of one device, with the options that it, its workload or its scenario take."""
     factory = load("devices", device)
     if not takes(factory, "network"):
         remedy = "Name devices that have the option network: `rig list NAME` shows the options"
@@ -201,7 +201,7 @@ def _meters(asked: Asked, device: str) -> tuple[str, ...]:
 
 
 def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
-    """Whether an option is for a device: the option names it, the device takes it, or no device takes it."""
+    """Return whether an option is for a device: the option names it, the device takes it, or no device takes it."""
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
         return named == device

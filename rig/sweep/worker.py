@@ -1,4 +1,4 @@
-"""A worker process of a sweep: set up before anything heavy is imported. It outlives its parent by the cell in work."""
+"""A worker process of a sweep, set up before heavy imports. If its parent ends, it ends after its current cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORKING = threading.Lock()
 
 
 def begin(environment: dict[str, str]) -> None:
-    """Prepare this process. What drivers print goes to standard error; what Ctrl-C means, the parent decides."""
+    """Prepare this process. Drivers' output goes to standard error; the parent decides what Ctrl-C does."""
     os.environ |= environment  # before numpy is imported
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
