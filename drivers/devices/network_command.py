@@ -25,14 +25,14 @@ from rig.terminal import command, say, say_json
 N = TypeVar("N")
 
 _SAME_DATA = ("data", "fold", "audio_hz")
-"""Options of the training with which the network is measured, too."""
+"""Options of the training that are also needed when the network is measured."""
 
 
 @dataclass(frozen=True)
 class _Target:
-    """What a network is trained for: the suffix of its file, how it is trained and written, and what then runs it.
+    """What a network is trained for: the suffix of its file, and how it is trained, written and then run.
 
-    ``trained`` gives the digest of the file and the record of the training.
+    ``trained`` returns the digest of the file and the record of the training.
     """
 
     suffix: str
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, or write one network and print the options with which the file is measured.
 
-    Raises ``UsageError`` for an output that is not called .nir, ``StoreError`` where it cannot be written, and what
+    Raises ``UsageError`` if the output is not called .nir, ``StoreError`` if it cannot be written, and what
     reading the network raises.
     """
     if args.action == "train":
@@ -89,7 +89,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError`` for what cannot be."""
+    """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError``."""
     target = _targets()[args.device]
     if args.out.suffix.lower() != target.suffix:
         what = f"{args.out} does not end in {target.suffix}"
@@ -103,7 +103,7 @@ def _train(args: argparse.Namespace) -> int:
         return 0
     kept = [text for text in given if text.partition("=")[0] in _SAME_DATA]
     if "listing_sha256" in record["data"] and "fold" not in record["data"]:
-        kept = ["data=ANOTHER_FOLDER"]  # the network has heard all of its own
+        kept = ["data=ANOTHER_FOLDER"]  # the network has heard all data of its own folder
     options = [word for text in (*kept, f"network={args.out}") for word in ("--option", text)]
     say(f"wrote {args.out} ({digest[:12]}). Measure it on other samples:")
     for device in target.measured_as:

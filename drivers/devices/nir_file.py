@@ -1,4 +1,4 @@
-"""Reads a file in NIR, the exchange format of several frameworks, into nodes and edges that nobody has checked."""
+"""Read a file in NIR, an exchange format of several frameworks, into unchecked nodes and edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Edges = Sequence[tuple[str, str]]
 
 
 def read_nodes(path: Path, most_bytes: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the nodes of a NIR file by name, and its edges, each once and in order; nested graphs are resolved.
+    """Return the nodes of a NIR file by name, and its edges in order without repeats; nested graphs are resolved.
 
     Raises ``DataError`` for a file that is missing, larger than ``most_bytes`` or no graph, and ``MissingExtraError``
     without the package nir.
@@ -39,10 +39,10 @@ def read_nodes(path: Path, most_bytes: int) -> tuple[dict[str, Any], list[tuple[
 
 
 def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return nodes and edges without nested graphs: a node of the graph ``rnn`` is called ``rnn.lif``.
+    """Return nodes and edges without nested graphs: node ``lif`` of the graph ``rnn`` is called ``rnn.lif``.
 
-    An edge that leads to a nested graph goes on at its input, and one that leads from it begins at its output. Raises
-    ``DataError`` for a name that is there twice, and for a nested graph with several inputs or outputs.
+    An edge to a nested graph continues at its input, and an edge from it begins at its output. Raises
+    ``DataError`` for a name that occurs twice, and for a nested graph with several inputs or outputs.
     """
     found = {name: node for name, node in nodes.items() if type(node).__name__ != "NIRGraph"}
     links = [(str(a), str(b)) for a, b in edges]
@@ -68,7 +68,7 @@ def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, st
 
 
 def digest_of(nodes: Nodes, edges: Edges) -> str:
-    """Return the SHA-256 over the sorted nodes with their arrays, and the edges; the bytes of the file may differ."""
+    """Return the SHA-256 over the sorted nodes with their arrays, and the edges; the file's bytes may differ."""
     found = hashlib.sha256()
     for name, node in sorted(nodes.items()):
         found.update(f"{name}\0{type(node).__name__}\0".encode())
@@ -81,9 +81,9 @@ def digest_of(nodes: Nodes, edges: Edges) -> str:
 
 
 def check_said(**needed: tuple[object, str]) -> None:
-    """Check that options are given which a graph needs and does not hold; each is a value and an example of one.
+    """Check that options are given that a graph needs and does not hold; each is a value and an example of one.
 
-    Raises ``SetupError`` that names all that are not.
+    Raises ``SetupError`` that names all missing options.
     """
     missing = {name: example for name, (value, example) in needed.items() if value is None}
     if missing:
@@ -100,7 +100,7 @@ def refused(name: str, what: str, remedy: str) -> DataError:
 
 
 def _unchecked(nir: Any, path: Path) -> Any:
-    """Read a graph whose types nobody checks: ``nir.read`` can leave this out for the outer graph alone."""
+    """Read a graph without a check of types: ``nir.read`` can skip this check only for the outer graph."""
     h5py = imported("h5py", "a network in NIR", "nir", field="network", value=path.name)
 
     def unchecked(tree: dict[str, Any]) -> dict[str, Any]:

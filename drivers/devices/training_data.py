@@ -1,4 +1,4 @@
-"""The training data of a workload, as every trainer takes them: the train split, encoded, with its labels."""
+"""The training data of a workload for all trainers: the train split, encoded, with its labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.types import Sample, Workload
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Samples as a network takes them. ``labels`` (samples,) are places in ``classes``; ``record`` says which data."""
+    """Samples for training. ``labels`` (samples,) are indices into ``classes``; ``record`` describes the data."""
 
     inputs: tuple[NDArray[Any], ...]
     labels: NDArray[np.int64]
@@ -26,7 +26,7 @@ class Labelled:
 
 
 def train_split(name: str, options: list[str]) -> Workload:
-    """Open the train split of a workload. Raises ``UsageError`` for one that has none, or for another split."""
+    """Open the train split of a workload. Raises ``UsageError`` if it has none, or if another split is given."""
     factory = load("workloads", name)
     if "split" not in options_of(factory):
         raise refused("workload", name, "Use one that has an option split, such as asc", f"{name} has no train split")
@@ -38,7 +38,7 @@ def train_split(name: str, options: list[str]) -> Workload:
 
 
 def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Labelled:
-    """Decode and encode each sample once. Raises ``DataError`` for one without a label, and for a class without any."""
+    """Decode and encode each sample once. Raises ``DataError`` for one without a label, or a class without samples."""
     inputs, names = [], []
     for sample in data.samples:
         if sample.label is None:

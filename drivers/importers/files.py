@@ -1,4 +1,4 @@
-"""The files of a recording: found below a folder, read as text or as JSON."""
+"""Find the files of a recording below a folder, and read them as text or as JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KEPT = "artifacts/original/"
 
 
 def below(source: Path, pattern: str) -> list[Path]:
-    """The files of a name in or below a folder, in order, without the originals that imported runs keep there."""
+    """Return files of a name in or below a folder, in order, without the originals inside imported runs."""
     return sorted(p for p in source.rglob(pattern) if p.is_file() and KEPT not in p.relative_to(source).as_posix())
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """A text with any line ends. Raises ``DataError``."""
+    """Return a text with any line ends. Raises ``DataError``."""
     try:
         return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
@@ -26,7 +26,7 @@ def read_text(path: Path, remedy: str) -> str:
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """The values of a JSON file. Raises ``DataError``."""
+    """Return the values of a JSON file. Raises ``DataError``."""
     try:
         return json.loads(read_text(path, remedy))
     except (ValueError, RecursionError) as error:

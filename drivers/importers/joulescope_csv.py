@@ -1,4 +1,4 @@
-"""Joulescope: the statistics table that its user interface records, one mean per update."""
+"""Joulescope: the statistics table that its program records, with one row of means per update."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
 
 @single_trace
 def open_import(source: Path) -> SingleTrace:
-    """The power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
+    """Import the power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
-    Each row is the mean up to its time, which counts from the end of the first row: between two rows, charge and energy
-    rise by the current and the power of the later one. Raises ``UsageError`` for an option
+    Each row holds means up to its time, which is counted from the end of the first row: between two rows, charge and
+    energy rise by the current and the power of the later one. Raises ``UsageError`` for an option
     that must be stated, ``DataError`` for a file that is not such a table.
     """
     layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None)

@@ -1,4 +1,4 @@
-"""The settings that all meters of one supply share, and what follows from them: limits of error, a description."""
+"""The settings of all meters that are in one supply, and what they imply: limits of error, a description."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ IN_ONE_SUPPLY = ("every supply but the one that the meter is in",)
 class Instrument:
     """The settings that meters share.
 
-    ``clock_tolerance`` limits the rate of its sample timer (relative). ``calibration`` names a calibration file with
-    limits in the rail's unit, ``calibration_range`` the range in it where it has several; without a file no accuracy is
-    stated. See docs/reference/calibration.md.
+    ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration`` names a calibration file
+    with limits in the rail's unit, ``calibration_range`` one of its ranges if it has several. Without a file no
+    accuracy is stated. See docs/reference/calibration.md.
     """
 
     name: str
@@ -33,10 +33,10 @@ class Instrument:
     temperature_c: float | None = None
 
     def limited(self, rail: Rail, serial: str, range_: float | None = None, *, one_range: bool = True) -> Rail:
-        """A rail with the limits of its owner's calibration file, today; without a file none is stated.
+        """Return a rail with the limits of the calibration file for today; without a file none are stated.
 
-        ``one_range`` is false for an instrument that changes its range by itself: the linearity of one range says
-        nothing of two of its readings. Raises ``DataError`` for a file of another instrument or another time,
+        ``one_range`` is false for an instrument that changes its range by itself: the linearity of one range does not
+        apply to readings in two. Raises ``DataError`` for a file of another instrument or another time,
         ``UsageError`` for one that does not fit.
         """
         path = self.calibration
@@ -56,7 +56,7 @@ class Instrument:
         self, description: str, *rails: Rail, simulated: bool = False, tick_hz: float = 1e9,
         omitted: tuple[str, ...] = IN_ONE_SUPPLY, details: Mapping[str, Any], **more: Any,
     ) -> MeterInfo:  # fmt: skip
-        """What the meter is; ``more`` are further fields of ``MeterInfo``."""
+        """Return the meter's description; ``more`` are further fields of ``MeterInfo``."""
         path = None if self.calibration is None else Path(self.calibration)
         file = path and {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         return MeterInfo(

@@ -1,1 +1,1 @@
-"""The microcontroller baseline: an Arduino Nano 33 BLE, or QEMU in its place, with the firmware of ``firmware/``."""
+"""The microcontroller baseline: an Arduino Nano 33 BLE, or QEMU instead of it, with the firmware of ``firmware/``."""

@@ -1,4 +1,4 @@
-"""Slices of audio as the board holds them: 16-bit samples in the memory of one slice."""
+"""Slices of audio as the board holds them: 16-bit samples in memory for one slice."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rig.types import Sample
 
 @dataclass(frozen=True)
 class SliceCoding:
-    """How audio becomes the bytes of the resident sample, and the scores of ``labels`` an answer."""
+    """How audio becomes the bytes of the sample in memory, and how scores of ``labels`` become an answer."""
 
     about: About
     labels: tuple[str, ...]
 
     def encoded(self, sample: Sample) -> bytes:
-        """Little-endian bytes. Raises ``DataError`` for what is not one slice at the rate of the board."""
+        """Return little-endian bytes. Raises ``DataError`` unless the sample is one slice at the board's rate."""
         audio, about = np.asarray(sample.payload), self.about
         if 2 * audio.size > about.memory:
             what = f"has {2 * audio.size} bytes of 16-bit audio, and the board's memory holds {about.memory}"
@@ -35,7 +35,7 @@ class SliceCoding:
         return pcm16(audio).astype("<i2").tobytes()
 
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
-        """The label of the first of the highest scores, and all scores."""
+        """Return the label of the first of the highest scores, and all scores."""
         return {"label": self.labels[int(np.argmax(scores))], "scores": list(scores)}
 
 

@@ -1,4 +1,4 @@
-"""The part of ``rig network train`` that is the microcontroller's: from labelled audio to a C header."""
+"""The microcontroller's part of ``rig network train``: from labelled audio to a C header."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CHOSEN = "every setting as shipped, and none was tuned"
 def train(
     data: Workload, settings: training.Settings, tell: Callable[[str], None]
 ) -> tuple[training.FloatNetwork, Quantised]:
-    """Train on the samples of a workload; gives the network before and after rounding, with the record of its training.
+    """Train on a workload's samples; return the network before and after rounding, with the record of its training.
 
-    Raises ``DataError`` for samples that are no slices, that lack labels, or that have one label only.
+    Raises ``DataError`` for samples that are not slices or lack labels, and for a single label.
     """
     found = labelled(data, _features)
     if len(found.classes) < 2:
@@ -54,7 +54,7 @@ def train(
 
 
 def write(path: Path, network: Quantised) -> None:
-    """Write the header. Raises ``OSError`` where it cannot be written."""
+    """Write the header. Raises ``OSError`` if that fails."""
     path.write_text(header(network), encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
-"""A detector in torch on this computer's CPU: any module that returns boxes, such as for ``event-detection``.
+"""A detector in torch on this computer's CPU: any module that returns boxes, for example for ``event-detection``.
 
-The span holds the module and the choice among its boxes.
+The span includes the module and the choice among its boxes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def open_device(
 ) -> Device:
     """Open ``FILE.py:function``, which returns a module: (1, channels, rows, columns) to boxes (n, 6).
 
-    A box is class, score, x, y, w, h in pixels of the input. Of those above ``score``, the best of a class that overlap
-    by more than ``overlap`` (intersection over union) are one, and ``most`` are kept (NeuroBench: 0.05, 0.5, 500).
+    A box is class, score, x, y, w, h in pixels of the input. Of boxes of a class above ``score`` that overlap by more
+    than ``overlap`` (intersection over union) the best stays; ``most`` boxes are kept (NeuroBench: 0.05, 0.5, 500).
 
-    Raises ``MissingExtraError`` without torch, ``UsageError`` without a module; a run ends with ``DataError`` for an
-    answer that is no boxes.
+    Raises ``MissingExtraError`` without torch, ``UsageError`` without a module. An answer that is not boxes ends a run
+    with ``DataError``.
     """
     within(0.0, 1.0, score=score, overlap=overlap)
     within(1, 10_000, most=most)
@@ -68,7 +68,7 @@ def open_device(
 
 
 def chosen(boxes: Floats, overlap: float, most: int) -> Floats:
-    """Return boxes in the order of their scores, without those that a better one of their class covers."""
+    """Return boxes in the order of their scores, without those that a better one of the same class covers."""
     left, kept = boxes[np.argsort(-boxes[:, 1], kind="stable")], list[Floats]()
     while len(left) and len(kept) < most:
         best, left = left[0], left[1:]

@@ -1,6 +1,6 @@
 """Any sampler of dimod on this computer as a solver: ``dimod:PACKAGE.Sampler``.
 
-A solve is one call of the sampler's ``sample``. What this takes by name and is a text or a number is an option.
+A solve is one call of the sampler's ``sample``. Each of its arguments that is a text or a number is an option.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ EXAMPLE = "dimod:dwave.samplers.SimulatedAnnealingSampler"
 def open_device() -> Device:
     """Open a sampler of dimod by name: --device dimod:PACKAGE.Sampler, such as dimod:dwave.samplers.TabuSampler.
 
-    `dwave.samplers` has SimulatedAnnealingSampler, TabuSampler, SteepestDescentSampler and others; any other package
-    that is installed will do. `rig list dimod:PACKAGE.Sampler` shows the options of one.
+    `dwave.samplers` has SimulatedAnnealingSampler, TabuSampler, SteepestDescentSampler and others; any other installed
+    package works too. `rig list dimod:PACKAGE.Sampler` shows the options of one.
 
-    Raises UsageError, since none is named.
+    Raises UsageError, because no sampler is named.
     """
     raise refused("device", "dimod", f"Write dimod:PACKAGE.Sampler, such as {EXAMPLE}", "no sampler is named")
 
 
 def named(path: str) -> Callable[..., Device]:
-    """The factory of a sampler by its import path, with what its ``sample`` takes as options.
+    """Return the factory of a sampler by its import path; the arguments of its ``sample`` are options.
 
-    Raises ``UsageError`` for what is no sampler, ``MissingExtraError`` without dimod.
+    Raises ``UsageError`` if it is no sampler, ``MissingExtraError`` without dimod.
     """
     kind = _class_of(path)
     hints = _hints(kind.sample)
@@ -90,7 +90,7 @@ def _class_of(path: str) -> Any:
 
 
 def _packages(path: str) -> tuple[str, ...]:
-    """The distributions whose versions a recording states: dimod, and that of the sampler where it is known."""
+    """Return the distributions whose versions a recording states: dimod, and the sampler's if it is known."""
     own = packages_distributions().get(path.partition(".")[0], [])
     return tuple(dict.fromkeys(["dimod", *own]))
 

@@ -1,4 +1,4 @@
-"""An echo state network in numpy on this computer, which learns a series and forecasts it.
+"""An echo state network in numpy on this computer that learns a series and forecasts it.
 
 It is the published baseline of chaotic function prediction (NeuroBench, equations 20 and 21): a fixed random reservoir,
 and a readout by regularised least squares. Learning is not part of the span.
@@ -32,11 +32,11 @@ def open_device(
     washout: int = 45,
     seed: int = 0,
 ) -> Device:
-    """Open an echo state network; the weights of sample k are drawn from ``seed`` and the seed of the sample.
+    """Open an echo state network; ``seed`` and the seed of sample k draw the weights for sample k.
 
-    The defaults are those of its authors' log, whose scales of 0.68 and 0.85 are of weights between -1/2 and 1/2; here
-    weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero,
-    ``washout`` the points at the start from which the readout does not learn. Raises ``UsageError`` for options out of
+    The defaults are those of its authors' log. There, scales of 0.68 and 0.85 belong to weights between -1/2 and 1/2;
+    here weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero.
+    The readout does not learn from the first ``washout`` points. Raises ``UsageError`` for options out of
     range.
     """
     within(1, 10_000, neurons=neurons)
@@ -71,7 +71,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A network that has read a series: its weights, its state, and the value that it reads next.
+    """A network that has read a series: its weights, its state, and the value to read next.
 
     ``weights_in`` has shape (2, neurons), for a constant and the value; ``weights`` (neurons, neurons) leads from rows
     to columns; ``weights_out`` (neurons + 2,) reads the constant, the value and the state.
@@ -85,11 +85,11 @@ class Trained:
     value: float
 
     def forecast(self, points: int) -> tuple[Floats, dict[str, Floats]]:
-        """Return forecasts of shape (points,), and what each layer was given: (points, ...) by name of the source."""
+        """Return forecasts of shape (points,), and the inputs of each layer: (points, ...) by name of the source."""
         inputs, before = np.ones((points, 2)), np.zeros((points, self.shape.neurons))
         read = np.ones((points, self.shape.neurons + 2))
         value, state, found = self.value, self.state, np.zeros(points)
-        with np.errstate(all="ignore"):  # a forecast may diverge, which is an answer too
+        with np.errstate(all="ignore"):  # a forecast may diverge, which is also an answer
             for k in range(points):
                 inputs[k, 1], before[k] = value, state
                 state = step(self.shape, self.weights_in, self.weights, state, value)
@@ -107,7 +107,7 @@ class Trained:
         )
 
     def network(self) -> NetworkInfo:
-        """Return the description; the weights of another sample have other zeros at the same density."""
+        """Return the description; another sample's weights have other zeros at the same density."""
         arrays = {"input": self.weights_in, "recurrent": self.weights, "readout": self.weights_out[:, None]}
         memory = (*memory_of(arrays), Memory("state", "states", self.shape.neurons, 64, 0))
         layers = (Layer("reservoir", self.shape.neurons), Layer("output", 1))
@@ -115,7 +115,7 @@ class Trained:
 
 
 def step(shape: Shape, weights_in: Floats, weights: Floats, state: Floats, value: float) -> Floats:
-    """Return the next state (NeuroBench, equation 20), from one of shape (neurons,)."""
+    """Return the next state (NeuroBench, equation 20) after one of shape (neurons,)."""
     drive = state @ weights + weights_in[0] + value * weights_in[1]
     return np.asarray((1.0 - shape.leak) * state + shape.leak * np.tanh(drive))
 

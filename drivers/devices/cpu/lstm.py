@@ -1,4 +1,4 @@
-"""A long short-term memory in numpy on this computer, which learns a series and forecasts it.
+"""A long short-term memory in numpy on this computer that learns a series and forecasts it.
 
 It is the published baseline of chaotic function prediction (NeuroBench, "Chaotic Function Prediction"): one layer of
 100 cells that reads the last 50 points, a ReLU, and a linear readout. Learning is not part of the span.
@@ -31,10 +31,10 @@ def open_device(
     washout: int = 45,
     seed: int = 0,
 ) -> Device:
-    """Open a network whose first weights for sample k are drawn from ``seed`` and the seed of the sample.
+    """Open a network; ``seed`` and the seed of sample k draw the first weights for sample k.
 
-    It reads the last ``window`` points. It learns for ``epochs``, and not from the first ``washout`` points of a
-    series. To learn 750 points takes some ten seconds, before the span. Raises ``UsageError`` for options out of range.
+    It reads the last ``window`` points. It learns for ``epochs``, but not from the first ``washout`` points of a
+    series. Learning 750 points takes some ten seconds, before the span. Raises ``UsageError`` for options out of range.
     """
     within(1, 10_000, cells=cells, window=window)
     within(1, 10**6, epochs=epochs)
@@ -58,18 +58,18 @@ def open_device(
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A network that has read a series: its weights, its state, and the points that it reads next, oldest first."""
+    """A network that has read a series: its weights, its state, and the points to read next, oldest first."""
 
     weights: Weights
     memories: Memories
     window: Floats
 
     def forecast(self, points: int) -> tuple[Floats, Mapping[str, Floats]]:
-        """Return forecasts of shape (points,), and what each layer was given: (points, ...) by name of the source."""
+        """Return forecasts of shape (points,), and the inputs of each layer: (points, ...) by name of the source."""
         cells = len(self.memories.hidden)
         inputs, before, found = np.zeros((points, len(self.window))), np.zeros((points, cells)), np.zeros(points)
         read, window, memories = np.zeros((points, cells)), self.window.copy(), self.memories
-        with np.errstate(all="ignore"):  # a forecast may diverge, which is an answer too
+        with np.errstate(all="ignore"):  # a forecast may diverge, which is also an answer
             for k in range(points):
                 inputs[k], before[k] = normalised(window) * self.weights.norm[0] + self.weights.norm[1], memories.hidden
                 memories = step(self.weights, inputs[k] @ self.weights.into, memories)
@@ -79,7 +79,7 @@ class Trained:
         return found, {"input": inputs, "state before": before, "lstm": read, "output": found[:, None]}
 
     def synapses(self) -> tuple[Synapses, ...]:
-        """Return the connections; products of gates with one another are none."""
+        """Return the connections; products of gates are not connections."""
         return (
             linear("input-lstm", "input", "lstm", self.weights.into),
             linear("lstm-lstm", "state before", "lstm", self.weights.back),
@@ -87,7 +87,7 @@ class Trained:
         )
 
     def network(self) -> NetworkInfo:
-        """Return the description, whose memory is that of the published network."""
+        """Return the description, with the memory of the published network."""
         w, cells = self.weights, len(self.memories.hidden)
         arrays = {"input": w.into, "recurrent": w.back, "readout": w.out[:-1, None]}
         others = {"biases": w.bias.ravel(), "readout bias": w.out[-1:], "normalisation": w.norm.ravel()}

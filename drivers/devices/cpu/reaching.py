@@ -1,6 +1,6 @@
 """Decoders of primate reaching in numpy on this computer: published networks from their weights, or a linear one.
 
-A sample is a session, of which the part to predict is decoded from rest in one call. Learning is not part of the span.
+A sample is a session; one call decodes the part to predict, from rest. The span does not include learning.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SESSION = "{session}"
 def open_device(workload: Workload, *, networks: str | None = None) -> Device:
     """Open the decoders of the sessions of ``workload``, which is ``primate-reaching``.
 
-    ``networks`` is an ``.npz`` file of a published network, in whose path ``{session}`` stands for the name of the
+    ``networks`` is an ``.npz`` file of a published network; ``{session}`` in its path stands for the name of the
     session. Without it, a linear layer is fitted to the first reaches of each session.
 
-    Raises ``DataError`` for a workload or a file of another kind, ``UsageError`` for networks that differ in size.
+    Raises ``DataError`` for another kind of workload or file, ``UsageError`` for networks that differ in size.
     """
     sessions = {sample.id: _session(sample, workload) for sample in workload.samples}
     files = {name: Path(networks.replace(_SESSION, name)) for name in sessions} if networks else {}

@@ -1,1 +1,1 @@
-"""Keywords that are learnt from a few samples: NeuroBench's two baselines in torch. Opened as ``keywords``."""
+"""Keywords learnt from a few samples: NeuroBench's two baselines in torch. Opened as ``keywords``."""

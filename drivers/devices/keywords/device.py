@@ -1,6 +1,6 @@
-"""A network of keywords in torch on this computer's CPU, which learns new words from a few samples by prototypes.
+"""A network for keywords in torch on this computer's CPU that learns new words from a few samples, by prototypes.
 
-The phase ``learning`` makes a word's row of the readout from its shots, and ``inference`` answers.
+The phase ``learning`` makes a word's row of the readout from its shots; ``inference`` answers.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def open_device(
 ) -> Device:
     """Open ``network``, ``m5`` or ``snn``, for the words of ``workload``, which is ``mswc-fscil``.
 
-    ``weights`` is a file of torch with its state dictionary; ``epochs`` train it on the base words' samples (Adam,
-    0.01 or 0.001) from ``seed``. ``readout`` is ``prototypes``, of base words from all their samples, or ``trained``.
-    With ``count``, each answer is computed once more, outside of its span, to count its operations. To open may take
-    ``start_s``.
+    ``weights`` is a file of torch with its state dictionary. Otherwise ``epochs`` train it on the base words' samples
+    (Adam, 0.01 or 0.001) from ``seed``. ``readout`` is ``prototypes`` (for base words from all their samples) or
+    ``trained``. With ``count``, each answer is computed once more outside its span, to count its operations. Opening
+    may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` for options out of range, ``DataError`` for a workload or
     weights that do not fit.
@@ -87,13 +87,13 @@ def open_device(
 
 
 class Keywords:
-    """A network with the words that it knows, in the order of its outputs; a bias counts in each of ``steps``."""
+    """A network with the words that it knows, in the order of its outputs; a bias is added in each of ``steps``."""
 
     def __init__(self, torch: Any, model: Any, words: list[str], steps: int) -> None:
         self._torch, self.model, self.words, self._steps = torch, model.eval(), words, steps
 
     def forget_readout(self) -> None:
-        """Put a readout of zeros with biases in place of the trained one."""
+        """Replace the trained readout by one of zeros with biases."""
         torch, inputs = self._torch, self.model.readout.in_features
         fresh = torch.nn.Linear(inputs, WORDS)
         torch.nn.init.zeros_(fresh.weight)
@@ -101,7 +101,7 @@ class Keywords:
         self.model.readout = fresh
 
     def learn(self, word: str, heard: NDArray[np.float32]) -> None:
-        """Make the prototype of a word of samples (n, ...). The bias of the spiking network is divided by its steps."""
+        """Make a word's prototype from samples (n, ...). The bias of the spiking network is divided by its steps."""
         features = [self.features(heard[k : k + _BATCH]) for k in range(0, len(heard), _BATCH)]
         weights, biases = prototypes(np.mean(np.concatenate(features), axis=0, keepdims=True))
         if word not in self.words:
@@ -117,13 +117,13 @@ class Keywords:
             return np.asarray(self.model.features(self._torch.from_numpy(np.ascontiguousarray(heard))).numpy())
 
     def answer(self, heard: NDArray[np.float32]) -> str:
-        """Return the known word whose output is the largest."""
+        """Return the known word with the largest output."""
         with self._torch.inference_mode():
             outputs = self.model(self._torch.from_numpy(np.ascontiguousarray(heard[None])))[0]
         return self.words[int(outputs[: len(self.words)].argmax())]
 
     def counted(self, heard: NDArray[np.float32]) -> tuple[NetworkInfo, Activity]:
-        """Return the network, and what one sample makes it do."""
+        """Return the network, and its activity for one sample."""
         of_steps = self._steps > 1
         with closing(TorchCounter(self.model, _STATES if of_steps else {}, neurons={SPIKING})) as counter:
             self.answer(heard)
@@ -131,7 +131,7 @@ class Keywords:
 
 
 def train(torch: Any, model: Any, heard: dict[str, NDArray[np.float32]], epochs: int, rate: float) -> None:
-    """Train a network on the samples of words, the first of which is output 0, by cross-entropy in batches of 256."""
+    """Train a network on samples of words by cross-entropy in batches of 256; the first word is output 0."""
     inputs = torch.from_numpy(np.concatenate(list(heard.values())))
     wanted = torch.cat([torch.full((len(samples),), k) for k, samples in enumerate(heard.values())])
     optimiser = torch.optim.Adam(model.parameters(), rate, weight_decay=1e-4)
@@ -149,7 +149,7 @@ def _device(net: Keywords, first: str, network: str, told: dict[str, Any], count
     example, base = np.zeros(SHAPES[network], np.float32), len(net.words)
 
     def run(sample: Sample) -> Reply:
-        if sample.id == first:  # of a round, which begins with the base words alone
+        if sample.id == first:  # the first sample of a round, which begins with only the base words
             del net.words[base:]
         on_ns = time.monotonic_ns()
         if sample.learn:

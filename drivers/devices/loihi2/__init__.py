@@ -1,4 +1,4 @@
-"""Intel Loihi 2 through Lava, which runs in an interpreter of its own.
+"""Intel Loihi 2 through Lava, which runs in its own interpreter.
 
 In: graphs and budgets. Out: solutions with their progress. Opened through the entry point ``loihi2``.
 """

@@ -1,7 +1,7 @@
-"""Intel Loihi 2 as a QUBO solver: Lava in an interpreter of its own, behind the Device protocol.
+"""Intel Loihi 2 as a QUBO solver: Lava in its own interpreter, behind the Device protocol.
 
-``drivers/workers/lava_qubo.py`` does the work, ``drivers/links/remote.py`` speaks to it. One driver, two backends of
-Lava: the board, and Lava's CPU backend, which steps a network in Python processes about a thousand times a second.
+``drivers/workers/lava_qubo.py`` does the work, ``drivers/links/remote.py`` talks to it. One driver, two backends of
+Lava: the board, and Lava's CPU backend, which runs a network in Python processes at about a thousand steps a second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scenarios.workloads.qubo_mis.graph import from_payload
 
 NAME = "loihi2"
 NEURON_MODELS = {True: ("nebm",), False: ("nebm-sa-refract", "sa")}
-"""By ``simulate``. Of lava-optimization 0.5; the first is the default."""
+"""Neuron models of lava-optimization 0.5 by ``simulate``; the first is the default."""
 _SOURCES = ("lava_counting", "lava_network", "lava_qubo")
 
 
@@ -47,13 +47,13 @@ def open_device(
     """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
 
     ``interpreter`` is the Python 3.10 that has Lava: by default RIG_LAVA_PYTHON, that of ~/.cache/neurorig/lava, or a
-    pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model`` is "nebm" simulated, and
-    "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost), and after each
-    flip a neuron rests for a number of steps drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of the
-    graph's mean degree). ``hyperparameters`` is a JSON object that goes to Lava as it is, in place of these.
-    ``partition`` and ``board`` are of SLURM; ``address`` is of a board on the network, without SLURM. ``loihi_gen``
+    pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model`` is "nebm" if simulated,
+    and "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost). After each
+    flip a neuron then rests for a number of steps drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of
+    the graph's mean degree). ``hyperparameters`` is a JSON object that Lava gets unchanged, instead of these.
+    ``partition`` and ``board`` are SLURM's; ``address`` is that of a board on the network, without SLURM. ``loihi_gen``
     is the generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3). ``default_s`` is the budget of a
-    solve without one, ``longest_s`` the longest budget that is taken. The interpreter has ``start_s`` to start, and
+    solve without one, ``longest_s`` the longest accepted budget. The interpreter may take ``start_s`` to start, and
     ``load_s`` to build and compile.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
@@ -85,7 +85,7 @@ def open_device(
 def doctor(*, interpreter: str = "") -> list[SetupFinding]:
     """Look for what this device needs.
 
-    The last two findings are of the simulator and of the board. A host without lava-loihi is usable with
+    The last two findings are about the simulator and the board. A host without lava-loihi can be used with
     ``--simulate``.
     """
     findings = inspected(interpreter)
@@ -96,7 +96,7 @@ def doctor(*, interpreter: str = "") -> list[SetupFinding]:
         try:
             device = open_device(simulate=simulate, interpreter=interpreter)
         except RigError as error:
-            # a host without Intel's extension has no board, and nothing is broken
+            # a host without Intel's extension has no board, but nothing is broken
             no_host = not simulate and error.field == "lava-loihi"
             text = f"{what}: this host cannot drive a board, but --simulate works ({error.message})"
             findings.append(SetupFinding(no_host, text if no_host else f"{what}: {error.message}", error.remedy))
@@ -116,7 +116,7 @@ def _model(name: str, simulate: bool) -> str:
 
 
 def _hyperparameters(text: str, temperature: int, refract: int | None, model: str) -> dict[str, Any]:
-    """What goes to Lava by name. Raises ``UsageError`` for text that is not a JSON object of plain values."""
+    """Return what Lava gets by name. Raises ``UsageError`` for text that is not a JSON object of plain values."""
     if not 0 <= temperature < 2**16:
         raise refused("temperature", temperature, "Give a whole number, 0 or more")
     if refract is not None and not 0 <= refract < 2**7:

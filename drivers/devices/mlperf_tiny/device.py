@@ -2,9 +2,9 @@
 
     rig measure --device mlperf-tiny --option port=/dev/ttyACM0 --option labels=down,go,left,...
 
-A sample is loaded with ``db`` commands while it is staged, which is not timed. ``infer`` is the query: its two time
+A sample is loaded with ``db`` commands when it is staged, untimed. ``infer`` is the query: its two time
 stamps, from the board's own microsecond clock, are the span, and a loop of N inferences is one span of N executions.
-In energy mode the board stamps by falling edges of a pin, which the power meter must watch.
+In energy mode the board stamps by falling edges of a pin, which the power meter must record.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ def open_device(
     network: str = "",
     tuning: str = "",
 ) -> Device:
-    """The board on a serial ``port``; pyserial opens it (extra ``serial``).
+    """Open the board on a serial ``port``; pyserial opens the port (extra ``serial``).
 
-    ``mode`` is what its firmware was built for: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by
-    falling edges of a pin, wired to a logic input of the meter); ``baud`` for another rate.
+    ``mode`` is the build of its firmware: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by falling
+    edges of a pin, wired to a logic input of the meter); ``baud`` sets another rate.
     ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
-    round(x / scale) + zero point; without it, it must already be whole numbers that fit. ``labels`` are the model's
-    outputs in order, separated by commas (default 0, 1, ...); with one output the label is the second of two from
-    ``threshold`` on. ``iterations`` inferences make one span, after ``warmups`` that no span holds. Each inference
-    may take ``timeout_s``, the board ``boot_s`` to say its name. ``chunk_bytes`` are sent in one command (38 at
-    most). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit of its rate
-    (relative). With ``prints_first`` a span begins when the line with the first time stamp has been sent, as is so
-    with the reference firmware, which prints and then infers; without it at that stamp, as MLPerf Tiny counts.
-    ``dtr=false`` leaves a line low that resets some boards. ``firmware`` names a file whose digest is kept. ``network``
-    and ``tuning`` say for the report what the firmware runs, and how that was trained and tuned.
+    round(x / scale) + zero point; without it, the payload must already be whole numbers that fit. ``labels`` are the
+    model's outputs in order, separated by commas (default 0, 1, ...). With one output, the label is the second of two
+    if the output is at least ``threshold``. ``iterations`` inferences make one span, after ``warmups`` outside of any
+    span. Each inference may take ``timeout_s``, and the board ``boot_s`` to send its name. One command carries
+    ``chunk_bytes`` (at most 38). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit
+    of its relative rate error. With ``prints_first`` a span begins when the line with the first time stamp has been
+    sent, as in the reference firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny.
+    ``dtr=false`` keeps a line low that resets some boards. ``firmware`` names a file whose digest is recorded.
+    ``network`` and ``tuning`` state for the report what the firmware runs, and how it was trained and tuned.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
     """
@@ -119,7 +119,7 @@ def _begins(on_pin: bool, prints_first: bool) -> str:
 
 
 def digest_of(path: str) -> str:
-    """SHA-256 of a file that was flashed. Raises ``UsageError`` for one that cannot be read."""
+    """Return the SHA-256 of the file that was flashed. Raises ``UsageError`` if it cannot be read."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked. Raises what ``_train``, opening the workload and ``export`` raise."""
+    """Do what is asked. Raises what ``_train``, opening the workload and ``export`` raise."""
     return int(args.do(args))
 
 
@@ -82,7 +82,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace) -> int:
-    """Draw a folder in the layout of MNIST, and recordings in that of NE15-MNIST."""
+    """Draw a folder in the layout of MNIST, and recordings in the layout of NE15-MNIST."""
     write_folder(args.out, args.images, args.recordings, args.seed)
     say(f"wrote {args.out}: use it with --no-md5, and to measure with --option md5=false")
     return 0
@@ -91,13 +91,13 @@ def _draw(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace) -> int:
     """Train and write the network.
 
-    Raises ``UsageError`` for options out of range, for a file that cannot be written, and without training images and
-    without a fold; ``DataError`` for images that cannot be used; and what opening NEST raises.
+    Raises ``UsageError`` for options out of range, for a file that cannot be written, and if there are neither
+    training images nor a fold; ``DataError`` for images that cannot be used; and what opening NEST raises.
     """
     within(1, 1000, subclasses=args.subclasses)
     within(2, 100, folds=args.folds)
     within(0.001, 1000.0, scale=args.scale)
-    regular(args.out)  # before hours go into the training
+    regular(args.out)  # before training takes hours
     one_of(tuple(ADDRESSES), encoding=args.encoding)
     within(0.1, 1e6, "s", lesson_s=args.lesson_s)
     course = Course(
@@ -118,10 +118,10 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _on_nest(course: Course, interpreter: str, quiet: bool, lessons: Iterator[Events]) -> Iterator[NDArray[np.float64]]:
-    """The weights of each template, shape (sources,), each taught in a simulation of its own."""
+    """Yield the weights of each template, shape (sources,), each taught in a separate simulation."""
     (sources, relay_na), began_s = course.network, time.monotonic()
     for k, stimulus in enumerate(lessons):
-        # what never spikes learns nothing, and 32,768 sources would take minutes to make
+        # a source that never spikes learns nothing, and 32,768 sources would take minutes to make
         used = np.union1d(stimulus[:, 1], [sources])
         events = np.column_stack([stimulus[:, 0], np.searchsorted(used, stimulus[:, 1])])
         sample = Sample(f"lesson-{k}", events, duration_s=course.lesson_s + 0.01)

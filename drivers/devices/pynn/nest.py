@@ -1,4 +1,4 @@
-"""NEST on this computer, through PyNN in an interpreter of its own. What is measured is a real computer."""
+"""NEST on this computer, through PyNN in its own interpreter. The measured system is a real computer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rig.types import Device, Workload
 
 NAME = "nest"
 VARIABLE = "RIG_NEST_PYTHON"
-"""Environment variable: the path of an interpreter that has nest-simulator and PyNN."""
+"""This environment variable is the path of an interpreter that has nest-simulator and PyNN."""
 SOURCES = ("pynn_network", "pynn_nest")
 
 
@@ -32,8 +32,8 @@ def open_device(
 ) -> Device:
     """Open a network file (``rig ne15 train`` makes one) on NEST.
 
-    ``interpreter`` is a Python with nest-simulator and PyNN, by default RIG_NEST_PYTHON. It has ``start_s`` to start
-    and build the network, and ``load_s`` to take the samples. Phases: ``load`` gives the sources their spikes,
+    ``interpreter`` is a Python with nest-simulator and PyNN, by default RIG_NEST_PYTHON. It may take ``start_s`` to
+    start and build the network, and ``load_s`` to load the samples. Phases: ``load`` gives the sources their spikes,
     ``inference`` simulates.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
@@ -45,7 +45,7 @@ def open_device(
 
 
 def network_of(*, network: str = "") -> NetworkInfo:
-    """Return what the network of a file consists of, without NEST. Raises ``DataError`` as ``open_device`` does."""
+    """Return the description of a file's network, without NEST. Raises ``DataError`` as ``open_device`` does."""
     return read_network(Path(network)).network()
 
 
@@ -56,7 +56,7 @@ def opened(
     load_s: float = 120.0,
     about: Mapping[str, Any] = MappingProxyType({}),
 ) -> RemoteDevice:
-    """Return the device of a network, as ``open_device`` does; ``about`` overrides what it says of itself."""
+    """Return the device of a network, as ``open_device`` does; ``about`` overrides parts of its description."""
     positive(start_s=start_s, load_s=load_s)
     interpreter = interpreter or os.environ.get(VARIABLE, "")
     if not interpreter:

@@ -1,6 +1,6 @@
-"""SpiNNaker through sPyNNaker in an interpreter of its own. This driver has never run on a board.
+"""SpiNNaker through sPyNNaker in its own interpreter. This driver has never run on a board.
 
-``--simulate`` maps the network on sPyNNaker's virtual board, which simulates nothing, and takes the spikes from NEST.
+``--simulate`` maps the network on sPyNNaker's virtual board, which simulates nothing, and gets the spikes from NEST.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["network_of", "open_device"]
 
 NAME = "spinnaker"
 VARIABLE = "RIG_SPINNAKER_PYTHON"
-"""Environment variable: the path of an interpreter that has sPyNNaker."""
+"""This environment variable is the path of an interpreter that has sPyNNaker."""
 SOURCES = ("pynn_network", "pynn_spinnaker")
 
 
@@ -41,10 +41,10 @@ def open_device(
     """Open a network file (``rig ne15 train`` makes one) on a machine: a SpiNN-5 ``board`` by address, or ``spalloc``.
 
     ``interpreter`` is a Python with sPyNNaker, by default RIG_SPINNAKER_PYTHON; ``nest_interpreter`` is NEST's, which
-    simulates the spikes with ``simulate``. They have ``start_s`` to start, and ``load_s`` to take the samples.
+    simulates the spikes with ``simulate``. They may take ``start_s`` to start, and ``load_s`` to load the samples.
 
     Raises ``DataError`` for a network that cannot be used or does not fit the ``workload``, ``MissingExtraError``
-    without execnet or sPyNNaker, and ``SetupError`` without the interpreter, without a named machine, and for a network
+    without execnet or sPyNNaker, and ``SetupError`` without the interpreter or a named machine, and for a network
     that does not fit 48 chips.
     """
     positive(start_s=start_s, load_s=load_s)

@@ -1,1 +1,1 @@
-"""A CPU or a CUDA GPU that runs a network in torch: the conventional baseline beside a chip."""
+"""A CPU or a CUDA GPU that runs a network in torch: the conventional baseline for a chip."""

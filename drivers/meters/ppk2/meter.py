@@ -2,8 +2,8 @@
 
     rig measure --device ... --meter ppk2 --option port=/dev/ttyACM0 --option supply_v=3.0
 
-Readings that were lost are NaN in the trace: those that its counter shows (``words``), and multiples of 64, which only
-the times of arrival show (``loss_detection``). A loss that can be neither found nor excluded ends the run.
+Lost readings are NaN in the trace. Its counter shows most losses (``words``); only the times of arrival show a loss of
+a multiple of 64 (``loss_detection``). A loss that can be neither found nor excluded ends the run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEEDS = True
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Every kit on USB, by what its port says of itself."""
+    """Yield every kit on USB, as its port describes it."""
     imported("serial", "a serial port", "serial")
     for serial_number, port in commands.ports().items():
         yield Connected(f"Power Profiler Kit II, serial {serial_number}", {"port": port})
@@ -60,18 +60,18 @@ class Ppk2:
 
 @of_settings
 def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
-    """A PPK2 on a serial ``port``, and the current through it.
+    """Open a PPK2 on a serial ``port``; it measures the current through it.
 
-    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (it lies in a supply of ``supply_v``).
-    ``supply_v`` must be stated in both, since the instrument measures no voltage and its calibration needs one.
-    ``power`` is ``on`` (its output is switched on and left on), ``off-at-close``, or ``keep`` (it stays as it is).
-    ``largest_a`` is the largest current expected; the step of the range for it is declared as the resolution, and
-    readings on a coarser range are flagged as overload. ``modifiers`` are its ``own``; with ``default`` typical values
-    take the place of those that cannot be, and the accuracy is stated accordingly. ``mark_channel`` (D0 to D7) is a
-    logic input, recorded as a rail of edges of that name; ``pin`` (level, stamp or toggle) is what the device does
-    with it, ``pin_lag_s`` how far it may be from what it marks. ``clock_tolerance`` limits the rate of its sample
-    timer (relative). ``calibration`` names a calibration file, limits in A; without one no accuracy is stated.
-    ``hold_s`` of readings are held unread at most, ``timeout_s`` is how long it may be silent.
+    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (it is in a supply of ``supply_v``).
+    Both need ``supply_v``, since the instrument measures no voltage and its calibration needs one.
+    ``power`` is ``on`` (its output is switched on and stays on), ``off-at-close``, or ``keep`` (it is not switched).
+    ``largest_a`` is the largest expected current. The step of the range for it is declared as the resolution, and
+    readings in a coarser range are flagged as overload. ``modifiers`` are its ``own``; with ``default``, typical values
+    replace those that are impossible, and the accuracy states this. ``mark_channel`` (D0 to D7) is a
+    logic input, recorded as a rail of edges of that name; ``pin`` (level, stamp or toggle) is how the device uses
+    it, and ``pin_lag_s`` how far an edge may be from what it marks. ``clock_tolerance`` limits the relative rate error
+    of its sample timer. ``calibration`` names a calibration file, limits in A; without one no accuracy is stated.
+    At most ``hold_s`` of readings wait unread, and it may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """

@@ -35,27 +35,27 @@ STAMPS = (
 )
 HOLD_S, HOLD_MOST = 60.0, 1_000_000
 BRIDGE_S = 0.03
-"""A USB bridge keeps bytes for 16 ms (the default of FTDI's), and the host reads them a little later."""
+"""A USB bridge keeps bytes for 16 ms (FTDI's default), and the host reads them a little later."""
 BOARD_BYTES = 64
-"""Arduino's serial port holds back this many bytes when a sketch prints faster than the wire is."""
+"""Arduino's serial port holds back this many bytes if a sketch prints faster than the wire can send."""
 
 
 @of_settings
 def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
-    """A board on ``port`` that prints ``columns``: NAME:UNIT for each, ``-`` to skip one.
+    """Open a board on ``port`` that prints ``columns``: NAME:UNIT for each, ``-`` to skip one.
 
     Each column of W, A, V or J is a rail. ``separator`` is comma, semicolon, tab or whitespace. A reading begins with
     ``prefix``; lines whose beginning matches the regular expression ``ignore`` are comments; a line that begins with
     ``banner`` shows a restart. The commands are sent as written (``\\n`` and ``\\r`` are line ends). Amperes become
-    watts by ``supply_v`` (1.2, or vdd=1.2, io=1.8) or by the rail of volts that ``voltage`` names (bus, or vdd=bus).
+    watts by ``supply_v`` (1.2, or vdd=1.2, io=1.8) or by a rail of volts named in ``voltage`` (bus, or vdd=bus).
 
     ``stamp`` is ``column`` (readings have a time) or ``count`` (they come at ``rate_hz``); by default the first that
-    fits. ``stamp_at`` (start, middle, end, or empty: unknown) is where in its reading a time stands. ``kind`` is mean,
-    point or cumulative (J is always that); a mean lasts ``aperture_s``, or a period.
+    fits. ``stamp_at`` (start, middle, end, or empty: unknown) is the point of a reading that its time refers to.
+    ``kind`` is mean, point or cumulative (always for J); a mean lasts ``aperture_s``, or a period.
     ``timer_bits`` is the width of the time in its unit, ``counter_wrap`` where the counter wraps (0: never).
-    ``resolution`` and ``range_max`` are in a column's own unit. ``latency_s`` limits how late a line comes after what
-    it states; by default it follows from the line's length. ``bad_share`` of lines may be no readings.
-    ``serial_number`` is that of the calibration file.
+    ``resolution`` and ``range_max`` are in a column's own unit. A line may come ``latency_s`` after the reading that
+    it states; by default this follows from the line's length. A share ``bad_share`` of lines may be no readings.
+    ``serial_number`` is compared with that of the calibration file.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
     """
@@ -91,7 +91,7 @@ def _stamp(stamp: str, layout: Layout, rate_hz: float) -> Stamped:
 
 
 def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Layout) -> float:
-    """How long a reading lasts; 0 for a point."""
+    """Return how long a reading lasts (s); 0 for a point."""
     means = any(c.si != "J" for c in layout.rails)
     if kind not in ("mean", "point", "cumulative") or (means and kind == "cumulative"):
         raise refused("kind", kind, "Give mean or point; cumulative is only for columns in J")
@@ -107,7 +107,7 @@ def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Lay
 
 
 def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> dict[str, Conversion]:
-    """The conversion of each rail of amperes."""
+    """Return the conversion of each rail of amperes."""
     amperes = tuple(c.name for c in layout.rails if c.si == "A")
     volts = [c.name for c in layout.rails if c.si == "V"]
     fixed, read = numbers_by_rail("supply_v", supply_v, amperes), by_rail("voltage", voltage, amperes)
@@ -128,7 +128,7 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
 def _rails(
     plan: Plan, row: Row, resolutions: dict[str, float], ranges: dict[str, float], conversions: dict[str, Conversion]
 ) -> Iterator[Rail]:
-    """The rails. ``resolutions`` and ``ranges`` are in the columns' units; ``row`` shows the steps of the others."""
+    """Return the rails. ``resolutions`` and ``ranges`` are in columns' units; ``row`` shows steps of the others."""
     board = plan.board
     for column, step in zip(plan.layout.rails, row.step, strict=True):
         kind: TraceKind = "cumulative" if column.si == "J" else "point" if board.kind == "point" else "mean"
@@ -143,11 +143,11 @@ def _rails(
 
 
 def _limited(board: Board, found: Iterator[Rail]) -> Iterator[Rail]:
-    """The rails with the limits of the file, except those of a unit that it does not have."""
+    """Yield the rails with the limits of the calibration file, if the file has their unit."""
     rails, path = list(found), board.own.calibration
     units = {r.unit for r in load(Path(path)).ranges} if path is not None else set()
     if not units & {r.conversion.unit for r in rails}:
-        units = {r.conversion.unit for r in rails}  # none fits: let it be refused by name
+        units = {r.conversion.unit for r in rails}  # if none fits, the file is refused by name
     return (board.own.limited(r, board.serial_number) if r.conversion.unit in units else r for r in rails)
 
 

@@ -1,4 +1,4 @@
-"""Readings of text lines: the options, the plan by which a line becomes a reading, and where each lies in time."""
+"""Readings of text lines: the options, the plan by which a line becomes a reading, and the time of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.types import Chunk, Rail
 
 Stamped = Literal["count", "column"]
 STAMP_AT = {"start": 0.0, "middle": 0.5, "end": 1.0, "": 0.5}
-"""Where in its reading a time stands; empty where it is not known."""
+"""The point of a reading that its time refers to; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Board:
 class Plan:
     """How the lines of a ``board`` become readings, stamped by a time ``column`` or by their ``count``.
 
-    A mean lasts ``aperture_s`` (0: a point). A line comes at most ``latency_s`` after what it stands for.
+    A mean lasts ``aperture_s`` (0: a point). A line comes at most ``latency_s`` after its reading.
     """
 
     board: Board
@@ -70,24 +70,24 @@ class Plan:
 
     @property
     def at(self) -> float:
-        """Where in a reading its time stands: 0 is the start, 1 the end."""
+        """Return the point of a reading that its time refers to: 0 is the start, 1 the end."""
         return STAMP_AT[self.board.stamp_at] if self.stamp == "column" else 1.0
 
     @property
     def stamp_uncertainty_s(self) -> float:
-        """How far that may be off, where it is not known."""
+        """Return how far a time may be off if its point in the reading is unknown."""
         return 0.5 * self.aperture_s if self.stamp == "column" and not self.board.stamp_at else 0.0
 
     @property
     def wrap_ns(self) -> int:
-        """Where the board's time wraps; 0 where it does not."""
+        """Return the value at which the board's time wraps; 0 if it never wraps."""
         unit_ns = next((column.factor for column in self.layout.columns if column.role == "time"), 0.0)
         return round(unit_ns) << self.board.timer_bits if self.board.timer_bits else 0
 
 
 @dataclass
 class Readings:
-    """Readings in order: what each is stamped with (ns of the meter's clock), and values and flags by rail."""
+    """Readings in order: stamps (ns of the meter's clock), and values and flags by rail."""
 
     tick: list[int] = field(default_factory=list)
     value: list[tuple[float, ...]] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Readings:
             self.add(after + (tick - after) * (k + 1) // (missing + 1), (np.nan,) * rails, (False,) * rails)
 
     def chunks(self, rails: Sequence[Rail], plan: Plan) -> list[Chunk]:
-        """One chunk for each rail: on the grid when stamped by count, else with the ticks that each reading covers."""
+        """Return one chunk for each rail: on the grid if stamped by count, else with the ticks that each covers."""
         if not self.value:
             return []
         value = np.array(self.value, dtype=np.float64)

@@ -1,1 +1,1 @@
-"""Networks for a Xylo: events, files, NIR graphs, the fit to the chip, training, and what they count."""
+"""Networks for a Xylo: events, files, NIR graphs, the fit to the chip, training, and their operations."""

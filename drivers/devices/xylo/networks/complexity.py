@@ -1,7 +1,7 @@
-"""What a network on Xylo Audio 2 consists of, and what it does: its description and its counters.
+"""Describe a network on Xylo Audio 2, and count its activity.
 
-The chip keeps 8 bits for a weight, 16 for a threshold, a bias, a membrane and a synaptic current, and 4 for each time
-constant, which is a bit shift. Hidden spikes arrive one time step after they were sent.
+The chip stores 8 bits for a weight, 16 for a threshold, a bias, a membrane and a synaptic current, and 4 for each time
+constant, which is a bit shift. Hidden spikes arrive one time step after they are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The description of a network, and the fan-out of its connections; made once for each network."""
+    """The description of a network and the fan-out of its connections, computed once for each network."""
 
     info: NetworkInfo
     synapses: tuple[Synapses, ...]
@@ -44,7 +44,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """How a network is kept: bits of a weight, of a value and of a time constant, and the delay between layers."""
+    """How a network is stored: bits of a weight, of a value and of a time constant, and the delay between layers."""
 
     weight_bits: int
     value_bits: int
@@ -57,12 +57,12 @@ _CHIP = _Kept(8, 16, 4, 1, "Xylo Audio 2: 8-bit weights of the connections betwe
 
 
 def inspection_of(network: Network) -> Inspection:
-    """Describe a network as it is deployed; its connections are the blocks of the weights that its layers have."""
+    """Describe a deployed network; its connections are the blocks of weights between its layers."""
     return _inspection(network, network.blocks(), _CHIP)
 
 
 def float_inspection_of(network: Network, floats: FloatNetwork) -> Inspection:
-    """Describe a network as it was before it was fitted to the chip."""
+    """Describe a network before it was fitted to the chip."""
     return _inspection(network, floats.weights, _Kept(32, 32, 32, floats.delay, "every number in 32 bits"))
 
 

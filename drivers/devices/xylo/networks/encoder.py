@@ -1,12 +1,12 @@
-"""Audio to events: a 16-band filter bank in place of Xylo Audio 2's analog front end.
+"""Audio to events: a bank of 16 filters instead of Xylo Audio 2's analog front end.
 
-The chip's front end is analog, and its simulator costs seconds per second of audio; this encoder
-is a cheap, deterministic stand-in with the same shape of output. It is not bit-exact to the chip.
+The chip's front end is analog, and simulating it takes seconds per second of audio. This encoder
+is a fast, deterministic substitute with the same shape of output. It is not bit-exact to the chip.
 
-Every bin takes the power spectrum of the ``window_s`` that end with the bin, sums it into
-log-spaced bands, divides by the mean level of the last ``level_s`` (a loud and a quiet microphone
-give the same events), compresses by a power law and turns the result into whole events by carrying
-the remainder to the next bin, as an integrate-and-fire encoder does. It never looks ahead.
+For every bin it takes the power spectrum of the last ``window_s`` at the end of the bin, sums it into
+log-spaced bands, and divides it by the mean level of the last ``level_s``, so that loud and quiet
+microphones give the same events. A power law compresses the result. Whole events are sent, and the
+remainder is carried to the next bin, as in an integrate-and-fire encoder. It never looks ahead.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class EncoderParams:
-    """What the encoder does; part of the network file, because the weights were trained on it.
+    """The encoder's parameters; part of the network file, because the weights were trained on its events.
 
-    The bands are fixed in hertz. At a low sampling rate the bands above 0.45 of it stay silent,
-    instead of all bands moving under the weights.
+    The bands are fixed in hertz. At a low sampling rate the bands above 0.45 of the rate stay silent,
+    so that the bands do not move under the weights.
     """
 
     channels: int = 16
@@ -62,7 +62,7 @@ class EncoderParams:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> EncoderParams:
-        """The parameters from a network file; DataError where names are missing or unknown."""
+        """Return the parameters from a network file. Raises DataError if names are missing or unknown."""
         names = {field.name for field in fields(cls)}
         if set(content) != names:
             odd = ", ".join(sorted(set(content) ^ names))
@@ -71,10 +71,10 @@ class EncoderParams:
 
 
 def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float = 0.0) -> Floats:
-    """The payload as float64, shape (n,). ``duration_s`` of 0 means not stated.
+    """Return the payload as float64, shape (n,). ``duration_s`` of 0 means not stated.
 
-    Raises DataError where it is not a one-dimensional array of finite floats, where the rate is
-    missing or below 8 kHz, and where the length is not ``duration_s`` at that rate.
+    Raises DataError if it is not a one-dimensional array of finite floats, if the rate is
+    missing or below 8 kHz, or if the length is not ``duration_s`` at that rate.
     """
     if rate_hz is None or not math.isfinite(rate_hz) or rate_hz < MIN_RATE_HZ:
         what = f"the audio rate is {rate_hz} Hz"
@@ -93,7 +93,7 @@ def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float 
 
 
 def check_raster(payload: NDArray[Any], params: EncoderParams) -> NDArray[np.int64]:
-    """Events that were encoded elsewhere, shape (bins, channels), as int64.
+    """Return events that were encoded elsewhere, shape (bins, channels), as int64.
 
     Raises DataError unless they are integers from 0 to ``params.max_events`` in the channels of the network.
     """
@@ -112,14 +112,14 @@ def check_raster(payload: NDArray[Any], params: EncoderParams) -> NDArray[np.int
 
 
 def raster_of(sample: Sample, params: EncoderParams) -> NDArray[np.int64]:
-    """The events of a sample, int64, shape (bins, channels): its audio encoded, or the events that it holds."""
+    """Return the events of a sample, int64, shape (bins, channels): its encoded audio, or the events in it."""
     if sample.payload.ndim == 2:
         return check_raster(sample.payload, params)
     return encode(sample.payload, sample.rate_hz or 0.0, params)
 
 
 def encode(audio: NDArray[Any], rate_hz: float, params: EncoderParams) -> NDArray[np.int64]:
-    """Events per bin and channel, int64, shape (bins, channels), each 0 to ``params.max_events``.
+    """Return events per bin and channel, int64, shape (bins, channels), each 0 to ``params.max_events``.
 
     ``audio`` is float, shape (n,), at ``rate_hz``; there are round(n / (rate_hz * bin_s)) bins, at
     least one. Silence gives no events. Raises DataError as ``check_audio`` does.
@@ -132,7 +132,7 @@ def encode(audio: NDArray[Any], rate_hz: float, params: EncoderParams) -> NDArra
 
 
 def _band_energy(audio: Floats, rate_hz: float, params: EncoderParams) -> Floats:
-    """Power per bin and band, shape (bins, channels), each from the window that ends with its bin."""
+    """Return power per bin and band, shape (bins, channels), each from the window that ends with its bin."""
     width = round(params.window_s * rate_hz)
     bins = max(1, round(audio.size / (rate_hz * params.bin_s)))
     ends = np.rint(np.arange(1, bins + 1) * (rate_hz * params.bin_s)).astype(np.int64)
@@ -150,7 +150,7 @@ def _band_energy(audio: Floats, rate_hz: float, params: EncoderParams) -> Floats
 
 
 def _band_weights(width: int, rate_hz: float, params: EncoderParams) -> Floats:
-    """The share of each spectral line in each band, shape (width // 2 + 1, channels)."""
+    """Return the share of each spectral line in each band, shape (width // 2 + 1, channels)."""
     edges = np.geomspace(params.low_hz, params.high_hz, params.channels + 1)
     edges = np.minimum(edges, _TOP_OF_RATE * rate_hz)
     line_hz = rate_hz / width
@@ -161,10 +161,10 @@ def _band_weights(width: int, rate_hz: float, params: EncoderParams) -> Floats:
 
 
 def _level(power: Floats, bins: int) -> Floats:
-    """Mean of the last ``bins`` values at every bin (fewer at the start), always above zero."""
+    """Return the mean of the last ``bins`` values at every bin (fewer at the start), always above zero."""
     total = np.concatenate(([0.0], np.cumsum(power)))
     last = np.arange(1, power.size + 1)
     first = np.maximum(last - bins, 0)
     mean = (total[last] - total[first]) / (last - first)
-    # The difference of sums loses a whisper that follows a shout; the bin itself bounds it below.
+    # Rounding in the difference of sums loses a whisper after a shout; the bin itself is a lower bound.
     return np.asarray(np.maximum(np.maximum(mean, power / (last - first)), _TINY))

@@ -1,4 +1,4 @@
-"""Fits a network of floating point to the integers of Xylo Audio 2."""
+"""Fit a floating-point network to the integers of Xylo Audio 2."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from drivers.devices.xylo.networks.network import place_of
 from rig.errors import DataError
 
 QUANTIZERS = ("channel", "none")
-"""``channel`` scales the weights of each neuron to 8 bits, as Rockpool does; ``none`` takes integers as they are."""
+"""``channel`` scales the weights of each neuron to 8 bits, as Rockpool does; ``none`` leaves integers unchanged."""
 NEAR = 1e-6
 _MOST_WEIGHT = 127
 
 
 def fitted(wanted: dict[str, Any], quantize: str, dt_s: float) -> dict[str, Any]:
-    """Return the integer specification of what ``wanted_of`` gives.
+    """Return the integer specification for the result of ``wanted_of``.
 
-    Raises ``DataError`` where ``quantize`` is "none" and the network does not hold integers.
+    Raises ``DataError`` if ``quantize`` is "none" and the network does not hold integers.
     """
     spec = _scaled(wanted) if quantize == "channel" else _as_they_are(wanted)
     return spec | {"aliases": [[] for _ in wanted["threshold"]], "dt": dt_s}
 
 
 def wanted_of(network: FloatNetwork) -> dict[str, Any]:
-    """Return the arguments of the vendor's quantiser, by name: weights of any size, and shifts that are whole."""
+    """Return the arguments of the vendor's quantiser, by name: weights of any size, and whole shifts."""
     sizes = network.sizes
     hidden = sum(sizes[1:-1])
     wanted: dict[str, Any] = {
@@ -50,7 +50,7 @@ def wanted_of(network: FloatNetwork) -> dict[str, Any]:
 
 
 def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Rockpool's quantisation by channel. Its biases do not follow a threshold that is too large, and do so here."""
+    """Quantise by channel, as Rockpool does, but scale biases with a threshold that it reduces."""
     spec: dict[str, Any] = dict(rockpool_import.load_xylo_audio2().quantize(**wanted))
     for suffix in ("", "_out"):
         scale = spec[f"threshold{suffix}"] / wanted[f"threshold{suffix}"]
@@ -59,7 +59,7 @@ def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_they_are(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Integers of the chip; weights beyond 8 bits are shifted where all of them allow it."""
+    """Return integers of the chip; weights beyond 8 bits are shifted if all of them allow it."""
     spec = {name: np.rint(values).astype(np.int64) for name, values in wanted.items()}
     for name, values in spec.items():
         if np.any(np.abs(values - wanted[name]) > NEAR * np.maximum(1.0, np.abs(values))):

@@ -1,6 +1,6 @@
-"""The network before it was fitted to the chip: the same neurons in floating point, with weights that nothing rounded.
+"""The network before it was fitted to the chip: the same neurons in floating point, with unrounded weights.
 
-One forward pass serves training, which runs many samples at once, and the device ``xylo-float``.
+One forward pass serves training, with many samples at once, and the device ``xylo-float``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 Floats = NDArray[Any]
 """float32 or float64; a forward pass keeps the type of its weights."""
 Link = tuple[int, int]
-"""Two layers that are connected, by their place; the input is 0."""
+"""Two connected layers, by their position; the input is 0."""
 MOST_SPIKES, MOST_SPIKES_OUT = 31, 1
-"""Spikes that a hidden and an output neuron of the chip send in one time step."""
+"""The most spikes that a hidden and an output neuron of the chip send in one time step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neurons:
     """One layer of current-based leaky integrate-and-fire neurons.
 
-    In each time step a current keeps ``keep_syn`` of its value and a membrane ``keep_mem``; both have shape (neurons,),
-    as ``threshold`` and ``bias`` have. ``most`` is the largest number of spikes in one step. With ``decays_first``, an
+    In each time step a current keeps ``keep_syn`` of its value and a membrane ``keep_mem``; they have shape (neurons,),
+    like ``threshold`` and ``bias``. ``most`` is the largest number of spikes in one step. With ``decays_first``, an
     input has decayed once when it reaches the membrane, as on the chip.
     """
 
@@ -38,7 +38,7 @@ class Neurons:
 
 
 def chip_neurons(shift_syn: NDArray[np.int64], shift_mem: NDArray[np.int64], last: bool) -> Neurons:
-    """Return neurons that act as those of the chip, with a threshold of 1, from the shifts of their decays."""
+    """Return neurons that behave like the chip's, with a threshold of 1, from the shifts of their decays."""
     keep_syn, keep_mem = ((1 - 2.0**-shift).astype(np.float32) for shift in (shift_syn, shift_mem))
     one = np.ones(len(shift_syn), np.float32)
     return Neurons(keep_syn, keep_mem, one, 0 * one, MOST_SPIKES_OUT if last else MOST_SPIKES, True)
@@ -46,7 +46,7 @@ def chip_neurons(shift_syn: NDArray[np.int64], shift_mem: NDArray[np.int64], las
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerTrace:
-    """What one layer was given by each of its sources, what it sent, and its membranes before the reset.
+    """The inputs of one layer from each source, its output, and its membranes before the reset.
 
     Each has the shape (steps, ..., neurons).
     """
@@ -60,8 +60,8 @@ class LayerTrace:
 class FloatNetwork:
     """Layers from the first hidden one to the output, and the weights of each connection (sources, targets).
 
-    A connection is a pair of places, where the input is 0, and none leads back but from a layer to itself. What a
-    layer sends arrives at another one ``delay`` steps later, and at itself one step later.
+    A connection is a pair of positions; the input is 0. A connection back leads only from a layer to itself. What a
+    layer sends arrives at another layer ``delay`` steps later, and at itself one step later.
     """
 
     layers: tuple[Neurons, ...]

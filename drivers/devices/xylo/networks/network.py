@@ -21,10 +21,10 @@ from rig.recording.bounded import read_bounded
 FORMAT = "xylo-audio2-network-1"
 SHIPPED = Path(__file__).with_name("xylo_asc.json")
 LIMITS = {"input": 16, "hidden": 1000, "output": 8}
-"""Of Xylo Audio 2: channels in, hidden neurons, channels out."""
+"""Limits of Xylo Audio 2: channels in, hidden neurons, channels out."""
 MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS = 64, 32_000
-"""Hidden neurons that one of them reaches, and all such weights other than zero (Rockpool, "Overview of the Xylo
-family": 64 at most and 32 on average)."""
+"""The most hidden neurons that one hidden neuron reaches, and the most nonzero weights between them (Rockpool,
+"Overview of the Xylo family": 64 at most and 32 on average)."""
 
 _WEIGHTS = ("weights_in", "weights_rec", "weights_out")
 _VECTORS = (
@@ -45,9 +45,9 @@ _SHIFTS = ("weight_shift_in", "weight_shift_rec", "weight_shift_out")
 class Network:
     """One loaded network. ``specification`` holds the arguments of ``XyloSim.from_specification``.
 
-    ``layers`` are the sizes from input to output; the hidden ones lie one after another among the
-    hidden neurons. ``digest_sha256`` covers everything in the file. ``links`` are its connections. ``deployment`` says
-    how a graph of another format was made to fit the chip. ``floats`` is the network before that, if it is known.
+    ``layers`` are the sizes from input to output; the hidden layers follow one another among the hidden neurons.
+    ``digest_sha256`` covers everything in the file. ``links`` are its connections. ``deployment`` states how a graph of
+    another format was made to fit the chip. ``floats`` is the network before that, if known.
     """
 
     classes: tuple[str, ...]
@@ -76,7 +76,7 @@ def chain(layers: Sequence[int]) -> tuple[Link, ...]:
 
 
 def place_of(link: Link, layers: Sequence[int]) -> tuple[str, tuple[Link, Link]]:
-    """Return the matrix of a specification that holds a connection, and the rows and columns there (begin, end)."""
+    """Return the matrix of a specification that holds a connection, and its rows and columns (begin, end)."""
     last = len(layers) - 1
     bounds = np.cumsum((0, *layers[1:-1])).tolist()
     ends = [(0, layers[0]), *pairwise(bounds), (0, layers[-1])]
@@ -87,7 +87,7 @@ def place_of(link: Link, layers: Sequence[int]) -> tuple[str, tuple[Link, Link]]
 def load_network(path: str | Path | None = None) -> Network:
     """Read and verify a network file (None: the shipped one).
 
-    Raises DataError where it is missing, is not a network file, or does not match its digest.
+    Raises DataError if it is missing, is not a network file, or does not match its digest.
     """
     where = Path(path) if path is not None else SHIPPED
     try:
@@ -122,14 +122,14 @@ def _malformed(path: Path, what: str) -> DataError:
 
 
 def write_network(path: str | Path, network: Network) -> None:
-    """Write ``network`` with the digest of what is written (its own ``digest_sha256`` is ignored)."""
+    """Write ``network`` with the digest of its content (its own ``digest_sha256`` is ignored)."""
     document = to_document(network)
     document["sha256"] = content_digest(document)
     Path(path).write_text(_canonical(document) + "\n", encoding="utf-8")
 
 
 def to_document(network: Network) -> dict[str, Any]:
-    """The file's content as JSON values, without the digest. Weights keep only their layer blocks."""
+    """Return the file's content as JSON values, without the digest. Of weights it holds only the layers' blocks."""
     spec = network.specification
     blocks: dict[str, list[tuple[Link, Link]]] = {name: [] for name in _WEIGHTS}
     for link in network.links:
@@ -153,7 +153,7 @@ def to_document(network: Network) -> dict[str, Any]:
 
 
 def content_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of the content in canonical JSON, in hex."""
+    """Return the SHA-256 of the content in canonical JSON, in hex."""
     return hashlib.sha256(_canonical(document).encode()).hexdigest()
 
 
@@ -186,7 +186,7 @@ def _parse(document: Mapping[str, Any], digest: str) -> Network:
 
 
 def _floats(network: Network, weights: Sequence[Any]) -> FloatNetwork:
-    """The network before its weights were rounded; its decays are those of the chip, and every threshold is 1."""
+    """Return the network before rounding; its decays are the chip's, and every threshold is 1."""
     found: dict[Link, NDArray[np.float32]] = {}
     for link, block, values in zip(network.links, network.blocks().values(), weights, strict=True):
         found[link] = np.asarray(values, np.float32)
@@ -201,7 +201,7 @@ def _floats(network: Network, weights: Sequence[Any]) -> FloatNetwork:
 
 
 def _shortest(network: Network) -> list[list[list[float]]]:
-    """The float weights by connection, with as few digits as tell one float32 from another."""
+    """Return the float weights by connection, with just enough digits to distinguish float32 values."""
     assert network.floats is not None
     return [[[float(str(v)) for v in row] for row in network.floats.weights[link]] for link in network.links]
 
@@ -240,7 +240,7 @@ def check_shapes(network: Network) -> None:
 
 
 def fan_out_faults(network: Network) -> Iterator[tuple[int, str]]:
-    """Yield each hidden layer that needs more connections than the chip has, by its place, and what it needs."""
+    """Yield each hidden layer that needs more connections than the chip has: its position and its need."""
     last, total = len(network.layers) - 1, 0
     fan_out = {layer: np.zeros(network.layers[layer], np.int64) for layer in range(1, last)}
     for (a, b), weights in network.blocks().items():
@@ -256,7 +256,7 @@ def fan_out_faults(network: Network) -> Iterator[tuple[int, str]]:
 
 
 def _pack(matrix: NDArray[Any], blocks: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> dict[str, Any]:
-    """A matrix as its shape and its blocks; refuses one that holds anything outside of them."""
+    """Return a matrix as its shape and its blocks; refuse one with anything outside of them."""
     packed, rest = [], np.array(matrix, dtype=np.int64)
     for (row, row_end), (column, column_end) in blocks:
         part = rest[row:row_end, column:column_end]

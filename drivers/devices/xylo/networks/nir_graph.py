@@ -1,8 +1,8 @@
-"""Reads a network in NIR, the exchange format of several frameworks, and checks that a Xylo Audio 2 can hold it.
+"""Read a network in NIR, an exchange format of several frameworks, and check that a Xylo Audio 2 can hold it.
 
 The chip runs layers of current-based leaky integrate-and-fire neurons (``CubaLIF``) between weights (``Linear``), with
-recurrence from a layer to itself. A nested graph, as recurrent layers are often written, stands for its nodes. All else
-is refused by the name of its node, and so is a value that would be lost on the way, such as the bias of an ``Affine``.
+recurrence from a layer to itself. A nested graph, a common form of recurrent layers, stands for its nodes. Any other
+node is refused by name. So is a value that would be lost, such as the bias of an ``Affine``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Graph:
     digest_sha256: str
 
     def place(self, name: str) -> int:
-        """Return the place of a layer, where the input is 0."""
+        """Return the position of a layer; the input is 0."""
         return 0 if name == self.source else 1 + [layer.name for layer in self.layers].index(name)
 
 
@@ -68,7 +68,7 @@ def read_graph(path: Path) -> Graph:
 
 
 def checked(nodes: Mapping[str, Any], edges: Sequence[tuple[str, str]]) -> Graph:
-    """Check the nodes and edges of a graph, nested ones included. Raises ``DataError``."""
+    """Check the nodes and edges of a graph, including nested ones. Raises ``DataError``."""
     nodes, links = flat(nodes, edges)
     kinds = {name: type(node).__name__ for name, node in nodes.items()}
     for name, kind in kinds.items():
@@ -141,7 +141,7 @@ def _neurons(name: str, node: Any, weights: list[Weights]) -> Neurons:
 def _output(
     sink: str, source: str, links: list[tuple[str, str]], kinds: Mapping[str, str], weights: list[Weights]
 ) -> str:
-    """The layer that is the output; every edge that is not one of a Linear is looked at here."""
+    """Return the output layer, and check every edge that does not touch a Linear."""
     for a, b in links:
         if "Linear" not in (kinds[a], kinds[b]) and "Affine" not in (kinds[a], kinds[b]) and b != sink:
             raise refused(b, f"gets the output of {a} without weights", "Put a Linear between them")
@@ -160,7 +160,7 @@ def _output(
 
 
 def _in_order(neurons: Mapping[str, Neurons], weights: list[Weights], source: str, last: str) -> list[str]:
-    """Layers from input to output. Raises ``DataError`` for a loop through several layers, or one without input."""
+    """Return layers from input to output. Raises ``DataError`` for a loop through several, or one without input."""
     order = TopologicalSorter({name: set[str]() for name in neurons})
     for w in weights:
         if w.source not in (w.target, source):

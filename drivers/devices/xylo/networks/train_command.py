@@ -1,4 +1,4 @@
-"""The part of ``rig network train`` that is a Xylo's: from labelled audio to a network of the chip's integers."""
+"""The Xylo's part of ``rig network train``: from labelled audio to a network of the chip's integers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def train(
     within(0, 2**32 - 1, seed=seed)
     within(1, 10**6, epochs=epochs)
     layers = _layers(hidden)
-    load_xylo_audio2()  # what is missing is said before the training, not after it
+    load_xylo_audio2()  # reports missing packages before the training, not after it
     params = EncoderParams()
     found = labelled(train_split(workload, options), lambda sample: _events(sample, params))
     classes, labels, events = found.classes, found.labels, np.stack(found.inputs, axis=1)
