@@ -1,4 +1,4 @@
-"""What all tests share: no waiting for the disk, directories of their own, and a second try in real time."""
+"""Settings of all tests: no waiting for the disk, separate directories, and a second try in real time."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LONG = {
     "test_wheel.py", "test_sweep_workers.py", "test_arduino_in_qemu.py", "test_firmware.py", "test_docs.py",
     "test_startup.py", "test_xylo_first_light.py", "test_xylo_chip.py",
 }  # fmt: skip
-"""Files of few tests that take long."""
+"""Files with few tests that take long."""
 
 
 def pytest_configure() -> None:
-    """Ctrl-C reaches tests and what they start, though a shell that starts them in the background ignores it."""
+    """Let Ctrl-C reach tests and their processes, even if a shell in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Rows of sweeps are cached, and devices locked, in directories of the tests' own."""
+    """Cache rows of sweeps, and lock devices, in the tests' own directories."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEURORIG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
@@ -43,18 +43,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def unsynced() -> Iterator[None]:
-    """Recordings of tests need not outlive a power cut: waiting for the disk takes as long as all else.
+    """Do not sync recordings of tests: none must survive a power cut, and the disk would double the time of tests.
 
-    ``tests/recording/test_synced.py`` shows that a recording is synced; processes that tests start sync as always.
+    ``tests/recording/test_synced.py`` shows that a recording is synced; processes started by tests always sync.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", os.fstat)  # refuses what is no open file, as syncing does
+        patch.setattr(os, "fsync", os.fstat)  # refuses anything but an open file, as syncing does
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
 def scenes() -> Iterator[None]:
-    """A synthetic scene is a function of its four arguments: a worker makes each of the last 500 once."""
+    """A synthetic scene depends only on its four arguments: each worker keeps the last 500."""
 
     @lru_cache(500)
     def once(*arguments: Any) -> Any:
@@ -69,7 +69,7 @@ def scenes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Pictures are empty but in modules marked ``pictures``: they take three quarters of the time of a report."""
+    """Leave pictures empty except in modules marked ``pictures``: they take three quarters of a report's time."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("pictures"):
             patch.setattr("reports.figures.draw.draw", lambda result: {"latency": b"<svg />"})
@@ -78,13 +78,13 @@ def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests of torch are skipped where it is not installed."""
+    """Skip tests of torch if it is not installed."""
     if item.get_closest_marker("torch") and find_spec("torch") is None:
         pytest.skip("needs neurorig[torch]")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many tests of torch ran, since no machine of CI need have it."""
+    """Print how many tests of torch ran, because no CI machine needs torch."""
     kinds = (terminalreporter.stats.get(kind, ()) for kind in ("passed", "failed", "error", "skipped"))
     of_torch = [report for kind in kinds for report in kind if "torch" in getattr(report, "keywords", ())]
     if of_torch:
@@ -95,10 +95,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a test with the mark ``real_time`` that failed alone run a second time; the summary lists it as RERUN.
+    """Let a failed ``real_time`` test that ran alone run a second time; the summary lists it as RERUN.
 
-    Those that fail in company are run again by ``make test``, alone. In company, files that take long come first, and
-    then those of many tests, so that no worker is left with one of them when the others have ended.
+    ``make test`` runs those again, alone, that fail among others. Among others, files that take long come first, and
+    then those with many tests, so that no worker still has one of them when the others have ended.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         count = Counter(item.path for item in items)

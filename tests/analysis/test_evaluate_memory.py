@@ -1,4 +1,4 @@
-"""An evaluation that would wait for memory without end is refused before it begins."""
+"""An evaluation that would wait endlessly for memory is refused before it begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rig.errors import MeasurementRefusedError
 
 
 def test_a_process_that_gets_no_memory_for_its_libraries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    # OpenBLAS would ask again without end
+    # OpenBLAS would retry endlessly
     monkeypatch.setattr(evaluate, "LIBRARY_BYTES", 1 << 60)
     with pytest.raises(MeasurementRefusedError, match="more than this process gets"):
         evaluate.check_memory()

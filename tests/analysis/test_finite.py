@@ -1,4 +1,4 @@
-"""Whatever a recording holds, each figure is a number with a finite interval, or is refused in words."""
+"""For any recording, each figure is a number with a finite interval, or is refused in words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ END_S, RATE_HZ = 3.0, 200.0
 
 @dataclass(frozen=True)
 class World:
-    """A recording by hand: true times in seconds; each field is a lack or a fault of its own."""
+    """A hand-made recording: true times in seconds; each field is a lack or a fault."""
 
     spans_s: tuple[tuple[float, float], ...] = tuple((1.0 + 0.15 * k, 1.1 + 0.15 * k) for k in range(6))
     idle_s: tuple[tuple[float, float], ...] = ((0.05, 0.9), (2.1, 2.9))
@@ -131,7 +131,7 @@ WORLDS = st.builds(
 
 
 def recorded(world: World, folder: Path) -> Path:
-    """The world as a run directory."""
+    """Write the world as a run directory."""
     clocks = (("device", DEVICE_HZ), ("meter", METER_HZ))
     events = [start_line(rules={"name": "quick", "scenario": "single-stream", "source": "", "submittable": False})]
     events[0]["meters"] = [{"name": "hand", "mode": "simulator"}]
@@ -211,7 +211,7 @@ def _tick(t_s: float, hz: float) -> int:
 
 
 def evaluated(world: World) -> Result | None:
-    """The result, or None where the recording is refused as a whole."""
+    """Return the result, or None if the whole recording is refused."""
     with TemporaryDirectory() as folder:
         try:
             return evaluate(open_run(recorded(world, Path(folder))))
@@ -238,7 +238,7 @@ def test_a_meter_without_a_number_makes_a_run_invalid(values: str) -> None:
 
 @pytest.mark.parametrize("stamps", ["no length at idle", "no length at work"])
 def test_readings_of_no_length_among_others_are_left_out(stamps: str) -> None:
-    """The means over no time are not numbers, and least squares with one of them do not converge."""
+    """Means over no time are not numbers, and least squares with such a value do not converge."""
     result = evaluated(World(stamps=stamps, values="all tiny", marks=True))
     assert result is not None and "execution_time_s" in result.quantities
     assert result.refusals

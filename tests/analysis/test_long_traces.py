@@ -1,4 +1,4 @@
-"""A trace that is too long to be looked at reading by reading gives the figures that it gives as a whole."""
+"""A trace that is too long to be read singly gives the same figures as when it is read singly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rig.recording.reader import Run, open_run
 
 POWERS = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 ALIKE = 0.3
-"""Half-widths by which a figure of stretches and sums may differ from that of single readings."""
+"""Figures from stretches and sums may differ from those of single readings by this many half-widths."""
 
 
 def recorded(seed: int, kind: str, folder: Path, block: int | None = None) -> tuple[Lab, Run]:
@@ -95,7 +95,7 @@ def test_a_recording_written_by_blocks_has_the_truth_inside(blocks: int, tmp_pat
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_behind_a_declared_filter_means_and_single_readings_both_hold_the_truth(seed: int, tmp_path: Path) -> None:
-    """Means over the margins of spans say less of what lies at their ends, so both may differ by more."""
+    """Means over the margins of spans show less about the ends of spans, so the two may differ by more."""
     lab, run = recorded(seed, "filter_declared", tmp_path)
     for at_once in (10**6, readings(run) // 4):
         found = evaluate(run, at_once).quantities["dynamic_power_w"]
@@ -103,7 +103,7 @@ def test_behind_a_declared_filter_means_and_single_readings_both_hold_the_truth(
 
 
 def spread(of: Callable[[int], tuple[float, float]], seeds: range) -> float:
-    """Root mean square of differences in units of half a 95 % interval."""
+    """Return the root mean square of differences in units of half a 95 % interval."""
     return math.sqrt(float(np.mean([(d / half) ** 2 for d, half in map(of, seeds)])))
 
 

@@ -1,4 +1,4 @@
-"""A change to a recording moves its figures within their intervals, or the figures are refused."""
+"""A change to a recording changes its figures within their intervals, or the figures are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def thinned(lab: Lab) -> None:
 
 
 def shifted(lab: Lab) -> None:
-    """The meter's grid is said to begin a part of a reading late."""
+    """The meter's grid is declared to begin a part of a reading late."""
     lab.said_late_s = 0.4 / lab.rate_hz
 
 
@@ -52,7 +52,7 @@ def slowed(lab: Lab) -> None:
 
 
 def figures(seed: int, folder: Path, change: Change | None = None) -> dict[str, Quantity]:
-    """Figures of one bench, with or without the change; empty if it is refused."""
+    """Return the figures of one bench, with or without the change; empty if refused."""
     lab = plain_lab(seed, "metamorphic")
     if change:
         change(lab)
@@ -93,4 +93,4 @@ def test_spans_are_followed_where_the_clocks_or_a_filter_miss_them(kind: str, se
     write(lab, tmp_path / "run")
     power = evaluate(open_run(tmp_path / "run")).quantities[FigureKey("dynamic_power_w")]
 
-    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()  # one in twenty is beyond one
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()  # one in twenty exceeds one

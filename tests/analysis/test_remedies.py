@@ -1,4 +1,4 @@
-"""A rule that fails says what to do, and a result without power does not look VALID."""
+"""A failed rule states its remedy, and a result without power does not look VALID."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANALYSIS = Path(__file__).resolve().parents[2] / "rig" / "analysis"
 
 
 def _text(node: ast.expr, names: dict[str, str]) -> str | None:
-    """A rule as its module writes it, with X for what is put in."""
+    """A rule as its module writes it, with X for inserted values."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return re.sub(r"\{\w+\}", "X", node.value)
     if isinstance(node, ast.JoinedStr):
@@ -32,7 +32,7 @@ def _text(node: ast.expr, names: dict[str, str]) -> str | None:
 
 
 def rules() -> Iterator[str]:
-    """Every rule that the modules of the analysis write where they make a check, or just before."""
+    """Return every rule that the modules of the analysis write in a check, or just before one."""
     for path in sorted(ANALYSIS.rglob("*.py")):
         tree = ast.parse(path.read_text())
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]

@@ -1,4 +1,4 @@
-"""``bench.toml``: names for a lab's devices and meters. What is wrong with a file is said by file, line and remedy."""
+"""``bench.toml``: names for a lab's devices and meters. Errors of a file name file, line and remedy."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rails", "said"), [("core", ""), ("coer", "has no such rail .*sim.*Did you mean coer")])
 def test_a_meter_reports_no_rail_of_power_that_the_device_does_not_have(rails: str, said: str, tmp_path: Path) -> None:
-    """The meter names no rail in the file: what it reports is only known when it is open."""
+    """The file names no rail for the meter: its rails are only known when it is open."""
     text = SIMULATED.replace("[devices.sim]", f'[devices.sim]\nrails = ["{rails}"]')
     chosen = request_of(written(tmp_path, text), "sim", (), ())
     request = replace(asked(chosen), rails=chosen.rails, places=chosen.places)

@@ -1,4 +1,4 @@
-"""A bench file's values that no driver can mean, two entries for one instrument, errors of opening by their line."""
+"""Impossible values in a bench file, two entries for one instrument, and errors of opening with their line."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_rate_of_nought_is_let_be_where_it_is_the_drivers_default(tmp_path: Pa
 
 
 def test_an_option_that_the_driver_asks_for_on_opening_is_named_by_file_and_line(tmp_path: Path) -> None:
-    """``supply_v`` is needed for amperes, and the file does not say it: only the driver knows."""
+    """Amperes need ``supply_v``, and the file has none: only the driver knows."""
     path = written(tmp_path, GOOD.replace("supply_v = 3.3\n", "", 1))
     bench = open_bench(path)
     kit = factory_of(bench, bench.meters["kit"])

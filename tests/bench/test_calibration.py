@@ -1,4 +1,4 @@
-"""Calibration files: the limits they state, what they leave to be asked, and how they are refused."""
+"""Calibration files: the limits that they state, the conditions that they require, and how they are refused."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_p
     assert offset(Rail("r", rate_hz=100.0)) == plain
     assert offset(Rail("r", rate_hz=100.0, aperture_s=1e-4)) == added
     assert offset(Rail("r"), aperture_s=0.01) == plain
-    assert offset(Rail("r")) == added  # nobody knows, so it may be short
+    assert offset(Rail("r")) == added  # unknown, so it may be short
 
 
 @pytest.mark.parametrize("day", [date(2026, 2, 2), date(2027, 2, 4)])

@@ -1,4 +1,4 @@
-"""Proofs: equal to trying every set, and to another solver."""
+"""Proofs agree with trying every set, and with another solver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.mis_proof import exact
 
 
 def least_cost(graph: Graph) -> int:
-    """By trying every subset."""
+    """Try every subset."""
     subsets = (np.arange(1 << graph.nodes)[:, None] >> np.arange(graph.nodes)) & 1
     inside = np.zeros(len(subsets), bool)
     for u, v in graph.edges:

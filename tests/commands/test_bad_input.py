@@ -1,4 +1,4 @@
-"""Input that cannot be used ends in one line that says what was wrong and what to do, never in a traceback."""
+"""Input that cannot be used ends in one line with the fault and the remedy, never in a traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOCK = ("measure", "--device", "mock", "--quiet")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command said."""
+    """The output of a command."""
 
     code: int
     out: str
@@ -33,7 +33,7 @@ Rig = Callable[..., Outcome]
 
 @pytest.fixture
 def rig(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """Runs a command in an empty directory; a command that fails says one line on standard error."""
+    """Runs a command in an empty directory; a failing command prints one line on standard error."""
     monkeypatch.chdir(tmp_path)
 
     def run(*argv: str) -> Outcome:
@@ -128,7 +128,7 @@ def test_what_cannot_be_meant_names_itself_and_what_to_give_before_anything_is_r
 
 @pytest.mark.parametrize("command", ["report", "submit", "audit", "compare", "measure --device mock --out"])
 def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_read_or_written(rig: Rig, command: str) -> None:
-    """As a Latin-1 ``für`` reaches Python; pyarrow opens no such file."""
+    """The form in which a Latin-1 ``für`` reaches Python; pyarrow cannot open such a file."""
     ended = rig(*command.split(), "f\udcfcr")
 
     assert ended.code == USAGE

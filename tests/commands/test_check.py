@@ -1,4 +1,4 @@
-"""`rig check` runs the rules of drivers over a whole bench, and says what was found and what is required."""
+"""`rig check` runs the rules of drivers over a whole bench, and states what was found and what is required."""
 
 from __future__ import annotations
 

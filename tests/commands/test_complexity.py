@@ -1,4 +1,4 @@
-"""``rig complexity`` and ``rig network export``: what a network costs, and the network itself, without a run."""
+"""``rig complexity`` and ``rig network export``: the cost of a network, and the network itself, without a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ needs_xylo = pytest.mark.skipif(
 
 
 def open_solver(*, simulate: bool = False) -> Device:
-    """A device whose samples are networks of their own, so that it declares none."""
+    """A device whose samples are each a network, so it declares none."""
     return open_device(open_plant())
 
 

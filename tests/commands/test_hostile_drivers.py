@@ -1,4 +1,4 @@
-"""A driver has an output of its own, and what it does to the process is seen and said in one line."""
+"""A driver has its own output, and its effects on the process are noticed and reported in one line."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_measurement_dies_with_its_parent(tmp_path: Path) -> None:
     while not lines.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     running.send_signal(signal.SIGKILL)
-    out, err = running.communicate(timeout=60.0)  # it ends when no process holds its streams any more
+    out, err = running.communicate(timeout=60.0)  # it ends when no process holds its streams
     assert running.returncode == -signal.SIGKILL
     assert out == ""
     assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""The page on importing: every format is in it, and every command of it runs."""
+"""The page on importing has every format, and each of its commands runs."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ def test_its_command_makes_a_run(name: str, tmp_path: Path, monkeypatch: pytest.
     assert main(COMMANDS[name]) == 0
     figures = evaluate(open_run(Path("runs") / name)).quantities
     assert "phase.inference.execution_time_s" in figures
-    assert "active_power_w" in figures or name == "energyrunner"  # whose small example ends without an idle tail
+    assert "active_power_w" in figures or name == "energyrunner"  # its small example ends without an idle tail

@@ -1,4 +1,4 @@
-"""`rig init` writes down what is connected as a bench file, and never overwrites one."""
+"""`rig init` writes a bench file of what is connected, and never overwrites one."""
 
 from __future__ import annotations
 

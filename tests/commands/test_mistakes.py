@@ -1,4 +1,4 @@
-"""Mistakes at the command line are told in one line, and none is taken in silence."""
+"""Mistakes at the command line are reported in one line, and none is silently accepted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOCK = "measure --device mock --simulate --quiet --option samples=5"
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """The exit code of a command line, and what it prints on its two streams."""
+    """Return the exit code of a command line, and its output on the two streams."""
     try:
         code = main(shlex.split(line))
     except SystemExit as left:
@@ -133,7 +133,7 @@ def test_an_interruption_that_falls_into_a_callback_comes_again() -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="there is no parent here")
 def test_a_child_that_ends_of_an_interruption_is_no_fault_of_a_driver() -> None:
-    """The second signal of a terminal may find it anywhere."""
+    """The second signal of a terminal may come at any point."""
     code = (
         "import os, signal, sys, time; from rig.supervision import supervised\n"
         "parent = os.getpid()\n"

@@ -1,4 +1,4 @@
-"""A driver in one file of one's own, named ``path.py:function``: it works whole, or says what is wrong."""
+"""A driver in your own file, named ``path.py:function``, works completely, or states what is wrong."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def measure(device: str, *more: str) -> int:
 
 
 def failed(capsys: pytest.CaptureFixture[str], source: str, name: str = "f", *more: str) -> tuple[int, str]:
-    """Exit code and the one line for a driver file with this source."""
+    """Return the exit code and the one line for a driver file with this source."""
     Path("mine.py").write_text(source)
     code = measure(f"mine.py:{name}", *more)
     (line,) = capsys.readouterr().err.splitlines()

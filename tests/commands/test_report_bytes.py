@@ -1,4 +1,4 @@
-"""The same recording gives the same bytes, however many threads the linear algebra beneath numpy may use."""
+"""The same recording gives the same bytes, with any number of threads for linear algebra."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ REPORT = "import sys; from rig.commands.main import main; sys.exit(main(['report
 
 
 def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> None:
-    """Two starts of the interpreter, and readings enough for sums by several threads, take two seconds."""
+    """Two starts of the interpreter, and enough readings for sums by several threads, take two seconds."""
     write(plain_lab(11, "plain"), tmp_path / "run")
     said = []
     for threads in ("1", "2"):
         env = os.environ | {"OPENBLAS_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
         call = [sys.executable, "-c", REPORT, str(tmp_path / "run")]
         said.append(subprocess.run(call, env=env, capture_output=True, check=True).stdout)
-        shutil.rmtree(tmp_path / "run" / "derived")  # else the second reads what the first has stored
+        shutil.rmtree(tmp_path / "run" / "derived")  # otherwise the second report reads files of the first
     assert len(said[0]) > 1000
     assert said[0] == said[1]

@@ -1,4 +1,4 @@
-"""A device of one's own with a simulated meter: its function, and the watts that it would draw, are all it takes."""
+"""Your own device with a simulated meter needs only a function, and the watts that the device would use."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_watts_that_are_none_are_refused_when_the_device_is_made(power: Any, say
 
 def test_no_user_meets_the_word_of_the_inside(capsys: pytest.CaptureFixture[str]) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py")]
-    inside = ("architecture.md", "truth.md", "contributing.md")  # of those who work on the rig itself
+    inside = ("architecture.md", "truth.md", "contributing.md")  # for those who work on the rig itself
     shown = {str(page): page.read_text(encoding="utf-8") for page in pages if page.name not in inside}
     for words in (["measure", "--help"], ["list"], ["list", "mock"], ["check", "--help"], ["sweep", "--help"]):
         with suppress(SystemExit):

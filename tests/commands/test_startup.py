@@ -1,4 +1,4 @@
-"""``rig --help`` and ``rig list`` answer at once: they import no number crunching and no vendor's stack."""
+"""``rig --help`` and ``rig list`` answer quickly: they import no numerical package and no vendor's stack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(*sorted(sys.modules), file=sys.stderr)
 
 @cache
 def ran(*argv: str, times: int = 1) -> tuple[str, set[str]]:
-    """What a command prints in a fresh process, and the modules that it imports."""
+    """Return the output of a command in a fresh process, and the modules that it imports."""
     program = PROGRAM.format(argvs=[list(argv)] * times)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     return ended.stdout, set(ended.stderr.split())
@@ -83,7 +83,7 @@ def test_the_simulated_bench_is_opened_without_the_heavy_parts_of_scipy() -> Non
 def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> None:
     write(plain_lab(1, "plain"), tmp_path / "run")
 
-    said, modules = ran("report", str(tmp_path / "run"), times=2)  # again from what is stored
+    said, modules = ran("report", str(tmp_path / "run"), times=2)  # again, from stored files
 
     assert said.count("Dynamic power") == 2
     assert "matplotlib" in modules

@@ -1,4 +1,4 @@
-"""The page on submitting: its commands run in their order, and make what it says."""
+"""The page on submitting: its commands run in order, and have the results that it describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No text of others reaches a terminal as it is."""
+"""Others' text never reaches a terminal unchanged."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_progress_is_told_after_two_seconds_and_not_before(capsys: pytest.Captur
 def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:
     """Only the terminal module and the auditor.
 
-    The auditor imports no other part of the rig. It cleans what it says by itself, which its own tests show.
+    The auditor imports no other part of the rig. It cleans its own output, as its own tests show.
     """
     allowed = {"rig/terminal.py", "reports/audit_command.py"}
     pattern = re.compile(r"sys\.(stdout|stderr)\.write|^\s*print\(", re.M)
@@ -138,7 +138,7 @@ def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(asked: 
 @pytest.mark.skipif(os.name != "posix", reason="pipes are POSIX")
 @pytest.mark.parametrize(("asked", "code"), [("report", 31), ("audit", 32), ("list", 0)])
 def test_a_reader_that_leaves_early_changes_no_exit_code(asked: str, code: int, tmp_path: Path) -> None:
-    """``rig audit DIR | head`` in a script that stops at errors would else go on."""
+    """A script with ``rig audit DIR | head`` that stops at errors would otherwise continue."""
     words = [asked]
     if asked != "list":
         words.append(str(unpacked("crash-device-raises", tmp_path)))
@@ -158,7 +158,7 @@ def test_what_an_encoding_lacks_is_spelt(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
-    """A library that prints to standard output would write into the recording."""
+    """A library's output on standard output would get into the recording."""
     look = (
         "import os; os.closerange(0, 3); from rig.terminal import usable_streams; usable_streams(); os._exit(os.dup(0))"
     )

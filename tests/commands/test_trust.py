@@ -1,4 +1,4 @@
-"""Code that a file of others names runs only with --trust."""
+"""Code named by others' files runs only with --trust."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ MINE = ("--device", "evil.py:open_device", "--simulate", "--option", "samples=2"
 
 @pytest.fixture
 def mine(here: Path) -> Path:
-    """A sweep of the user's own that names code by its path."""
+    """The user's own sweep, which names code by its path."""
     assert main(["sweep", *MINE, "--out", "sweep", "--jobs", "0"]) == 0
     (here / "ran").unlink()
     return here / "sweep"
@@ -110,7 +110,7 @@ def test_ones_own_sweep_runs_no_code_that_everyone_may_write(
 
 
 def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
-    """It asks for what is typed, and measures with an option that names a program."""
+    """It asks for typed input, and measures with an option that names a program."""
     spec = GridSpec(("mock",), simulate=True, options={"samples": "2"})
     folder = here / "sweep"
     folder.mkdir()

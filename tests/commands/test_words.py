@@ -1,4 +1,4 @@
-"""What a user reads before a first measurement, and after a wrong one: help, lists, completion, what could be meant."""
+"""What a user reads before a first measurement, and after a wrong one: help, lists, completion, suggestions."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_leaderboard_takes_one_submission(tmp_path: Path, capsys: pytest.Captu
 
 
 def completed(line: str, folder: Path) -> set[str]:
-    """What a shell is told of how a command line may go on."""
+    """Return what completion offers a shell for a command line."""
     env = os.environ | {
         "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_POINT": str(len(line)),
         "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / "out"),
@@ -174,7 +174,7 @@ def test_a_sweep_shows_first_whether_answers_are_right_and_leaves_out_what_does_
 
 
 def test_what_is_left_of_rounding_is_no_uncertainty() -> None:
-    """The gap of one seed: its scatter is that of floating point."""
+    """The gap of one seed: its scatter is rounding error."""
     gap = Quantity(-0.02985074626865671, "1", (Component("scatter", 2.4e-18),))
     assert quantity_text(gap, "percent") == "-2.985 %"
     assert quantity_text(replace(gap, components=(Component("scatter", 1e-5),)), "percent") == "-2.9851 ± 0.0020 %"

@@ -1,4 +1,4 @@
-"""Wrong invocations: each message names what is wrong, its value and what to do, and none leads astray."""
+"""Wrong invocations: each message names the fault, its value and the remedy, and none misleads."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("sweep --device mock --vary noise --out new", USAGE, ("--vary 'noise'", "Write --vary KEY=VALUE")),
 ]
 ASTRAY = ("Traceback", "ulimit", "cable", "ask for the original", "examples/", "what was recorded")
-"""What none of these messages may say."""
+"""Words that these messages must not contain."""
 
 
 @pytest.fixture(scope="module")
@@ -192,5 +192,5 @@ def test_a_wrong_invocation_is_told_what_is_wrong_and_what_to_do(
         said = json.loads(out)
         assert said["exit_code"] == code
         assert said["field"], said
-        assert said["value"] is not None or "--option" in said["remedy"], said  # an option that is missing has none
+        assert said["value"] is not None or "--option" in said["remedy"], said  # a missing option has no value
         assert said["remedy"] or "required is" in said["message"], said

@@ -1,4 +1,4 @@
-"""A device that breaks a rule of ``rig.conformance.device`` is told which, what was found and what is asked."""
+"""A device that breaks a rule of ``rig.conformance.device`` gets the rule, the finding and the requirement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ACTIVITY = {"cells": {"active": np.array([2, 4])}}
 
 
 class GoodDevice:
-    """Keeps every rule, in virtual time; tests below spoil one of its habits."""
+    """Keeps every rule, in virtual time; each test below breaks one."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock, self.busy_ns = clock, 0
@@ -97,7 +97,7 @@ def answers(change: Callable[[Reply], list[Reply]], times: int = 1) -> Spoil:
 
 
 def spans(times: int = 1, **changes: Callable[[Span], Any]) -> Spoil:
-    """The last span of each reply with some fields computed anew."""
+    """Change some fields of the last span of each reply."""
 
     def change(reply: Reply) -> list[Reply]:
         *head, last = reply.spans
@@ -156,7 +156,7 @@ def any_phase(d: GoodDevice) -> Any:
 
 
 def counts(number: float, network: NetworkInfo | None = NETWORK) -> Spoil:
-    """A device that declares a network and counts this many active neurons in one execution of each sample."""
+    """A device that declares a network, and this number of active neurons in one execution of each sample."""
 
     def spoil(d: GoodDevice) -> None:
         says(network=network)(d)
@@ -260,7 +260,7 @@ def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None
 
 
 def test_a_function_that_stamps_two_phases_keeps_every_rule() -> None:
-    """It is the example of the docs: it loops as it is, and cannot run one phase alone."""
+    """It is the example of the docs: it loops unchanged, and cannot run one phase alone."""
 
     def classify(sample: Sample) -> Reply:
         stamps_ns = [time.monotonic_ns()]

@@ -1,4 +1,4 @@
-"""A meter that breaks a rule of ``rig.conformance.device`` is told which, what was found and what is asked."""
+"""A meter that breaks a rule of ``rig.conformance.device`` gets the rule, the finding and the requirement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PERIOD_TICKS = 1000
 
 
 class GoodMeter:
-    """Keeps every rule, in virtual time: one rail on a grid and one with ticks. Tests spoil a habit."""
+    """Keeps every rule, in virtual time: one rail on a grid and one with ticks. Each test breaks a rule."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock, self.origin_ns, self.sent, self.running = clock, 0, 0, False
@@ -75,7 +75,7 @@ def does(name: str, make: Callable[[GoodMeter], Any]) -> Spoil:
 
 
 def gives(name: str, change: Callable[[Chunk], Chunk]) -> Spoil:
-    """The rail's chunks, changed; a rail that delivers nothing for None."""
+    """Change the rail's chunks; for None the rail delivers nothing."""
     return lambda m: setattr(m, "gives", lambda chunks: [change(c) if c.rail == name else c for c in chunks])
 
 
@@ -89,7 +89,7 @@ def other_types() -> Callable[[Chunk], Chunk]:
 
 
 def wrong(value: Any) -> Any:
-    """A value whose type no checker may question."""
+    """Return a value whose type no checker may question."""
     return value
 
 
@@ -188,7 +188,7 @@ def test_every_rule_for_meters_has_a_driver_that_breaks_it() -> None:
 
 
 def test_readings_that_a_meter_hands_over_late_are_not_missing() -> None:
-    """A multimeter's memory gives a reading 0.25 s after it was taken, and loses the rest at its stop."""
+    """A multimeter's memory gives a reading 0.25 s after it was taken, and loses the rest when it stops."""
     meter, held = GoodMeter(VirtualClock()), list[float]()
 
     def late(chunk: Chunk) -> Chunk:

@@ -1,4 +1,4 @@
-"""What a workload must say and hold before it is streamed."""
+"""What a workload must declare and contain before it is streamed."""
 
 from __future__ import annotations
 

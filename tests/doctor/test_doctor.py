@@ -1,4 +1,4 @@
-"""``rig doctor``: what is well is said to be, what is not is named with its remedy, and nothing hangs."""
+"""``rig doctor``: it reports what is well, names each fault with its remedy, and never hangs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Doctor = Callable[..., list[Finding]]
 
 @pytest.fixture
 def visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
-    """Everything that the doctor finds beside the host, of a bench file's text or of drivers by name."""
+    """Return everything that the doctor finds besides the host, for a bench file's text or for drivers by name."""
     monkeypatch.chdir(tmp_path)
 
     def run(*names: str, text: str | None = None, **given: Any) -> list[Finding]:
@@ -147,7 +147,7 @@ def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s
     assert clock.level == "ok"
     assert abs(number(clock, "off") - off) < 2.0 * number(clock, "off_doubt")
     middle_s = float(np.mean(at_ns)) * 1e-9 - 1000.0
-    moved_s = abs(off) * 1.0  # the offset is that of some moment within the second
+    moved_s = abs(off) * 1.0  # the offset refers to some moment within the second
     assert abs(number(clock, "offset_s") - offset_s - off * middle_s) < 2.0 * number(clock, "offset_doubt_s") + moved_s
 
 
@@ -386,7 +386,7 @@ def test_ctrl_c_ends_it_and_closes_what_is_open(tmp_path: Path, rogue: Doctor) -
     from rig.plugins import load
 
     began_s, before = time.monotonic(), signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:  # what runs in the background of a shell ignores Ctrl-C
+    try:  # a process in a shell's background ignores Ctrl-C
         with pytest.raises(KeyboardInterrupt):
             rogue("interrupt", seconds=0.05, timeout_s=10.0)
     finally:

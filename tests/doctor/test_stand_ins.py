@@ -1,4 +1,4 @@
-"""``rig doctor`` on a board and each stand-in for a meter: names, ranges, rates, and the order of power."""
+"""``rig doctor`` on a board and on each substitute for a meter: names, ranges, rates, and the order of power."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.real_time
 BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny' / 'device.py'}:open_device"
 WATCHES = ("serial-text", "nvml", "rapl")
 ON_TIME = ("rate", "clock")
-"""What is said of these is right only on a machine that has time for the instrument and its reader."""
+"""Findings about these are right only if the machine has time for the instrument and its reader."""
 DMM6500 = f"{ROOT / 'drivers' / 'meters' / 'scpi' / 'dmm6500.py'}:open_meter"
 BENCH = """
 [devices.board]
@@ -137,8 +137,8 @@ def test_the_doctor_names_the_meter_its_range_its_rate_and_the_order_of_power(
     assert of("board", "power").text == f"opened in this order: {', '.join(order)}"
     assert [f.item for f in found if f.topic == "identity"] == [who.partition(" ")[0] for who in order]
     assert says in of("meter", "identity").text
-    if rate_hz is not None:  # that of the counter is measured
+    if rate_hz is not None:  # the counter's rate is measured
         assert of("meter", "rate").values["declared_hz"] == pytest.approx(rate_hz, rel=1e-6)
-    if driver in ("lpm01a", "scpi-dmm", DMM6500):  # the others range by themselves
+    if driver in ("lpm01a", "scpi-dmm", DMM6500):  # the others choose their range themselves
         assert "up to " in of("meter", "identity").text
     assert [f.text for f in found if f.level == "broken" and f.topic not in ON_TIME] == []

@@ -1,4 +1,4 @@
-"""Complexity is what a network declares and what it counted, per execution and per sample, to the last digit."""
+"""Complexity follows exactly from the declared network and its counters, per execution and per sample."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def evaluated(
     path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], network: NetworkInfo = NETWORK, warm: int = 0,
     executions: Sequence[int] = (), inferences: int = 1, own: Mapping[str, NetworkInfo] | None = None, **samples: float,
 ) -> Result:  # fmt: skip
-    """The result of a recording by hand with one issue for each answer, the first ``warm`` of them warm-up."""
+    """Return the result of a hand-made recording with one issue per answer, the first ``warm`` of them warm-up."""
     counted = [
         {"issue": issue, "sample_id": name, "layer": part, "counter": counter, "counts": counts}
         for issue, (name, activity) in enumerate(answers)
@@ -93,7 +93,7 @@ def test_every_figure_is_the_one_computed_by_hand(tmp_path: Path) -> None:
 
 
 def test_samples_that_are_networks_of_their_own_are_counted_against_their_own(tmp_path: Path) -> None:
-    """By hand: NETWORK, and one of a single layer of 2 neurons whose 6 synapses have no zeros."""
+    """Counted by hand: NETWORK, and one with a single layer of 2 neurons whose 6 synapses have no zeros."""
     small = NetworkInfo((Layer("output", 2),), (Connection("in-output", "in", "output", 6, 0, 6, 2),), ())
     did = {"in": {"active": [3, 3]}, "output": {"active": [1, 2]}, "in-output": {"acs": [6, 6], "macs": [0, 0]}}
     found = figures(evaluated(tmp_path, [("a", ONE), ("b", did)], own={"a": NETWORK, "b": small}))
@@ -108,7 +108,7 @@ def test_samples_that_are_networks_of_their_own_are_counted_against_their_own(tm
 
 
 def test_a_network_of_weighted_sums_alone_has_operations_and_no_sparsity(tmp_path: Path) -> None:
-    """As an LSTM with its readout: no value is an activation, and each connection ends at its own sums."""
+    """As in an LSTM with its readout: no value is an activation, and each connection ends at its own sums."""
     network = NetworkInfo((), (Connection("readout", "state", "readout", 6, 1, 6, 2),), ())
     found = figures(evaluated(tmp_path, [("a", {"readout": {"acs": [2, 0], "macs": [0, 3]}})], network))
     assert found["effective_acs_per_sample"] == 2
@@ -149,7 +149,7 @@ def test_a_declared_network_without_activity_has_its_static_figures_alone(tmp_pa
         ("hidden-output", "macs", [3, 0]),  # before anything can have arrived
         ("hidden", "active", [5, 1]),  # more than its neurons
         ("hidden", "updates", [4, 9]),
-        ("output", "active", [0]),  # another number of executions
+        ("output", "active", [0]),  # a wrong number of executions
         ("output", "spikes", [-1, 0]),
         ("output", "spikes", [2**60, 0]),
     ],
@@ -184,7 +184,7 @@ def test_nothing_arrives_of_what_was_sent_later_than_the_delay_allows(delay: int
 
 
 def test_counts_as_large_as_a_description_allows_stay_what_they_are(tmp_path: Path) -> None:
-    """A product or a sum of them is beyond 64 bits."""
+    """A product of them, or a sum of products, exceeds 64 bits."""
     whole = Connection("in-output", "in", "output", MOST, 0, MOST, MOST)
     network = NetworkInfo((Layer("in", MOST), Layer("output", 1)), (whole,), ())
     times = 2048
@@ -208,7 +208,7 @@ def spiking(activity: Mapping[str, Any]) -> dict[str, Any]:
 def energies(
     path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], executions: Sequence[int] = (), inferences: int = 1
 ) -> Figures:
-    """Energies per count where an inference takes 12 J, 6 J of them dynamic; spans may hold a sample many times."""
+    """Energies per operation if an inference takes 12 J, 6 J of them dynamic; spans may repeat a sample."""
     evaluated(path, answers, executions=executions, inferences=inferences)
     run = open_run(path / "run")
     known = {"energy_per_inference_j": 12.0, "dynamic_energy_per_inference_j": 6.0}
@@ -234,7 +234,7 @@ def test_energy_per_spike_needs_every_layer_to_count_its_spikes(tmp_path: Path) 
 
 
 def test_operations_are_those_of_the_inferences_that_were_metered(tmp_path: Path) -> None:
-    """A sample that was looped thrice counts thrice, where a figure per sample counts it once."""
+    """A sample that was looped three times counts three times, except in a figure per sample."""
     found = energies(tmp_path, [("a", ONE), ("b", OTHER)], executions=(3, 1), inferences=2)
     assert found["energy_per_effective_operation_j"].value == pytest.approx(12 / (3 * 12 / (4 * 2)))
 

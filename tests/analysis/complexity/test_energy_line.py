@@ -1,4 +1,4 @@
-"""Energy per operation and per execution: both are where they were drawn, and are not stated where no line holds."""
+"""Energy per operation and per execution equal their true values, and are not stated if no line fits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def straight(operations: float) -> float:
 
 
 def measured(rng: np.random.Generator, energy_j: Callable[[float], float] = straight, u: float = 0.004) -> list[Point]:
-    """One energy for each number of operations: a gain that all share, stamps of each, and noise."""
+    """One energy for each number of operations, with a common gain, errors of stamps, and noise."""
     gain = 1.0 + GAIN_U * rng.normal()
     points = []
     for operations in OPERATIONS:

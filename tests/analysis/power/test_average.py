@@ -54,7 +54,7 @@ def measured(
 
 
 def truth_w(plant: SimPlant, run: Run) -> float:
-    """The plant's mean power from the first sample asked for to the last answer."""
+    """Return the plant's mean power from the first request to the last answer."""
     table = [row for row in run.replies.to_pylist() if not row["warmup"]]
     on_ns = min(row["issued_ns"] if row["due_ns"] is None else row["due_ns"] for row in table)
     off_ns = max(row["completed_ns"] for row in table)
@@ -121,7 +121,7 @@ def test_a_rarely_asked_device_draws_nearly_idle_on_average_and_its_own_power_wh
 
 
 class Batching:
-    """The mock device with a batch: all samples of a hand-over have the same span."""
+    """The mock device with a batch: all samples issued together have the same span."""
 
     def __init__(self, device: MockDevice, plant: SimPlant, batch: int, seconds: float) -> None:
         self.device, self.plant, self.batch, self.seconds = device, plant, batch, seconds
@@ -147,7 +147,7 @@ def test_spans_of_a_batch_are_one_window_and_each_inference_costs_its_share(tmp_
     run, result = measured(tmp_path / "run", plant, device, by_offline, noise=0.002)
     q, batches = result.quantities, 40 // batch
     assert len(result.series.phase_windows_s["inference"]) == batches
-    assert run.replies.num_rows == 41  # and the warm-up
+    assert run.replies.num_rows == 41  # including the warm-up
     assert q["execution_time_s"].value == pytest.approx(0.1 / batch, rel=1e-3)
     assert (q["energy_per_inference_j"].n, q["active_power_w"].n) == (40, 40)
     windows = [(on, off) for name, on, off in plant.activity if name == "inference"][-batches:]

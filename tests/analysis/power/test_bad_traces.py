@@ -1,4 +1,4 @@
-"""Whatever a trace holds, its power is a finite figure or is refused with what to do, in bounded memory."""
+"""For any trace, power is a finite figure or is refused with a remedy, in bounded memory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_bad_trace_has_finite_figures_or_a_refusal_that_says_what_to_do(name: 
 
 @pytest.mark.parametrize("each", [1.0, 1e3])
 def test_a_million_spans_and_a_billion_readings_are_fitted_in_little_memory(each: float) -> None:
-    """Readings may be means of many; the trace itself is not counted."""
+    """A reading may represent a mean of many; the memory of the trace itself is not counted."""
     n = 1_000_000
     start = np.arange(2.0 * n)
     span, idle = np.arange(2 * n) % 2 == 1, np.arange(2 * n) < 1000

@@ -1,4 +1,4 @@
-"""What a trace did not see is told, bounded, or ends in a refusal; never passed over."""
+"""What a trace did not see is stated and bounded, or refused; it is never ignored."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def told(result: Result) -> str:
 
 
 def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(measure: Measure) -> None:
-    """Nothing in the trace bounds it: without the range's end dynamic power is 15 % higher."""
+    """The trace cannot bound this: without the end of the range, dynamic power is 15 % higher."""
     _, result = measure({"clip": 1.2, "noise": 0.01}, burst=4.0, burst_share=0.05)
     assert "active_power_w" not in result.quantities
     assert "noise does not explain" in told(result)
@@ -84,7 +84,7 @@ def _loading(plant: SimPlant, submit: Callable[..., None], samples: Any, budget:
 
 
 def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Path) -> None:
-    """A host that loads the next problem draws power just before each span; a slow meter takes it for the span's."""
+    """A host that loads the next problem uses power just before each span; a slow meter assigns it to the span."""
     off, biases = [], []
     for rate_hz in (20.0, 2000.0):
         plant = open_plant()
@@ -101,8 +101,8 @@ def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Pat
         off.append(abs(figure.value - true_w) / figure.half_width())
         biases.append(figure.bias)
         assert ("readings at the ends of spans" in told(result)) == (rate_hz == 20.0)
-    assert max(off) <= 2.0  # nothing but noise is left, and one interval of 95 % in twenty does not hold
-    assert biases[0] > 5.0 * biases[1]  # what one reading at a begin cannot tell apart
+    assert max(off) <= 2.0  # only noise is left, and one 95 % interval in twenty misses
+    assert biases[0] > 5.0 * biases[1]  # one reading at a begin cannot separate these
 
 
 def readings(n: int = 1000, **changed: Any) -> Readings:
@@ -143,7 +143,7 @@ def test_a_meter_whose_readings_come_when_they_come_has_no_gaps() -> None:
 
 
 class _View:
-    """What ``hidden_w`` asks of a view."""
+    """The part of a view that ``hidden_w`` needs."""
 
     def __init__(self, watts: np.ndarray[Any, Any], top: float) -> None:
         n = len(watts)
@@ -155,8 +155,8 @@ class _View:
 def test_what_noise_lifted_hides_its_width_and_what_it_did_not_as_much_again() -> None:
     watts = np.array([0.1, 0.1, 1.0, 0.98, 0.99, 1.0, 0.97, 0.1, 1.0, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 0.99])
     hidden, unexplained = hidden_w(_View(watts, 1.0))  # type: ignore[arg-type]
-    assert hidden[[2, 5]].tolist() == [0.01, 0.01]  # beside readings just below
-    assert hidden[8] == 1.0  # far above both beside it
-    assert hidden[11:15].tolist() == [1.0] * 4  # more in a row than noise lifts
+    assert hidden[[2, 5]].tolist() == [0.01, 0.01]  # next to readings just below
+    assert hidden[8] == 1.0  # far above both neighbours
+    assert hidden[11:15].tolist() == [1.0] * 4  # more in a row than noise raises
     assert np.flatnonzero(unexplained).tolist() == [8, 11, 12, 13, 14]
     assert coverage.NOISE_RUN == 3

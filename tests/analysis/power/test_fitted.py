@@ -1,4 +1,4 @@
-"""Where no reading shows a span alone, power is fitted to what spans and gaps fill of each reading."""
+"""If no reading contains a whole span alone, power is fitted to the shares of spans and gaps in each reading."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_filter_or_an_aperture_as_long_as_spans_makes_a_wide_figure_that_holds
 
 
 def test_a_moving_mean_is_told_from_a_pole_of_the_same_delay(tmp_path: Path) -> None:
-    """As a pole, it leaves so much at the same place of all spans that the figure says little."""
+    """As a pole, it leaves residuals at the same place of all spans, so the figure means little."""
     lab, result = evaluated("moving_mean_as_long_as_a_span", 31000004, tmp_path)
     power = result.quantities[POWER]
     assert near(lab, power)
@@ -47,7 +47,7 @@ def test_a_moving_mean_is_told_from_a_pole_of_the_same_delay(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", ["governor_follows_load", "gated_late", "governor_picks_by_predicted_gap"])
 def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str) -> None:
-    """Beside spans of two readings these were stated as if gaps were even, up to many half-widths off."""
+    """Next to spans of two readings, these were stated as if gaps were even, many half-widths off."""
     for seed in (9_000_100, 9_000_101):
         row = compared(composed("spans_short_against_a_reading", kind, seed))
         for name, figure in row["figures"].items():

@@ -1,4 +1,4 @@
-"""Pre-processing is measured by itself: in phases, or as the power of a front end that listens all the time."""
+"""Pre-processing is measured separately: in phases, or as the power of a front end that listens all the time."""
 
 from __future__ import annotations
 

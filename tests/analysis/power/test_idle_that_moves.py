@@ -1,4 +1,4 @@
-"""Idle that moves between its windows is predicted from what gaps and spans show of it."""
+"""Idle that changes between its windows is predicted from gaps and spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not average over spans is not averaged: coarse stamps, readings in step with the work, slow wander."""
+"""Errors that do not average out are not averaged: coarse stamps, readings in step with work, slow wander."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_intervals_cover_what_does_not_average(kind: str, seed: int, tmp_path: P
 
 
 def test_the_step_of_stamps_cancels_in_energy_above_idle(tmp_path: Path) -> None:
-    """A span stamped too long gives too little power over too long a time."""
+    """A span stamped too long gives too low power over too long a time."""
     _, result = measured("coarse_device_timer", 23, tmp_path)
     power, time_s, energy = (
         result.quantities[FigureKey(name)]

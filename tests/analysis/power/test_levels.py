@@ -1,4 +1,4 @@
-"""What an instrument does to a level: limits that hold for each reading, steps, and the ends that trimming cuts off."""
+"""Effects of an instrument on a level: limits for each reading, steps, and the ends that trimming removes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise that is there only under load is stated; spans that differ, or in which power steps, are not noise."""
+"""Noise that exists only under load is stated; differences between spans or steps of power are not noise."""
 
 from __future__ import annotations
 

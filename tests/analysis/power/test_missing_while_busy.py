@@ -1,4 +1,4 @@
-"""Readings that are missing while the device works widen the figure; readings missing by chance do not."""
+"""Readings that are missing while the device works widen the figure; randomly missing readings do not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_span_without_a_reading_draws_nothing_to_twice_the_mean(seed: int, tmp
 
 @pytest.mark.parametrize("seed", [1000003, 1000016, 1000022])
 def test_readings_that_are_missing_at_the_begin_of_each_span_are_covered(seed: int, tmp_path: Path) -> None:
-    """A few of each span are few of all readings, and may seem to lie before the span."""
+    """A few of each span are few of all readings, and may seem to be before the span."""
     lab = plain_lab(seed, "first_readings_missing")
     KINDS["first_readings_missing"](lab)
     power = evaluated(lab, tmp_path).quantities[POWER]

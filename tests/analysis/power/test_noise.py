@@ -34,14 +34,14 @@ def hum(amplitude: float, hz: float = 50.0) -> Make:
 
 
 def idle(seed: int, *sources: Make, windows: int = 2, n: int = 3000) -> list[Floats]:
-    """Idle windows with their means removed, as the estimators hand them over."""
+    """Idle windows with their means removed, in the estimators' form."""
     rng = np.random.default_rng(seed)
     stretches = [sum((make(rng, n) for make in sources), np.zeros(n)) for _ in range(windows)]
     return [x - x.mean() for x in stretches]
 
 
 def spread_of(weight: Floats, *sources: Make, repeats: int = 400) -> float:
-    """Standard deviation of the weighted sum over many recordings."""
+    """Return the standard deviation of the weighted sum over many recordings."""
     rng = np.random.default_rng(77)
     return float(np.std([weight @ sum(make(rng, len(weight)) for make in sources) for _ in range(repeats)]))
 
@@ -55,7 +55,7 @@ def mean_of(n: int) -> Floats:
 
 
 def busy_against_idle(n: int) -> Floats:
-    """The middle third against the two outer ones: what dynamic power is."""
+    """The middle third minus the two outer ones, like dynamic power."""
     third = n // 3
     return np.concatenate([np.full(third, -0.5 / third), np.full(third, 1.0 / third), np.full(third, -0.5 / third)])
 
@@ -92,7 +92,7 @@ def test_a_long_sum_over_a_random_walk_is_stated_wherever_its_first_span_begins(
     turn = np.roll(np.repeat(np.tile([1.0, -1.0], 1000), 80), -begins)
     weight = turn / np.count_nonzero(turn > 0.0)
     noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, walk_w2_per_s=0.25)
-    # each step of the walk moves all readings after it
+    # each step of the walk shifts all later readings
     exact = 0.25 * PERIOD_S * float(np.sum(np.cumsum(weight[::-1]) ** 2))
     assert stated(noise, weight)["walk"] == pytest.approx(exact, rel=0.05)
 
@@ -110,7 +110,7 @@ def test_mains_is_found_with_its_frequency_and_amplitude(hz: float, amplitude: f
 
 def test_rounding_does_not_choose_between_a_line_and_its_mirror_about_the_nyquist_frequency() -> None:
     n = 301
-    x, df_hz = np.random.default_rng(328).normal(0.0, 1.0, n), 1.0 / (n * PERIOD_S)  # strongest on either side of it
+    x, df_hz = np.random.default_rng(328).normal(0.0, 1.0, n), 1.0 / (n * PERIOD_S)  # strongest in its two neighbours
     begin_hz = 0.5 / PERIOD_S - 0.5 * df_hz
     by = 1.0 + np.finfo(float).eps * np.arange(-8, 9)
     found = [line_near(x, begin_hz * off, df_hz, PERIOD_S)[0] for off in by.tolist()]
@@ -161,7 +161,7 @@ def test_flicker_moves_a_level_as_much_as_stated() -> None:
 
 @pytest.mark.parametrize("length", [37, 100, 410])
 def test_hum_moves_a_mean_as_much_as_stated(length: int) -> None:
-    """A mean over whole periods hides mains that stands still; its frequency is not known so well."""
+    """A mean over whole periods removes steady mains hum; its frequency is then known less well."""
     noise = Noise(0.0, 0.0, 0.0, ((50.3, 1.0, 1e-6),), PERIOD_S, 1000.0)
     weight = mean_of(length)
     assert math.sqrt(stated(noise, weight)["lines"]) == pytest.approx(spread_of(weight, hum(1.0, 50.3)), rel=0.3)
@@ -191,7 +191,7 @@ def test_a_handful_of_readings_still_gives_a_level() -> None:
 
 
 def test_readings_far_apart_show_as_much_noise_as_neighbours() -> None:
-    """Of a long trace, single readings are looked at here and there, and the rest of a window is missing."""
+    """Of a long trace, some single readings are read, and the rest of a window is missing."""
     x = idle(4, white(1.0))[0]
     x[np.arange(len(x)) % 7 > 1] = np.nan
     assert estimate([x], NO_DIFFERENCES, PERIOD_S).white_w == pytest.approx(1.0, rel=0.1)

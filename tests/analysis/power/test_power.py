@@ -1,4 +1,4 @@
-"""The two estimators on readings straight from a plant: what each is exact for, and what moves it."""
+"""The two estimators on readings straight from a plant: where each is exact, and what changes it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIMITS = Accuracy(1e-3, 1e-6, linearity=0.0)
 
 
 def plant_of(spans: Floats, leak_w: float = 0.0, times: float = 1.0, **ways: Any) -> SimPlant:
-    """A plant with inference spans and, if asked, something undeclared that leaks after each of them."""
+    """A plant with inference spans and, if requested, an undeclared power after each of them."""
     plant = open_plant(**ways)
     scaled = {rail: w * times for rail, w in IDLE_W.items()}
     leaking = {rail: w + leak_w for rail, w in scaled.items()}
@@ -65,7 +65,7 @@ def readings_of(
     plant: SimPlant, spans: Floats, rail: Rail | str = "core", period_s: float = 1e-3, aperture: float = 1.0,
     tau: float = 0.0, first_s: float = 3e-5, late_s: float = 0.0, noise: float = 0.0,
 ) -> Readings:  # fmt: skip
-    """What a meter without faults reads; ``tau`` in readings, stamped ``late_s`` late."""
+    """Return the readings of a faultless meter; ``tau`` in readings, stamped ``late_s`` late."""
     rail = Rail(rail) if isinstance(rail, str) else rail
     n = int((spans[-1, 1] + LEAD_S) / period_s) - 1
     start = first_s + np.arange(n) * period_s
@@ -105,7 +105,7 @@ def mean_added_w(plant: SimPlant, spans: Floats) -> float:
 
 
 def figures_of(plant: SimPlant, spans: Floats, rails: list[Rail], **how: Any) -> tuple[Figures, tuple[str, ...]]:
-    """All figures of a plant whose clocks are right, and the notes."""
+    """Return all figures of a plant with right clocks, and the notes."""
     host, activity = host_timebase(0), activity_of(spans)
     readings = [readings_of(plant, spans, rail, **how) for rail in rails]
     models = {r.rail.name: seen_by(r, spans) for r in readings}

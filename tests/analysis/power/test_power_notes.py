@@ -1,4 +1,4 @@
-"""What is said beside dynamic power, where a reader would take it for more than the readings show."""
+"""Notes beside dynamic power, where a reader could conclude more than the readings show."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def measured(folder: Path, seed: int = 0, kind: str = "") -> Path:
 
 
 def with_readings(path: Path, change: Any) -> Result:
-    """The result where the readings are other ones, at the same times."""
+    """Return the result for other readings at the same times."""
 
     def edit(events: list[dict[str, Any]], tables: dict[str, pa.Table]) -> None:
         for name, table in tables.items():
@@ -49,7 +49,7 @@ def test_a_device_that_rests_between_its_spans_has_no_note(tmp_path: Path) -> No
 
 
 def test_readings_that_show_no_step_at_the_spans_are_named(tmp_path: Path) -> None:
-    """A meter on another rail, whose noise is all that is seen."""
+    """A meter on another rail, which shows only noise."""
 
     def flat(watts: Any) -> Any:
         return 1e-3 + np.random.default_rng(1).normal(0.0, 3e-5, len(watts))

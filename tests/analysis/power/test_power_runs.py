@@ -1,4 +1,4 @@
-"""Whole runs on a plant: what may change without changing a figure, and what a refusal tells to do."""
+"""Whole runs on a plant: changes that must not change a figure, and the remedies of refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STILL: Options = {"noise": 0.0, "gain_limit": 0.0, "offset_limit": 0.0}
 
 @pytest.fixture
 def measure(tmp_path: Path) -> Measure:
-    """Measure a fresh plant: options of device, meter and scenario, and how many samples."""
+    """Measure a fresh plant, with options of device, meter and scenario and a number of samples."""
     runs = iter(range(100))
 
     def run(
@@ -59,7 +59,7 @@ def held(q: Quantity, real: float) -> bool:
 
 
 def test_offsets_of_the_clocks_change_no_figure(measure: Measure) -> None:
-    """Ticks are whole, so that an offset may move a stamp by part of a tick."""
+    """Ticks are whole, so an offset may shift a stamp by part of a tick."""
     device = {"inference_s": 0.0503, "marks": False}
     _, one = measure(device | {"device_offset_s": 0.0}, STILL | {"meter_offset_s": 0.0})
     for k, offset_s in enumerate((1.25, 3600.0, 86_400.5)):
@@ -84,7 +84,7 @@ def test_twice_the_watts_are_twice_the_figures_noise_and_all(measure: Measure) -
 
 
 def remedy_of(result: Result) -> int:
-    """The repeat that is asked for, beside a wide figure or instead of one."""
+    """Return the recommended repeat, beside a wide figure or instead of one."""
     found = re.search(r"--repeat (\d+)", told(result))
     assert found is not None
     return int(found[1])
@@ -122,7 +122,7 @@ def test_a_repeat_that_was_not_enough_is_answered_with_one_that_is(measure: Meas
 
 
 class NoLoop:
-    """A driver without ``submit_repeated``: the rig issues a sample of a loop again and again."""
+    """A driver without ``submit_repeated``: the rig issues the sample of a loop repeatedly."""
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver

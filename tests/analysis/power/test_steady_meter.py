@@ -1,4 +1,4 @@
-"""A meter that reads one value for ever, the first thing a lab tries: no crash, no power that is not there."""
+"""A meter that always reads one value, a lab's usual first test: no crash, and no invented power."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Steady:
         return self.read()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("watts", [0.0, 1e-3, 5e-3, 0.1, 1.0])

@@ -1,4 +1,4 @@
-"""Amperes and volts as two raw rails: power is their product reading by reading, with the limits of both."""
+"""Amperes and volts as two raw rails: power is their product for each reading, with the limits of both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMIT_V = {"of_reading": 2e-3, "offset": 1e-3, "linearity": 0.0}
 
 
 def current(spans: Floats, t: Floats) -> Floats:
-    """Integral of the amperes up to each time."""
+    """Return the integral of the amperes up to each time."""
     on = [np.clip(t - a, 0.0, b - a) for a, b in spans]
     return np.asarray(IDLE_A * t + (BUSY_A - IDLE_A) * np.sum(on, axis=0))
 
@@ -38,7 +38,7 @@ def recorded(
     path: Path, *, volts_hz: float = 1000.0, ohm: float = OHM, noise: float = 1e-4, shift_s: float = 0.0,
     conversion: dict[str, Any] | None = None, volts: dict[str, Any] | None = None, kind: str = "mean",
 ) -> Path:  # fmt: skip
-    """Thirty spans on a supply that sags, seen by a current and a voltage meter on the host's clock."""
+    """Thirty spans on a sagging supply, measured by an ammeter and a voltmeter on the host's clock."""
     rng = np.random.default_rng(4)
     spans = np.array([[2.0 + 0.1 * k, 2.04 + 0.1 * k] for k in range(30)])
     end_s = 7.0

@@ -1,4 +1,4 @@
-"""Idle under the spans is predicted from all blocks of a trace: what moves it, what must not, and how sure it is."""
+"""Idle under the spans is predicted from all blocks of a trace: what changes it, what must not, and its error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fitted(blocks: Blocks) -> TraceModel:
 
 
 def idle_of(blocks: Blocks, windows_s: Floats) -> tuple[float, float]:
-    """Idle under the windows and its standard uncertainty, white noise included."""
+    """Return idle under the windows and its standard uncertainty, including white noise."""
     weight, rest_w = fitted(blocks).idle_under(windows_s)
     return float(weight @ blocks.watts), float(np.hypot(rest_w, np.sqrt(np.sum(weight**2 * NOISE_W**2 / 20.0))))
 
@@ -61,7 +61,7 @@ def test_other_units_change_nothing(seed: int, factor: float) -> None:
 
 @pytest.mark.parametrize("gap_w", [0.5, 1.0, 2.0, 3.0, 6.0])
 def test_gaps_a_few_standard_errors_above_idle_are_no_trap(gap_w: float) -> None:
-    """A prior that gaps are at idle or far from it held 14 to 51 % of these."""
+    """With a prior of gaps at idle or far from it, only 14 to 51 % of these were within the interval."""
     step_w = gap_w * NOISE_W / np.sqrt(20.0) * np.sqrt(1.0 / 9.0 + 1.0 / 16.0)
     held = 0
     for seed in range(30):
@@ -72,7 +72,7 @@ def test_gaps_a_few_standard_errors_above_idle_are_no_trap(gap_w: float) -> None
 
 @pytest.mark.parametrize("follow", [0.0, 1.0])
 def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> None:
-    """Clocks that stay up between spans, and spans that move as the gaps do: idle was 47 % off."""
+    """Clocks stay on between spans, and spans change with the gaps: idle was 47 % off."""
     wander = np.cumsum(np.random.default_rng(1).normal(0.0, 0.05, len(STATES)))
     at_work = (STATES == GAP) * 1.0 + (STATES == SPAN) * follow
     value_w, u_w = idle_of(*trace(1, gap_w=0.6, slow=(wander - wander[8]) * at_work))
@@ -140,7 +140,7 @@ def test_long_stretches_make_several_blocks_and_many_share_some() -> None:
 @CALM
 @given(st.integers(2, 30), st.integers(0, 99))
 def test_errors_of_looks_between_adjacent_blocks_cancel_in_their_sum(n: int, seed: int) -> None:
-    """Energy adds up over adjacent windows: only the looks at both ends are left."""
+    """Energy adds up over adjacent windows: only the errors at both ends remain."""
     rng = np.random.default_rng(seed)
     length_s, looks = rng.uniform(0.5, 2.0, n), rng.uniform(0.1, 1.0, n + 1)
     end = np.cumsum(length_s)

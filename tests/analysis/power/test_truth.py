@@ -1,4 +1,4 @@
-"""Stated intervals hold the truth as often as they claim, on random plants; and the verdict can say no."""
+"""On random plants, stated intervals contain the truth as often as they claim; and the test can fail."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fixtures.worlds.random_draw import FIGURES
 
 PLANTS = 16
 LIMIT = 0.8
-"""Of 16 plants at 95 %, 13 or more hold in 99 cases of 100; ``make truth`` counts over 1000."""
+"""Of 16 plants at 95 %, at least 13 hold in 99 cases of 100; ``make truth`` tests 1000."""
 WIDEST = 10.0
-"""Of 16 plants whose half-width is 6 median errors, the median is below this in 95 cases of 100."""
+"""Of 16 plants with half-widths of 6 median errors, the median is below this in 95 cases of 100."""
 
 Row = dict[str, Any]
 
@@ -26,7 +26,7 @@ def table() -> list[Row]:
 
 
 def off_by(table: list[Row], factor: float) -> list[Row]:
-    """The table of an estimator whose every value is ``factor`` times what it was."""
+    """The table of an estimator whose values are all multiplied by ``factor``."""
 
     def broken(f: Row) -> Row:
         return f | {"error": (f["truth"] + f["error"]) * factor - f["truth"]}
@@ -78,7 +78,7 @@ def row(seed: int, error: float, half: float, noisy: bool = True, **more: Any) -
 
 
 def gaussian(n: int = 400, wide: float = 1.0, sigma: float = 1e-3, noisy: bool = True) -> list[Row]:
-    """Estimates with exactly the error that their half-width, over ``wide``, states."""
+    """Estimates with exactly the error that their half-width, divided by ``wide``, states."""
     errors = np.random.default_rng(1).normal(0.0, sigma, n)
     return [row(k, float(e), 1.96 * sigma * wide, noisy) for k, e in enumerate(errors)]
 
@@ -148,7 +148,7 @@ def test_one_figure_that_fails_is_enough() -> None:
 
 
 def test_one_short_span_is_refused_since_no_gap_shows_what_is_drawn_beside_it() -> None:
-    """The device is awake beside this span: as dynamic power it was stated 45 % too high, at +-0.5 %."""
+    """The device is awake next to this span: dynamic power was stated 45 % too high, at +-0.5 %."""
     row = kinds.compared(pairs.composed("few_spans", "awake_between_spans", 3_000_985))
     assert not row["figures"]
     assert "a window lasts" in row["refused"]

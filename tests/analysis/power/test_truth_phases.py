@@ -1,5 +1,5 @@
-"""Phases that follow each other without a gap, on rails of which each sees only one of them: the stated
-intervals of every phase hold the truth. Here only the edge between the phases tells a wrong clock."""
+"""Phases that follow each other without a gap, on rails that each see only one phase: the stated intervals of every
+phase contain the truth. Only the edge between the phases shows a wrong clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def truth(plant: SimPlant, phase: str) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def misses(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
-    """|error| over half-width of every figure of every phase; shape (plants, 6)."""
+    """Return |error| over half-width of every figure of every phase; shape (plants, 6)."""
     folder = tmp_path_factory.mktemp("phases")
     rows = []
     for seed in range(12):

@@ -1,4 +1,4 @@
-"""What readings cannot show of benches that labs have is bounded or refused, and what they show is used."""
+"""On benches as in labs, what readings cannot show is bounded or refused, and what they show is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POWER = FigureKey("dynamic_power_w")
 
 
 def evaluated(kind: str, seed: int, folder: Path) -> tuple[Lab, Result]:
-    """The lab and the result of a kind, or of several that are joined by +."""
+    """Return the lab and the result of one kind, or of several joined by +."""
     lab = plain_lab(seed, kind)
     for each in kind.split("+"):
         KINDS[each](lab)
@@ -28,7 +28,7 @@ def evaluated(kind: str, seed: int, folder: Path) -> tuple[Lab, Result]:
 
 
 def near(lab: Lab, q: Quantity) -> bool:
-    """Whether the truth is within 1.5 half-widths: one interval in twenty misses by right."""
+    """Return whether the truth is within 1.5 half-widths: one interval in twenty may miss."""
     return abs(q.value - lab.truth()["dynamic_power_w"]) <= 1.5 * q.half_width()
 
 
@@ -75,7 +75,7 @@ def test_idle_windows_that_begin_before_a_device_rests_are_told_and_counted(seed
 
 
 def test_power_above_idle_for_longer_than_spans_last_is_not_theirs_without_a_word(tmp_path: Path) -> None:
-    """The copy of the input before each span, where the clock is known to two readings only."""
+    """The input is copied before each span, and the clock is known only to two readings."""
     lab, result = evaluated("preparation_before_each_span", 3000008, tmp_path)
     assert near(lab, result.quantities[POWER])
 
@@ -119,7 +119,7 @@ def test_spans_of_even_power_are_not_widened_by_their_differences(kind: str, tmp
 
 
 def test_a_filter_as_slow_as_spans_and_gaps_is_named_and_its_figure_is_fitted(tmp_path: Path) -> None:
-    """A moving mean of eight readings, which nobody declared, over spans and gaps of nine."""
+    """An undeclared moving mean of eight readings, over spans and gaps of nine."""
     lab, result = evaluated("filter_undeclared", 1000053, tmp_path)
 
     assert near(lab, result.quantities[POWER])
@@ -128,7 +128,7 @@ def test_a_filter_as_slow_as_spans_and_gaps_is_named_and_its_figure_is_fitted(tm
 
 @pytest.mark.parametrize("seed", [1000000, 1000013, 1000027, 1000040])
 def test_a_capacitor_and_a_device_that_tails_off_are_both_what_power_may_be(seed: int, tmp_path: Path) -> None:
-    """The readings are the same for both, whether a short filter seems to fit or none does."""
+    """The readings are the same, whether a short filter seems to fit or none does."""
     lab, result = evaluated("capacitor_behind_the_shunt", seed, tmp_path)
     power = result.quantities[POWER]
 
@@ -145,7 +145,7 @@ def test_a_capacitor_shows_at_once_beside_a_governor_that_follows_later(seed: in
 @pytest.mark.parametrize("kind", ["gated_at_once", "gated_heads_and_tails"])
 @pytest.mark.parametrize("seed", [5000009, 5000011])
 def test_a_capacitor_shows_where_the_device_sleeps(kind: str, seed: int, tmp_path: Path) -> None:
-    """Gaps that come to rest below idle still begin with what spans lack, and bursts at begins do not hide it."""
+    """Gaps that settle below idle still begin with what spans lack, and bursts at begins do not hide it."""
     lab, result = evaluated(f"{kind}+capacitor_behind_the_shunt", seed, tmp_path)
     assert near(lab, result.quantities[POWER])
 
@@ -170,14 +170,14 @@ def test_work_before_spans_that_lasts_less_than_a_reading_is_told_by_their_phase
 
 @pytest.mark.parametrize("seed", [2000001, 2000002, 2000003])
 def test_what_is_drawn_in_gaps_too_short_for_a_reading_is_told(seed: int, tmp_path: Path) -> None:
-    """A few long gaps between batches of spans say nothing of the many short ones within."""
+    """A few long gaps between batches of spans show nothing about the many short ones within."""
     lab, result = evaluated("batches_of_spans", seed, tmp_path)
     assert near(lab, result.quantities[POWER])
 
 
 @pytest.mark.parametrize("seed", [1000014, 1000027])
 def test_power_that_is_held_after_spans_is_not_theirs(seed: int, tmp_path: Path) -> None:
-    """The plateaus of a governor are no filter, so the gaps are not counted into the spans without a word."""
+    """The steps of a governor are not a filter, so power in gaps is not silently added to the spans."""
     lab, result = evaluated("governor_follows_load", seed, tmp_path)
     assert near(lab, result.quantities[POWER])
 
@@ -193,7 +193,7 @@ def test_ends_of_spans_after_which_power_stays_up_are_as_uncertain_as_their_plac
 
 @pytest.mark.parametrize("seed", [1000010, 1000011, 1000017])
 def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_recording(seed: int, tmp_path: Path) -> None:
-    """Power differs by what falls into the spans, so an interval that is narrow against one error misses the other."""
+    """Power differs by what falls into the spans, so an interval narrow for one error misses the other."""
     drawn, picked_up = (plain_lab(seed, "idle_housekeeping") for _ in range(2))
     for lab in (drawn, picked_up):
         KINDS["idle_housekeeping"](lab)
@@ -234,7 +234,7 @@ def test_readings_that_are_extremes_wrapped_late_or_cut_off_are_within_the_inter
 
 
 def test_spans_that_all_go_on_after_their_stamps_are_no_work_without_a_span(tmp_path: Path) -> None:
-    """The supply is limited, and a capacitor is charged again for most of each gap."""
+    """The supply is limited, and a capacitor recharges for most of each gap."""
     lab, result = evaluated("peaks_paid_back_at_the_limit", 77000002, tmp_path)
 
     assert near(lab, result.quantities[POWER])

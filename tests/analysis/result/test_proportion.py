@@ -44,7 +44,7 @@ def test_all_of_twenty_right_is_no_certainty() -> None:
 
 @pytest.mark.parametrize(("count", "n"), [(0.999, 1), (9.999, 10), (0.001, 1), (1e-16, 5)])
 def test_a_mean_of_counts_may_be_close_to_none_or_to_all(count: float, n: int) -> None:
-    """As where one answer to a sample that was asked a thousand times differs from the others."""
+    """One of a thousand answers to the same sample differs from the others."""
     found, near = clopper_pearson(count, n), clopper_pearson(round(count), n)
 
     assert found == pytest.approx(near, abs=1e-2)
@@ -80,7 +80,7 @@ def test_a_number_without_an_interval_says_null() -> None:
 
 
 def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> Run:
-    """Samples a, b, ... with the labels x and y by turns, all asked in each round, with the same answers."""
+    """Samples a, b, ... labelled x and y in turn, all issued in each round, with the same answers."""
     n = len(outputs)
     known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(n)]
     asked = [Asked(None, 0.1 * k, 0.1 * k + 0.05, known[k % n].id, output=outputs[k % n]) for k in range(rounds * n)]
@@ -146,7 +146,7 @@ BOTH = PRE + INF
 def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
     spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
 ) -> None:
-    """Phases by themselves are told by an issue of the last one alone: then an earlier one decides nothing."""
+    """An issue of only the last phase shows phases issued alone: then an earlier phase decides nothing."""
     run = phased(tmp_path, spans, outputs)
     assert accuracy_figures(run)["accuracy"].value == accuracy
     assert {c.rule: c.found for c in (*answer_checks(run), *span_checks(run))} == said
@@ -154,7 +154,7 @@ def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_r
 
 
 def phased(folder: Path, spans: Sequence[tuple[str, ...]], outputs: Sequence[Any]) -> Run:
-    """Samples with the labels x and y by turns, answered with spans of these phases one after the other."""
+    """Samples labelled x and y in turn, answered with spans of these phases in sequence."""
     known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(len(spans))]
     device = {"name": "hand", "mode": "hardware", "clock": None, "phases": list(BOTH)}
     with Recorder(folder / "run") as r:
@@ -169,7 +169,7 @@ def phased(folder: Path, spans: Sequence[tuple[str, ...]], outputs: Sequence[Any
 
 
 def audited(path: Path) -> tuple[float, set[str]]:
-    """The accuracy by the auditor, and the rules that it finds broken."""
+    """Return the auditor's accuracy, and the rules that it finds broken."""
     run = read_run(path)
     broken = {rule.rule for rule in judge_run(run, defaultdict(lambda: None)) if not rule.ok}
     return float(accuracy_by_the_auditor(run)["accuracy"].value), broken
@@ -194,7 +194,7 @@ def test_no_difference_in_any_case_bounds_the_difference_by_that_of_no_case() ->
 
 
 def test_pairs_that_mostly_agree_are_told_apart_more_closely_than_two_samples() -> None:
-    """Beside 0.0562 to 0.3292, by method 10 of Newcombe (Statistics in Medicine 17 (1998) 2635), for 20, 12, 2, 16."""
+    """By Newcombe's method 10 (Statistics in Medicine 17 (1998) 2635), 20, 12, 2, 16 give 0.0562 to 0.3292."""
     low, high = paired_difference(2, 12, 50)
     assert (low, high) == (pytest.approx(0.0562, abs=0.02), pytest.approx(0.3292, abs=0.025))
     assert low <= 0.0562 and high >= 0.3292
@@ -202,7 +202,7 @@ def test_pairs_that_mostly_agree_are_told_apart_more_closely_than_two_samples() 
 
 @pytest.mark.parametrize("n", [10, 20, 40])
 def test_pairs_of_any_law_are_held(n: int) -> None:
-    """The chance that the interval holds the true difference, summed over every outcome, by laws near and far."""
+    """Return the chance that the interval contains the true difference, summed over every outcome."""
     lost, won = np.divmod(np.arange((n + 1) ** 2), n + 1)
     lost, won = lost[lost + won <= n], won[lost + won <= n]
     low, high = np.array([paired_difference(int(a), int(b), n) for a, b in zip(lost, won, strict=True)]).T

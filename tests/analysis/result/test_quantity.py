@@ -1,4 +1,4 @@
-"""What a Quantity promises: the GUM's laws of propagation, its intervals, its form in JSON."""
+"""A Quantity follows the GUM's laws of propagation, and has its intervals and its form in JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUANTITIES = st.builds(
 
 
 def drawn(quantities: list[Quantity], n: int) -> list[np.ndarray]:
-    """Values of each quantity in ``n`` imagined repetitions: what shares an origin moves together."""
+    """Values of each quantity in ``n`` imagined repetitions: parts with a shared origin change together."""
     rng = np.random.default_rng(5)
     origins: dict[str, np.ndarray] = {}
     values = []

@@ -1,4 +1,4 @@
-"""A result as data frames: figures as rows, readings in watts and seconds of one timeline, a table for notebooks."""
+"""A result as data frames: figures as rows, readings in watts and seconds on one timeline, a table for notebooks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_figure_is_a_row_with_its_interval(session: rig.Evaluated) -> None
 
 
 def test_watts_inside_the_spans_of_one_timeline_are_the_active_power(session: rig.Evaluated) -> None:
-    """Were spans and readings on clocks of their own, the mean inside the spans would be off by whole spans."""
+    """If spans and readings were on separate clocks, the mean inside spans would be off by whole spans."""
     power = next(part.result for part in session.parts if part.purpose == "power")
     frames = power.frames()
     trace, spans = frames["trace.core"], frames["spans"]

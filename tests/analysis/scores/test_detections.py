@@ -1,4 +1,4 @@
-"""Boxes are judged by COCO's mean average precision, beside cases by hand."""
+"""Boxes are judged by COCO's mean average precision, compared with cases by hand."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_the_precision_by_hand() -> None:
     assert coco_map([[CAR]], [[answer(125)]], 3) == pytest.approx(0.3)
     # the second frame's car is not found: recall 0.5 at precision 1, which is 51 of COCO's 101 points
     assert coco_map([[CAR], [CAR]], [[answer(100)], []], 3) == pytest.approx(51 / 101)
-    # a better scored box beside it is wrong: precision 1/2 at every recall
+    # a box with a better score is wrong: precision 1/2 at every recall
     assert coco_map([[CAR]], [[answer(100, 0.5), answer(400, 0.9)]], 3) == pytest.approx(0.5)
-    # a car found right behind a wrong one, and a pedestrian not found: the mean of 1/2 and 0
+    # one car found after a wrong box, and one pedestrian missed: the mean of 1/2 and 0
     assert coco_map([[CAR], [[0, *CAR[1:]]]], [[answer(100)], [answer(100, 0.95)]], 3) == pytest.approx(0.25)
     assert coco_map([[CAR]], [[]], 3) == 0.0
 

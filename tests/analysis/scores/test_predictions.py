@@ -1,4 +1,4 @@
-"""Predictions are judged by NeuroBench's sMAPE, between 0 and 200 whatever was forecast, and by its R2."""
+"""Predictions are judged by NeuroBench's sMAPE, from 0 to 200 for any forecast, and by its R2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.predicted import recorded
 LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 FLOATS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 SERIES = np.array([9.0, 9.0, 1.0, 2.0, 4.0])
-"""Of which the last three are forecast."""
+"""A series; its last three points are forecast."""
 
 
 @LAW
@@ -63,7 +63,7 @@ def test_a_forecast_that_cannot_be_judged_is_told(points: list[float], kept: Any
 
 
 TRUTH = np.array([[9.0, 9.0], [0.0, 1.0], [1.0, 3.0], [2.0, 5.0]])
-"""Of which the last three are predicted."""
+"""A series; its last three points are predicted."""
 
 
 def regression(path: Path, answers: Sequence[tuple[str, Any]], truth: Any = TRUTH) -> Result:
@@ -74,7 +74,7 @@ def regression(path: Path, answers: Sequence[tuple[str, Any]], truth: Any = TRUT
 
 
 def test_the_explained_variance_is_the_mean_over_both_columns() -> None:
-    """The unit test of the reference: targets 0 to 9, predictions 1.1 times as large and 1.1 times the next."""
+    """The reference's unit test: targets 0 to 9, predictions 1.1 times as large, then 1.1 times the next one."""
     y = np.arange(10.0)
     missed = (np.sum((0.1 * y) ** 2), np.sum((0.1 * y + 1.1) ** 2))
     wanted = 1.0 - (missed[0] + missed[1]) / 2 / 82.5

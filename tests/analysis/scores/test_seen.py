@@ -1,4 +1,4 @@
-"""A network is not measured on what it was trained on: what both declare of their data is compared."""
+"""A network is not measured on its training data: the data that network and workload declare are compared."""
 
 from __future__ import annotations
 

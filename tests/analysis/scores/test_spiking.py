@@ -48,7 +48,7 @@ def recorded(path: Path, outputs: list[Any]) -> Run:
 
 
 def test_every_figure_by_hand(tmp_path: Path) -> None:
-    """Of four samples one stays silent; its operations count, and it has no latency."""
+    """One of four samples stays silent; its operations are included, and it has no latency."""
     run = recorded(tmp_path / "run", [answer(11.0, 1000), answer(21.0, 2000), answer(31.0, 3000), answer(None, 2000)])
     figures = evaluate(run).quantities
     latency = figures["response_latency_mean_s"]

@@ -1,4 +1,4 @@
-"""Onset latency and stream accuracy of hand-made streams: sustained, flickering, never, to the end of the scene."""
+"""Onset latency and stream accuracy of hand-made streams: sustained, flickering, never, up to the scene's end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.serving import Asked, recording
 
 
 def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float = 1.0, every_s: float = 1.0) -> Stream:
-    """One letter of ``said`` every ``every_s`` from ``begin_s`` on; ``-`` is no answer at all."""
+    """One letter of ``said`` every ``every_s`` from ``begin_s``; ``-`` means no answer."""
     at = [(begin_s + k * every_s, c) for k, c in enumerate(said) if c != "-"]
     onset_s = np.arange(len(scenes)) * scene_s
     return Stream(
@@ -35,11 +35,11 @@ def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float 
         ("aaaaaaaaa" "bbbbbbbbbb", 0.0),  # right at once
         ("aaaaaaaaa" "aabbabbabbb", 8.0),  # two in a row are a flicker, three are not
         ("aaaaaaaaa" "aaaaaaaaaa", np.inf),  # never
-        ("aaaaaaaaa" "abababababa", np.inf),  # flickering to the end
-        ("aaaaaaaaa" "aaaaaaaabb", 8.0),  # right to the end of the scene, though for less than three
+        ("aaaaaaaaa" "abababababa", np.inf),  # flickering until the end
+        ("aaaaaaaaa" "aaaaaaaabb", 8.0),  # right until the end of the scene, though for less than three
         ("aaaaaaaaa" "aaaaaaaaab", 9.0),
-        ("aaaaaaaaa" "----------", np.inf),  # nothing said
-        ("aaaaaaaaa" "b---b---b-", 0.0),  # frames that were dropped are no answers
+        ("aaaaaaaaa" "----------", np.inf),  # no answer
+        ("aaaaaaaaa" "b---b---b-", 0.0),  # dropped frames are no answers
         ("bbbbbbbbb" "bbbbbbbbbb", 0.0),  # the first scene is no change
     ],
 )  # fmt: skip
@@ -48,12 +48,12 @@ def test_onset_latency_is_to_the_first_right_answer_that_stays(said: str, latenc
 
 
 def test_the_next_scene_ends_the_wait_for_the_one_before() -> None:
-    late = stream("aaaaaaaaaaaaaaaaaaabbbbbbbccc", "abc")  # right about b when c is heard already
+    late = stream("aaaaaaaaaaaaaaaaaaabbbbbbbccc", "abc")  # right about b when c is already heard
     assert change_latencies_s(late).tolist() == [np.inf, 7.0]
 
 
 def test_an_answer_counts_in_the_scene_that_is_heard_when_it_comes() -> None:
-    """A slow device answers a frame of the old scene when the new one is heard: that is wrong by then."""
+    """A slow device answers a frame of the old scene when the new one is heard: the answer is then wrong."""
     assert change_latencies_s(stream("aaaaaaaaaaabbbbbbbb")).tolist() == [2.0]
 
 
@@ -76,9 +76,9 @@ def test_a_stream_of_one_scene_has_no_onset() -> None:
         ("aaaaaaaaa" "bbbbbbbbbbb", 1.0),
         ("bbbbbbbbb" "aaaaaaaaaaa", 0.0),
         ("aaaaaaaaa" "aabbbbbbbbb", 17 / 19),  # two of nineteen seconds wrong
-        ("---------" "bbbbbbbbbbb", 1.0),  # before the first answer nothing is claimed
-        ("aaaaaaaaa" "a---------b", 9 / 19),  # the last answer stands until another comes
-        ("aaaaaaaaa" "a----------", 9 / 19),  # also to the end of the stream
+        ("---------" "bbbbbbbbbbb", 1.0),  # before the first answer nothing is scored
+        ("aaaaaaaaa" "a---------b", 9 / 19),  # the last answer is valid until another comes
+        ("aaaaaaaaa" "a----------", 9 / 19),  # also until the end of the stream
     ],
 )  # fmt: skip
 def test_stream_accuracy_is_the_share_of_time_in_which_the_last_answer_is_right(said: str, share: float) -> None:
@@ -110,7 +110,7 @@ def test_accuracy_by_time_equals_a_fine_clock_that_looks(said: str, scenes: str)
 
 
 def frames(count: int, stride_s: float, scene_s: float, window_s: float = 1.0) -> tuple[list[Sample], list[str]]:
-    """Frames of a stream whose scenes are called a, b, a, b, ... and the name of each frame's."""
+    """Frames of a stream with scenes called a, b, a, b, ... and the name of each frame's scene."""
     known = []
     for k in range(count):
         end_s = window_s + k * stride_s
@@ -131,7 +131,7 @@ def test_scenes_are_found_in_the_ages_of_the_labels(tmp_path: Path) -> None:
     assert found is not None
     assert found.onset_s.tolist() == [-1.0, 3.0, 7.0, 11.0]  # the stream began one window before the first frame
     assert found.scene == ("a", "b", "a", "b")
-    assert change_latencies_s(found) == pytest.approx([0.6, 0.6, 0.6])  # a frame that ends at a change is of the old
+    assert change_latencies_s(found) == pytest.approx([0.6, 0.6, 0.6])  # a frame that ends at a change is old
 
 
 def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Early stopping is LoadGen's, and an interval from order statistics holds the truth as often as it claims."""
+"""Early stopping is LoadGen's; an interval from order statistics contains the truth as often as it claims."""
 
 from __future__ import annotations
 

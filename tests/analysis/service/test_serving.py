@@ -1,4 +1,4 @@
-"""Throughput, latency, backlog, drops and slip are what a hand-made list of queries says they are."""
+"""Throughput, latency, backlog, drops and slip have the values of a hand-made list of queries."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_latency_counts_from_when_a_sample_was_due_and_else_from_its_hand_over()
 @settings(deadline=None)
 @given(due_ns=st.integers(0, 10**12), wait_ns=st.integers(0, 10**10))
 def test_a_latency_is_that_of_the_stamps_to_the_nanosecond(due_ns: int, wait_ns: int) -> None:
-    """What is answered just in time must not be called late by a rounding."""
+    """Rounding must not make an answer late that came just in time."""
     due_s, completed_s = due_ns * 1e-9, (due_ns + wait_ns) * 1e-9
     assert queries([due_s], [due_s], [completed_s]).latency_s()[0] == wait_ns / 1e9
 
@@ -206,7 +206,7 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
 
 
 class Two:
-    """Answers each sample with two spans, the first without having said anything yet."""
+    """Answers each sample with two spans, but the first sample without an output."""
 
     def __init__(self, device: object) -> None:
         self.device = device

@@ -1,4 +1,4 @@
-"""A session as one result: what is taken from which run, the mean of its trials, and rules over several runs."""
+"""A session as one result: what each run contributes, the mean of its trials, and rules over several runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Summarise = Callable[..., Result]
 
 @pytest.fixture
 def summary(tmp_path: Path) -> Summarise:
-    """The result of a session of hand-made runs: (name, purpose, queries)."""
+    """Return the result of a session of hand-made runs: (name, purpose, queries)."""
 
     def make(*played: Played, rules: Rules = LOOSE, **about: Any) -> Result:
         parts = []
@@ -53,7 +53,7 @@ def summary(tmp_path: Path) -> Summarise:
 def asked(
     seconds: float | Sequence[float] = 0.1, said: Sequence[Any] = ("x",) * 4, ids: Sequence[int] = range(4)
 ) -> list[Asked]:
-    """One query a second, each answered after so long."""
+    """One query a second, each answered after its ``seconds``."""
     each = [seconds] * len(ids) if isinstance(seconds, float) else seconds
     return [
         Asked(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))
@@ -61,7 +61,7 @@ def asked(
 
 
 def at_another_time(a: Asked, by_s: float) -> Asked:
-    """The query some seconds later: no two runs are recorded at one time."""
+    """The query some seconds later: no two runs are recorded at the same time."""
     return replace(a, **{name: t + by_s for name in ("due", "at", "done") if (t := getattr(a, name)) is not None})
 
 
@@ -160,13 +160,13 @@ def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
 
 
 def of_times(count: int, longest_s: float) -> Quantity:
-    """The 99th percentile of so many times."""
+    """Return the 99th percentile of these times."""
     return percentile(np.append(np.linspace(0.1, 0.2, count - 1), longest_s), 0.99)
 
 
 @pytest.mark.parametrize("counts", [(20, 20), (2000, 20), (20, 2000)])
 def test_a_percentile_that_a_trial_cannot_bound_is_not_bounded_by_several(counts: tuple[int, int]) -> None:
-    """Trials repeat the same samples, so that their scatter says nothing of samples like them."""
+    """Trials repeat the same samples, so their scatter shows nothing about similar samples."""
     values = [of_times(count, 0.3 + k) for k, count in enumerate(counts)]
     assert any(not q.stated for q in values)
     mean = _mean(values)
@@ -201,7 +201,7 @@ def test_the_figure_of_each_trial_is_kept_for_the_picture(summary: Summarise) ->
 
 
 def test_the_execution_times_of_every_trial_are_kept_for_the_picture(summary: Summarise) -> None:
-    """Its lines are the means over trials; over the times of one of them, a percentile may lie beside all."""
+    """Its lines are the means over trials; a percentile of one trial's times may be different."""
     found = summary(*trials(0.1, 0.11, 0.12))
     times = found.series.execution_times_s
     assert sorted(set(times.round(3))) == [0.1, 0.11, 0.12]
@@ -216,7 +216,7 @@ def test_one_recording_under_two_names_is_one_trial(tmp_path: Path) -> None:
     once, again = (
         recording(tmp_path / name, asked(), rules=LOOSE, purpose="performance", size=4) for name in ("first", "again")
     )
-    assert once.digest != again.digest  # the name stands in the log
+    assert once.digest != again.digest  # the name is in the log
     parts = [Part(name, "performance", run, evaluate(run)) for name, run in (("first", once), ("again", again))]
     whole = summarise("session", parts)
     assert whole is not None
@@ -235,7 +235,7 @@ def of_speed(result: Result) -> list[str]:
 
 @pytest.mark.parametrize(("power_s", "apart"), [(0.1, []), (0.104, []), (0.4, ["300.000%"]), (0.09, ["10.000%"])])
 def test_power_is_measured_at_the_speed_at_which_time_is(summary: Summarise, power_s: float, apart: list[str]) -> None:
-    """Otherwise energy is the power of a slow clock times the time of a quick one."""
+    """Otherwise energy would be the power of a slow clock times the time of a quick one."""
     found = of_speed(summary(*trials(0.1, 0.1), ("power-1", "power", asked(power_s)), rules=WITHIN))
     assert [text.split(": ")[1].split()[0] for text in found] == apart
 
@@ -264,7 +264,7 @@ OTHERWISE = "samples answered otherwise for speed than for accuracy"
         ("wxyz", "wxyz", 0),
         ("wxyz", "waaa", 3),
         ("wxyz", "aaaa", 4),
-        ([{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # the decision is what counts
+        ([{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # only the decision matters
         ([{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
     ],
 )
@@ -278,7 +278,7 @@ def test_what_is_answered_for_speed_is_what_is_answered_for_accuracy(
 
 
 def test_what_is_answered_for_power_is_what_is_answered_for_accuracy(summary: Summarise) -> None:
-    """A device that skips the work draws little."""
+    """A device that skips the work uses little power."""
     answered = [(name, name, asked(said="wxyz" if name == "accuracy" else "wwww")) for name in ("accuracy", "power")]
     assert ("samples answered otherwise for power than for accuracy", "3 of 4") in failed(summary(*answered))
 
@@ -287,7 +287,7 @@ def test_what_is_answered_for_power_is_what_is_answered_for_accuracy(summary: Su
 def test_answers_that_noise_changes_move_the_accuracy_no_more_than_chance_does(
     summary: Summarise, wrong: int, excused: bool
 ) -> None:
-    """One percent of the accuracy is a single answer of 100. Ten that all become right are no noise."""
+    """One percent of the accuracy is one answer in 100. Ten that all become right are not noise."""
     said = {"accuracy": "x" * (100 - wrong) + "y" * wrong, "power": "x" * 100}
     answered = [(name, name, asked(ids=range(100), said=text)) for name, text in said.items()]
     found = dict(failed(summary(*answered, size=100, known=samples(100))))
@@ -296,7 +296,7 @@ def test_answers_that_noise_changes_move_the_accuracy_no_more_than_chance_does(
 
 @pytest.mark.parametrize(("each", "excused"), [(2, True), (4, True), (5, False)])
 def test_more_answers_than_a_tenth_may_differ_by_chance(summary: Summarise, each: int, excused: bool) -> None:
-    """As many are wrong for accuracy as for power, of 40, in other samples. Chance makes 9 of 4 with one percent."""
+    """Accuracy and power runs have equally many wrong of 40, in other samples. Chance makes 9 of 4 at one percent."""
     said = {"accuracy": "y" * each + "x" * (40 - each), "power": "x" * (40 - each) + "y" * each}
     answered = [(name, name, asked(ids=range(40), said=text)) for name, text in said.items()]
     found = dict(failed(summary(*answered, size=40, known=samples(40))))
@@ -313,7 +313,7 @@ def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summa
 
 
 def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_path: Path) -> None:
-    """Pre-processing issued on its own answers without a label."""
+    """Pre-processing issued alone answers without a label."""
     accurate = recording(tmp_path / "a", asked(), rules=LOOSE, purpose="accuracy", size=4, known=samples(4))
     device = structs.replace(accurate.start.device, phases=["hear", "think"])
     with Recorder(tmp_path / "p") as r:

@@ -1,4 +1,4 @@
-"""A solve is late by its stamped span and the scenario's budget, in the rig and in the audit alike."""
+"""Rig and audit agree that a solve is late by its stamped span and the scenario's budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = dict[str, object]
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A run of 25 solves that take their budget exactly, once in a loop of five or one by one."""
+    """A run of 25 solves that take exactly their budget, in one loop of five or singly."""
     made: dict[tuple[str, ...], Path] = {}
 
     def of(mode: str, *options: str) -> Path:
@@ -35,7 +35,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def late(path: Path) -> tuple[str, str]:
-    """How many solves are late, by the rig and by the audit."""
+    """Return how many solves are late, by the rig and by the audit."""
     validity = evaluate(open_run(path)).validity
     assert validity is not None
     (told,) = [check.found.partition(" ")[0] for check in validity.checks if check.rule == RULE]
@@ -56,17 +56,17 @@ def changed(run: Path, to: Path, budget_s: float, answer: Callable[[Answer], Ans
 
 
 def silent(answer: Answer) -> Answer:
-    """An answer that says nothing of its budget."""
+    """An answer that states nothing about its budget."""
     return {key: value for key, value in answer.items() if not key.endswith("_s")}
 
 
 @pytest.mark.parametrize(
     ("lasted_s", "budget_s", "count"),
     [
-        (0.1, 0.0989, 25),  # 1.1 ms is more than 1 ms and than 1 %
+        (0.1, 0.0989, 25),  # 1.1 ms exceeds 1 ms and 1 %
         (0.1, 0.0991, 0),
-        (1.0, 0.9895, 25),  # 10.5 ms is more than 1 ms and than 1 %
-        (1.0, 0.9920, 0),  # 8 ms is more than 1 ms, and less than 1 %
+        (1.0, 0.9895, 25),  # 10.5 ms exceeds 1 ms and 1 %
+        (1.0, 0.9920, 0),  # 8 ms exceeds 1 ms, but not 1 %
         (0.1, 0.05, 25),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_budget_that_is_no_number_is_refused_by_its_name(
 
 
 def words(path: Path) -> str:
-    """What the rig found of the solves past their budget."""
+    """Return the rig's findings about solves that exceed their budget."""
     validity = evaluate(open_run(path)).validity
     assert validity is not None
     (found,) = [check.found for check in validity.checks if check.rule == RULE]

@@ -1,4 +1,4 @@
-"""Power of a solver is the average over its runtime, which begins when the graph is loaded."""
+"""A solver's power is the average over its runtime, which begins when the graph is loaded."""
 
 from __future__ import annotations
 

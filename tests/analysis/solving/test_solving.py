@@ -1,4 +1,4 @@
-"""What is told of solvers: means with the doubt that their scatter leaves, times to a gap, overruns, and why not."""
+"""Figures of solvers: means with the uncertainty of their scatter, times to a gap, overruns, and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FLAT = Quantity(2.0, "W", (), 0.0, 1, "")
 
 
 def solve(problem: str, cost: float = -40.0, closing: dict[float, float] | None = None, over_s: float = 0.0) -> Solve:
-    """A solve of 1 s, against a target of -50; ``closing``: its cost by the time it was found."""
+    """A solve of 1 s with target -50; ``closing`` is its cost at each time."""
     found = closing or {0.5: cost}
     at_s, costs = np.array(list(found)), np.array(list(found.values()))
     return Solve(problem, 1.0 + over_s, 1.0, cost, cost, 0, True, at_s, costs, {"official": -50.0}, over_s)
@@ -160,6 +160,6 @@ def test_a_session_loops_for_power_and_not_for_performance(tmp_path: Path) -> No
     performance, power = measured(tmp_path, timeout_s="0.02", window_s="0.2")
     lengths = [np.diff(r.series.phase_windows_s["solve"], axis=1).ravel() for r in (performance, power)]
     assert np.all(lengths[0] < 0.1)
-    assert np.all(lengths[1] >= 0.8 * 0.2)  # a solver on a busy host ends up to a fifth before its time
+    assert np.all(lengths[1] >= 0.8 * 0.2)  # on a busy host a solver ends up to a fifth before its time
     assert "active_power_w" in power.quantities
     assert all(a <= b for a, b in pairwise(sorted(lengths[1])))

@@ -1,4 +1,4 @@
-"""How much of each reading an activity fills, against slow and plain ways of saying the same."""
+"""The share of each reading that an activity fills, compared with slow and simple computations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READINGS = st.lists(st.tuples(GRID, st.integers(0, 10)), min_size=1, max_size=20
 
 
 def plain_union(windows: Floats) -> list[tuple[float, float]]:
-    """Union of windows by counting cells of one unit; windows that only meet become one."""
+    """Count cells of one unit for the union of windows; windows that touch become one."""
     cells = {k for a, b in windows for k in range(int(a), int(b))}
     starts = sorted(k for k in cells if k - 1 not in cells)
     return [(float(k), float(next(e for e in range(k, 100) if e not in cells))) for k in starts]
@@ -89,7 +89,7 @@ def test_what_is_seen_without_a_filter_is_the_overlap(windows: Floats, readings:
 
 
 def filtered(windows: Floats, tau_s: float, t: float) -> float:
-    """A single pole's answer to every window, from the closed form of each edge."""
+    """Return a single pole's response to every window, from the closed form of each edge."""
     rise = sum((1.0 - math.exp(-(t - a) / tau_s)) for a, _ in windows if t > a)
     return rise - sum((1.0 - math.exp(-(t - b) / tau_s)) for _, b in windows if t > b)
 

@@ -1,4 +1,4 @@
-"""Readings at idle are asked whether they are noise about a level, alike in all windows."""
+"""Readings at idle are tested: are they noise about a level, the same in all windows?"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def work() -> Floats:
 
 
 def wild(how: str) -> Floats:
-    """Readings of 1 W at idle and 2 W at work, of which those at idle are more than noise about one level."""
+    """Readings of 1 W at idle and 2 W at work; those at idle are more than noise about one level."""
     rng, value = np.random.default_rng(5), work()
     idle = np.ones(len(value), bool)
     idle[SPAN] = False

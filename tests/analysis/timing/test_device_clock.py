@@ -1,4 +1,4 @@
-"""A device's clock that is not what was declared fails a check, and times and energies are as uncertain."""
+"""A device's clock that differs from its declaration fails a check; times and energies are equally uncertain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def failed(result: Result) -> list[str]:
 
 @pytest.mark.parametrize("rate", [-6e-3, -2e-3, 4e-3])
 def test_a_rate_beyond_its_tolerance_fails_and_widens_times_and_energies(rate: float, tmp_path: Path) -> None:
-    """A timer that stops in sleep is right in the spans, at its nominal rate: by its brackets, spans are too long."""
+    """A timer that stops in sleep is right in the spans at its nominal rate; by its brackets, spans are too long."""
     lab = plain_lab(3, "plain")
     lab.device_rate = rate
     result = evaluated(lab, tmp_path)

@@ -1,4 +1,4 @@
-"""Edges of a pin are laid onto the spans that a device stamped: rightly, as well as stated, or not at all."""
+"""Edges of a pin are matched with the spans that a device stamped: rightly, as well as stated, or not at all."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TICK_S = 1e-9
 class Scene:
     """Spans, a pin that marks them, and a meter whose clock is off by ``shift_s`` in the middle and by ``rate``.
 
-    ``wobble`` is how irregular the spans are, relative to ``gap_s``; ``missed`` the share of edges that never come,
-    ``extra`` how many more there are, ``bounce`` the share that bounce; ``first`` and ``last`` spans are not seen.
+    ``wobble`` is the irregularity of the spans, relative to ``gap_s``. Of the edges, a share ``missed`` never comes,
+    ``extra`` is additional, and ``bounce`` bounces; ``first`` and ``last`` spans are not seen.
     """
 
     pin: Pin = "level"
@@ -110,7 +110,7 @@ SCENES = st.builds(
 @CALM
 @given(SCENES)
 def test_whatever_is_missing_extra_or_bounces_no_match_is_off_by_more_than_it_states(scene: Scene) -> None:
-    """A shift by a period, or by one edge, would be off by thousands of sigmas."""
+    """A shift by a period or by one edge would be thousands of sigmas off."""
     found = scene.found()
     if isinstance(found, Match):
         assert abs(scene.error_s(found)) <= 5.0 * found.sigma_s + 2e-7
@@ -159,11 +159,11 @@ def test_stated_sigma_holds_the_truth_as_often_as_it_claims(pin: Pin) -> None:
     z = np.array([s.error_s(m) / m.sigma_s for s, m in found])
     assert len(found) >= 47
     assert np.mean(np.abs(z) <= 1.96) >= 0.86  # of 50 at 95 %, 43 or more in 99.7 cases of 100
-    assert np.median(np.abs(z)) >= 0.4  # and not wide for safety: a Gaussian has 0.67
+    assert np.median(np.abs(z)) >= 0.4  # not needlessly wide: a Gaussian has 0.67
 
 
 def test_looks_in_step_with_the_spans_leave_half_a_look_in_doubt() -> None:
-    """Every edge stands at the same place between two looks: repetition shows nothing of it."""
+    """Every edge is at the same place between two samples: repetition does not reveal it."""
     still = Scene(wobble=0.0, jitter_s=0.0, rate=0.0, step_s=1e-5, reach_s=4e-3)
     for shift_s in np.linspace(1e-6, 9e-6, 5):
         scene = replace(still, shift_s=float(shift_s))

@@ -1,4 +1,4 @@
-"""A board in MLPerf Tiny's energy mode beside a Joulescope that watches its pin, both in real time: a whole run."""
+"""A board in MLPerf Tiny's energy mode, and a Joulescope that records its pin, both in real time: a whole run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch:
     chip = Chip(energy_mode=True, hold_s=HOLD_S, inference_s=0.03)
     samples = tuple(Sample(f"s{k}", np.arange(16, dtype=np.int8) + k) for k in range(N))
     with (
-        TinyBoardSim(chip, plant, baud=115200) as board,  # as quick as in performance mode, for the test's sake
+        TinyBoardSim(chip, plant, baud=115200) as board,  # as quick as in performance mode, to shorten the test
         closing(mlperf_tiny.open_device(port=board.port, mode="energy", baud=115200, labels="a,b,c,d")) as device,
         closing(joulescope.open_meter(plant.clock, rate_hz=10_000.0, mark_input=0, pin="stamp")) as meter,
         Recorder(tmp_path / "run") as recorder,

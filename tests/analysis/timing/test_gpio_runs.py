@@ -1,4 +1,4 @@
-"""Whole runs with a pin on the meter: recorded beside the power, placed by, and timed by where nothing else stamps."""
+"""Whole runs with a pin on the meter: recorded beside the power, used for placement, and as the only stamps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Measured:
         return evaluate(self.run)
 
     def offset(self) -> tuple[float, float, str]:
-        """How far the meter's map is from the device's stamps in the middle, its sigma, and by which method."""
+        """Return how far the meter's map is from the device's stamps in the middle, its sigma, and the method."""
         device = timebase_of(self.run, "device")
         placed = aligned_rails(self.run, activity_of(self.run, device), device)[0].timebase
         spans = [on for name, on, _ in self.plant.activity if name == "inference"]

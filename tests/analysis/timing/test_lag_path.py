@@ -1,4 +1,4 @@
-"""A meter's clock is shifted until the activity that the device stamped fits what the meter saw."""
+"""A meter's clock is shifted until the activity that the device stamped fits the meter's readings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def readings(start_s: Floats, end_s: Floats, watts: Floats, tau_s: float = 0.0) 
 class Scene:
     """Spans, and a meter that stamps its readings wrongly: too early by ``shift_s``, too slowly by ``rate``.
 
-    ``tau`` and ``aperture`` are in readings, ``burst`` relative to the height of 1 W.
+    ``tau`` and ``aperture`` are in readings, ``burst`` is relative to the height of 1 W.
     """
 
     spans: Floats
@@ -53,7 +53,7 @@ class Scene:
         return stamped_s + self.shift_s + self.rate * (stamped_s - self.middle_s)
 
     def readings(self) -> Readings:
-        """What the meter saw, on its own wrong stamps."""
+        """Return the meter's readings, on its own wrong stamps."""
         n = int((self.spans[-1, 1] + self.spans[0, 0]) / PERIOD_S)
         start = np.arange(n) * PERIOD_S
         end = start + self.aperture * PERIOD_S
@@ -67,7 +67,7 @@ class Scene:
         return readings(start, end, watts, self.tau * PERIOD_S)
 
     def wrong_by(self, found: Line) -> float:
-        """Seconds by which a place errs in the middle of the activity."""
+        """Return the error of a place in the middle of the activity (s)."""
         return float(found.at(np.array(self.middle_s))) + self.shift_s
 
 
@@ -141,7 +141,7 @@ def test_a_wrong_rate_is_found_with_the_shift(rate: float, shift: float, seed: i
 @pytest.mark.parametrize("rate", [-4e-4, -1.15e-4, 6e-5, 1.15e-4, 3e-4, 5e-4])
 @pytest.mark.parametrize("shift", [-23.0, 0.2])
 def test_trains_far_apart_are_not_joined_by_a_wrong_rate(rate: float, shift: float) -> None:
-    """Pulses at both ends of a run, off by more than a pulse there: a fit that begins at one rate settles anywhere."""
+    """Pulses at both ends of a run, off by more than a pulse there: a fit from one rate may end anywhere."""
     ends = np.concatenate([spans_of(3, 12, 3.0, (2.0, 7.0)), spans_of(4, 12, 3.0, (2.0, 7.0)) + 27.0])
     scene = Scene(ends + 0.1, shift * PERIOD_S, rate, noise_w=0.003)
     found = aligned(scene, reach=40.0, rate_reach=6e-4)
@@ -167,7 +167,7 @@ def test_missing_readings_do_not_matter() -> None:
 
 
 def test_spans_of_two_powers_count_alike() -> None:
-    """Each has levels of its own, so one that draws half as much is seen as well."""
+    """Each has its own levels, so one with half the power is seen as well."""
     scene = Scene(spans_of(4, width=9.4), 2.6 * PERIOD_S)
     r = scene.readings()
     half = mean_signal(edges_of(scene.spans[::2]), scene.true_s(r.start_s), scene.true_s(r.end_s))
@@ -177,7 +177,7 @@ def test_spans_of_two_powers_count_alike() -> None:
 
 
 def periodic(count: int, seed: int, shift: float, rate: float = 0.0) -> Scene:
-    """Five readings busy, three idle, evenly: one period off it fits but for its first and last span."""
+    """Five readings busy, three idle, evenly: one period off, it fits except for its first and last span."""
     on = 200.0 + 8.0 * np.arange(count)
     return Scene(np.column_stack([on, on + 5.0]) * PERIOD_S, shift * PERIOD_S, rate, seed=seed)
 
@@ -254,7 +254,7 @@ def test_more_noise_is_more_doubt() -> None:
 
 @pytest.mark.parametrize("busy_w", [0.0, 2.0])
 def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(busy_w: float) -> None:
-    """``busy_w`` is drawn from the first span to the last, and in the gaps as well."""
+    """``busy_w`` is used from the first span to the last, including the gaps."""
     placed = [_placed_on_levels(seed, busy_w) for seed in range(40)]
     assert sum(placed) <= 2
 
@@ -297,9 +297,9 @@ EVEN = np.full(4150, 0.02)
 
 
 def drawn(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.0) -> Readings:
-    """Readings of one length after the other, of a device that works while ``drawn_s`` last.
+    """Readings of one length in sequence, of a device that works during ``drawn_s``.
 
-    They look at the first ``aperture`` of each length.
+    They cover the first ``aperture`` of each length.
     """
     start_s = np.cumsum(length_s) - length_s
     end_s = start_s + aperture * length_s
@@ -309,7 +309,7 @@ def drawn(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.
 
 
 def wandered(r: Readings, spans_s: Floats) -> Floats | None:
-    """How late spans are along a path of their own, if they have one."""
+    """Return how late spans are along their own path, if they have one."""
     s = shown(r, spans_s)
     found = None if s is None else along(s, wandering(s), np.inf)
     path = None if found is None else wander(found.at_s, found.late_s, r.period_s)
@@ -318,7 +318,7 @@ def wandered(r: Readings, spans_s: Floats) -> Floats | None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_ends_that_are_stamped_late_are_no_path(seed: int) -> None:
-    """Begins stand still, so no clock wanders; how late each end was stamped tells nothing about the next span."""
+    """Begins are fixed, so no clock wanders; the lateness of each end shows nothing about the next span."""
     drawn_s = SPANS_S.copy()
     drawn_s[:, 1] -= np.random.default_rng(seed).exponential(0.04, len(drawn_s))
     assert wandered(drawn(drawn_s, np.full(10500, 0.008)), SPANS_S) is None
@@ -326,7 +326,7 @@ def test_ends_that_are_stamped_late_are_no_path(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_edges_within_long_readings_are_no_path(seed: int) -> None:
-    """Where in a long reading an edge is cannot be seen closely, which says nothing against the clocks."""
+    """The position of an edge in a long reading is uncertain, which does not contradict the clocks."""
     rng = np.random.default_rng(seed)
     length_s = 0.02 * (rng.uniform(0.6, 1.2, 3800) + (rng.random(3800) < 0.05) * rng.uniform(1.0, 8.0, 3800))
     assert wandered(drawn(SPANS_S, length_s), SPANS_S) is None
@@ -341,7 +341,7 @@ def test_spans_that_wander_together_are_followed(by_s: float) -> None:
 
 
 def filtered(r: Readings, drawn_s: Floats, tau_s: float) -> float | None:
-    """The filter that is found behind readings that one smoothed."""
+    """Return the filter that is found behind smoothed readings."""
     sharp, smooth = (mean_signal(edges_of(drawn_s), r.start_s, r.end_s, tau) for tau in (0.0, tau_s))
     s = shown(replace(r, watts=r.watts - sharp + smooth), drawn_s)
     found = None if s is None else along(s, np.zeros(len(s.cells)), np.inf)

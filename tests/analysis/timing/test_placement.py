@@ -1,4 +1,4 @@
-"""Readings are placed where their spans are, however far that is, and how sure that is."""
+"""Readings are placed at their spans, however far away, with the right uncertainty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rig.recording.reader import open_run
 
 @pytest.mark.parametrize("seed", [1000000, 1000025, 1000027])
 def test_readings_lost_one_by_one_are_followed_to_the_last_span(seed: int, tmp_path: Path) -> None:
-    """The last spans are farther away than the first search reaches, which most spans do not need."""
+    """The last spans are farther away than the first search reaches; most spans are nearer."""
     lab = plain_lab(seed, "drops_now_and_then")
     KINDS["drops_now_and_then"](lab)
     write(lab, tmp_path / "run")
@@ -26,7 +26,7 @@ def test_readings_lost_one_by_one_are_followed_to_the_last_span(seed: int, tmp_p
 
 
 def test_spans_that_nearly_touch_have_no_edges_to_follow(tmp_path: Path) -> None:
-    """Two of its spans are closer than the readings beside an edge that take no part in the levels."""
+    """Two of its spans are closer than the readings that are left out of the levels next to an edge."""
     measured(draw(115), tmp_path / "run")
     result = evaluate(open_run(tmp_path / "run"))
 

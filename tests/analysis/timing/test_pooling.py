@@ -1,4 +1,4 @@
-"""All readings of a long trace in means: sums over pieces are those over readings, however they are divided."""
+"""All readings of a long trace in means: sums over pieces equal sums over readings, for any division."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a meter, its driver or its host did to readings is found; good readings stay as they are."""
+"""Changes that a meter, its driver or its host made to readings are found; good readings stay unchanged."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_conversions_that_were_polled_too_often_stand_where_they_were_made(pace:
     found = screened(conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]).trace
     number = np.arange(len(found.value))
     first = int(np.flatnonzero(conversions == found.value[0])[0])
-    true_end = (first + 1 + number) * pace - pace + 1.0  # the poll at ``pace`` is the first, whose tick ends at 1
+    true_end = (first + 1 + number) * pace - pace + 1.0  # the poll at ``pace`` is the first one; its tick ends at 1
     assert found.value == pytest.approx(conversions[first : first + len(number)])
     assert found.end_tick / PERIOD == pytest.approx(true_end, abs=0.6)
     assert found.rail.rate_hz == pytest.approx(1e9 / PERIOD / pace, rel=0.01)
@@ -300,7 +300,7 @@ def test_arrivals_show_the_grid_of_the_meter() -> None:
 
 @pytest.mark.parametrize(("width", "seed"), [(16, 1), (128, 1), (250, 1), (250, 2), (250, 3)])
 def test_packets_show_the_grid_too(width: int, seed: int) -> None:
-    """A packet is stamped when it arrives, and its readings are counted back, so few of them overlap."""
+    """A packet is stamped when it arrives, and its readings are counted backwards, so few overlap."""
     delay = np.random.default_rng(seed).exponential(0.7 * TICKS, 4 * N // width + 1)
     taken = LONG_AGO + TICKS * np.arange(1, 4 * N + 1)
     found = on_grid(stamped(taken + np.repeat(delay, width)[: 4 * N].astype(np.int64))).trace

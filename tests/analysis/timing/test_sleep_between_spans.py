@@ -1,4 +1,4 @@
-"""A device that sleeps between its spans is aligned by its spans, also if they draw less than its configured idle."""
+"""A device that sleeps between spans is aligned by its spans, even if they use less than configured idle."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ def test_dynamic_power_is_counted_from_the_configured_idle(kind: str, seed: int,
     write(lab, tmp_path / "run")
     power = evaluate(open_run(tmp_path / "run")).quantities[FigureKey("dynamic_power_w")]
 
-    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 2.0 * power.half_width()  # one in twenty is beyond one
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 2.0 * power.half_width()  # one in twenty exceeds one

@@ -1,4 +1,4 @@
-"""Clock readings become a map from ticks to seconds, as good as it says and no better."""
+"""Clock readings become a map from ticks to seconds, exactly as good as it states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOCK = ClockInfo("device", HZ)
 
 
 def marks(length_s: float, each: int = 16, every_s: float = 5.0) -> Floats:
-    """When the clock is read: many times at both ends, twice now and then between."""
+    """Return when the clock is read: many times at both ends, twice now and then in between."""
     burst = np.arange(each) * 0.02
     between = [t + k for t in np.arange(every_s, length_s, every_s) for k in (0.0, 0.02)]
     return np.concatenate([burst, between, length_s + burst])
@@ -48,7 +48,7 @@ class Wire:
         return found
 
     def errors(self, timebase: Timebase, at_s: Sequence[float] | Floats) -> Floats:
-        """What the map gets wrong at some moments, in its own standard uncertainties there."""
+        """Return the map's errors at some moments, in its own standard uncertainties there."""
         wrong = [float(timebase.seconds(np.array([self.tick(t)]))[0]) - t for t in at_s]
         return np.array([abs(e) / timebase.sigma_at(t) for e, t in zip(wrong, at_s, strict=True)])
 
@@ -92,7 +92,7 @@ def test_a_later_start_of_the_host_clock_changes_no_second(t0_ns: int, length_s:
 
 
 def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slow_way_shows() -> None:
-    """With no way back, every reading is latched at the end of its round trip: half of it after the middle."""
+    """With no delay back, every reading is latched at the end of its round trip, half of it after the middle."""
     brackets = Wire(rate=1e-4, jitter_s=1e-3, there_s=1e-4, back_s=0.0).read(np.linspace(0.0, 40.0, 200))
     ideal = Timebase(CLOCK, 0, -7.0, 1.0 / 1.0001, 0.0, 0.0, "ideal")
     second, residual, half = ideal.residuals([b for b in brackets if b.after_ns > b.before_ns], 0).T

@@ -1,4 +1,4 @@
-"""Work that no span covers is named, and neither moves the spans nor enters their power."""
+"""Work outside all spans is named; it neither moves the spans nor adds to their power."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LENGTH_S, GAP_S, PAUSE_S = 0.88, 0.2, 0.02
 
 
 def _retried(which: int | None) -> Lab:
-    """Six spans of 0.9 s, of which one was tried twice; the clocks were read over a link of half a second."""
+    """Six spans of 0.9 s, one of them tried twice; the clocks were read over a link of half a second."""
     lab = plain_lab(7, "retried")
     before_s = np.full(6 if which is None else 7, GAP_S)
     if which is not None:
@@ -43,7 +43,7 @@ def _measured(lab: Lab, path: Path) -> Result:
 
 
 def _off(result: Result, lab: Lab) -> float:
-    """Error of dynamic power over its half-width."""
+    """Return the error of dynamic power over its half-width."""
     q = result.quantities[FigureKey("dynamic_power_w")]
     return abs(q.value - lab.truth()["dynamic_power_w"]) / q.half_width()
 
@@ -112,7 +112,7 @@ def test_what_comes_back_all_the_time_is_no_work_without_a_span(kind: str, tmp_p
 
 @pytest.mark.parametrize("seed", [6000000001, 6000000005])
 def test_an_update_that_runs_for_a_while_in_gaps_and_spans_is_no_work_without_spans(seed: int, tmp_path: Path) -> None:
-    """Its gaps were left out as work without a span, and what it drew in spans counted as theirs."""
+    """Its gaps were left out as work without a span, and its own power in spans was counted as theirs."""
     lab = plain_lab(seed, "update_runs_for_a_while")
     SESSION_KINDS["update_runs_for_a_while"](lab)
     write(lab, tmp_path / "run")

@@ -35,7 +35,7 @@ MS = 1_000_000
 def failed(
     path: Path, spans: Sequence[tuple[int, int]], more: Callable[[Recorder], object] = lambda r: None
 ) -> list[Finding]:
-    """The failed checks of a run of spans in ms; sample k is issued at 10 k and answered at 10 k + 8 ms."""
+    """Return the failed checks of a run of spans in ms; sample k is issued at 10 k and answered at 10 k + 8 ms."""
     rules: Any = {"name": "r", "scenario": "s", "source": "x", "submittable": False}
     with Recorder(path) as recorder:
         recorder.event(start(device={"name": "hand", "mode": "hardware", "clock": None}, rules=rules))
@@ -99,7 +99,7 @@ def test_a_chunk_that_is_doubled_or_missing_is_named(tmp_path: Path, doubled: bo
 
 
 def test_a_file_that_was_cut_in_a_run_that_ended_well_is_named(tmp_path: Path) -> None:
-    """A crash cuts files, and leaves no stop line; a stop line lists what was written to its end."""
+    """A crash cuts files and leaves no stop line; a stop line lists completely written files."""
     assert failed(tmp_path / "run", [(0, 8)] * 5) == []
     replies = tmp_path / "run" / "replies.arrows"
     replies.write_bytes(replies.read_bytes()[:-20])

@@ -1,4 +1,4 @@
-"""Each rule alone turns a run INVALID, and says what was found and what is allowed."""
+"""Each rule alone makes a run INVALID, and states what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def broken(verdict: Validity) -> list[tuple[str, str, str]]:
 def test_a_run_that_keeps_every_rule_is_valid(judged: Judge) -> None:
     verdict = judged(good())
     assert broken(verdict) == []
-    # a set that the rig does not know is never for submission
+    # an unknown set never allows submission
     assert (verdict.verdict, verdict.submittable, verdict.rules) == ("VALID", False, "test")
     assert len(verdict.checks) >= 12
 
 
 def slower(count: int, by_s: float) -> list[Asked]:
-    """The first ``count`` of every ten answered so much later, each long before the next is due."""
+    """The first ``count`` of every ten are answered this much later, each long before the next is due."""
     return [replace(a, done=a.done + by_s) if k % 10 < count else a for k, a in enumerate(good()) if a.done is not None]
 
 
@@ -139,7 +139,7 @@ def test_too_slow_a_percentile_is_named_and_what_early_stopping_would_need(judge
 
 
 def test_a_percentile_that_holds_may_still_be_too_little_to_trust_it(judged: Judge) -> None:
-    """Eight of a hundred and ten are late: the 90th percentile holds, chance alone could explain it."""
+    """Eight of a hundred and ten are late: the 90th percentile holds, but chance could explain it."""
     some = [replace(a, done=(a.done or 0.0) + 0.09) if 1 <= k <= 8 else a for k, a in enumerate(good())]
     (few,) = broken(judged(some))
     assert few == ("queries, with 8 over the bound, to trust p90 (early stopping)", "110", f"at least {needed(8, 0.9)}")
@@ -174,7 +174,7 @@ def test_a_deadline_of_its_own_takes_the_place_of_the_stride(judged: Judge) -> N
 
 
 def test_a_slow_host_before_a_quick_device_is_caught(judged: Judge) -> None:
-    """Two in a hundred are handed over 30 ms late and answered in 1 ms: no latency is over the bound."""
+    """Two in a hundred are issued 30 ms late and answered in 1 ms: no latency exceeds the bound."""
     asked = [
         replace(a, at=a.due + (0.03 if k % 50 == 1 else 0.0), done=a.due + (0.031 if k % 50 == 1 else 0.001))
         for k, a in enumerate(good()) if a.due is not None
@@ -184,7 +184,7 @@ def test_a_slow_host_before_a_quick_device_is_caught(judged: Judge) -> None:
 
 
 def test_a_host_that_bunches_arrivals_is_caught_by_their_gaps(judged: Judge) -> None:
-    """Never more than 5 ms late, and yet the load is another one than Poisson's."""
+    """Never more than 5 ms late, and yet the load is not Poisson's."""
     due_s = 5.0 + (AT_S - 5.0) / 20.0
     kept_s = np.ceil(due_s / 0.005) * 0.005
     asked = [Asked(t, at, at + 1e-9, f"s{k % 4}") for k, (t, at) in enumerate(zip(due_s, kept_s, strict=True))]
@@ -195,7 +195,7 @@ def test_a_host_that_bunches_arrivals_is_caught_by_their_gaps(judged: Judge) -> 
 
 @pytest.mark.parametrize("holds", [None, 1, 3])
 def test_waiting_for_a_busy_device_is_not_the_hosts_fault(judged: Judge, holds: int | None) -> None:
-    """Bursts of four: whatever the device holds, the rest waits for it, and the bound is kept."""
+    """Bursts of four: the device holds some, the rest waits for it, and the bound is kept."""
     asked = []
     for burst in range(30):
         at_s = 5.0 + 0.4 * burst
