@@ -1,4 +1,4 @@
-"""Counting by hooks gives what counting each call by itself gives, however the calls are batched."""
+"""Counting by hooks gives the same as counting each call alone, for any batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rig.network.counting import active, linear
 
 
 class Tensor(np.ndarray[Any, Any]):
-    """What the counter uses of a tensor."""
+    """The parts of a tensor that the counter uses."""
 
     def numpy(self, force: bool) -> Any:
         return self.view(np.ndarray)
@@ -27,7 +27,7 @@ class Tensor(np.ndarray[Any, Any]):
 
 
 class Module:
-    """What the counter uses of a module, of which a model has one; ``run`` stands for its forward pass."""
+    """The parts of a module that the counter uses; a model has one. ``run`` replaces its forward pass."""
 
     def __init__(self, run: Callable[[Any], Any], **weights: Any) -> None:
         self.run, self.hooks = run, list[Any]()
@@ -106,7 +106,7 @@ def test_what_the_model_writes_over_its_values_later_changes_no_count() -> None:
 
 
 def test_a_cell_counts_the_weights_of_its_gates_and_its_state() -> None:
-    """The example of the reference, which says 615: 3 products of each neuron are no synapses."""
+    """The example of the reference, which has 615: 3 products of each neuron are not synapses."""
     model = LSTMCell(lambda x: x[:, :5], weight_ih=np.ones((20, 25)), weight_hh=np.ones((20, 5)))
     counter = TorchCounter(model)
     ones = np.ones((1, 25)).view(Tensor)

@@ -1,4 +1,4 @@
-"""What the counter says of networks of torch, beside NeuroBench's package and beside the definitions by hand."""
+"""The counter's results for networks in torch, compared with NeuroBench's package and with the definitions by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
 def counted(model: Any, *batches: Any, **options: Any) -> tuple[NetworkInfo, list[Activity]]:
-    """The description of a model and the activity of its last batch, which do not contradict each other."""
+    """Return the description of a model and the activity of its last batch, checked against each other."""
     import torch
 
     with closing(TorchCounter(model, **options)) as counter, torch.inference_mode():
@@ -73,7 +73,7 @@ def test_the_example_of_the_page_is_measured(capsys: pytest.CaptureFixture[str],
 
 
 def test_parameters_and_footprint_are_those_of_neurobench_and_states_are_told_apart() -> None:
-    """Membranes count for one sample, however large the batch, and however often it ran."""
+    """Membranes are counted for one sample, for any batch size and any number of runs."""
     import torch
 
     pytest.importorskip("neurobench", reason="needs neurorig[peers]")
@@ -163,7 +163,7 @@ def test_weights_of_sixteen_bits_take_sixteen_bits() -> None:
 
 
 def test_membranes_that_change_are_counted() -> None:
-    """Two neurons without leak: the first gets nothing, the second spikes in step 3 and is reset by its input in 4."""
+    """Two neurons without leak: the first gets no input, the second spikes in step 3 and its input resets it in 4."""
     import snntorch
     import torch
 
@@ -182,7 +182,7 @@ def test_membranes_that_change_are_counted() -> None:
 
 @pytest.mark.parametrize("neuron", ["Leaky", "Synaptic", "Lapicque", "Alpha", "RLeaky", "RSynaptic", "SLSTM"])
 def test_membrane_updates_are_those_of_neurobench_but_for_the_first_step(neuron: str) -> None:
-    """In the first step it counts every membrane, and here those count that change."""
+    """In the first step the reference counts every membrane; here only those that change are counted."""
     import snntorch
     import torch
 

@@ -27,7 +27,7 @@ def plant() -> SimPlant:
 
 @pytest.fixture
 def play(tmp_path: Path, plant: SimPlant) -> Play:
-    """Record steps that end in an error; the error, and the recording."""
+    """Record steps that end in an error; return the error and the recording."""
 
     def run(device: Device, steps: Iterable[Step], meters: tuple[Meter, ...] = (), **more: Any) -> tuple[Ended, Run]:
         bench, work = Bench(device, meters, plant.clock), SampleSet("blank", "none", "1", "0" * 64, samples(4))

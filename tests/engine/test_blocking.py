@@ -1,4 +1,4 @@
-"""``blocking``: one function becomes a device, timed, in order, and left behind when it hangs."""
+"""``blocking``: one function becomes a device: timed, in order, and abandoned if it hangs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.start_lines import start
 pytestmark = pytest.mark.real_time
 
 PATIENT_S = 10.0
-"""Far longer than anything here takes; only a broken device makes a test wait for it."""
+"""Far longer than anything takes here; only a broken device makes a test wait for it."""
 
 
 def sample(name: str) -> Sample:
@@ -48,7 +48,7 @@ def ask(device: BlockingDevice, *names: str) -> list[Reply]:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """Closed while the test runs, so that a function that waits for it hangs; opened afterwards."""
+    """Closed during the test, so that a function that waits for it hangs; opened afterwards."""
     event = threading.Event()
     yield event
     event.set()
@@ -197,7 +197,7 @@ def test_closing_twice_is_harmless_and_ends_the_worker() -> None:
 
 
 def play(run: Callable[[Sample], Any], path: Path, timeout_s: float = PATIENT_S, names: str = "ab") -> None:
-    """Issue the samples one by one to a blocking function; raises what ``collect`` raises."""
+    """Issue the samples singly to a blocking function; raise what ``collect`` raises."""
     info = DeviceInfo("mine", "hardware", timeout_s=timeout_s)
     clock = HostClock()
     with Recorder(path) as recorder:

@@ -1,4 +1,4 @@
-"""The line to the device: schedules kept while it is busy, queues that are true, and nothing lost when it fails."""
+"""The queue to the device: schedules are kept while it is busy, queues are exact, and failures lose nothing."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_what_is_answered_at_the_moment_the_next_is_due_makes_room_for_it() -> N
 
 
 def test_a_host_slower_than_the_schedule_still_takes_answers_as_they_come() -> None:
-    """Loading takes twice the gap: each answer is there long before the next sample is handed over."""
+    """Loading takes twice the gap: each answer comes long before the next sample is issued."""
     plant, device = bench(0.001, stage_s=0.02)
     with played(device, due([k * 0.01 for k in range(50)]), plant) as run:
         wait_s = np.array(since_due(run, "completed_ns")) - np.array(since_due(run, "issued_ns"))

@@ -1,4 +1,4 @@
-"""What ends an open-loop run: a device that hangs, fails, or answers what nobody asked; nothing is lost by it."""
+"""Ends of an open-loop run: a device hangs, fails, or gives an answer that nobody requested; nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.serving import Queue, S, bench, due, played, rows, samples, s
 
 
 class Broken(Queue):
-    """Ends its ``poll`` in an error once so much time has passed."""
+    """Raises an error in its ``poll`` after a given time."""
 
     def __init__(self, plant: SimPlant, after_s: float, error: BaseException) -> None:
         super().__init__(plant.clock, 0.3)
@@ -29,7 +29,7 @@ class Broken(Queue):
 
 
 def left_over(run: Run, at_s: Sequence[float]) -> None:
-    """Every sample due until the end is recorded: answered, then handed over, then still waiting."""
+    """Every sample due until the end is recorded: first answered, then issued, then waiting ones."""
     table = run.replies.sort_by("issue").to_pylist()
     first_ns = table[0]["due_ns"]
     assert [row["issue"] for row in table] == list(range(len(table)))
@@ -82,7 +82,7 @@ def test_an_answer_after_the_declared_timeout_is_too_late_in_either_loop(steps: 
 
 
 class Ghost(Queue):
-    """Answers another sample than the one asked for."""
+    """Answers another sample than the requested one."""
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         return [Reply("ghost", None) for _ in super().poll(timeout_s)]

@@ -1,4 +1,4 @@
-"""What the engine does with a scenario's steps, and when it writes, drains and reads clocks."""
+"""The engine's treatment of a scenario's steps, and when it writes, drains and reads clocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Play = Callable[..., Played]
 
 @pytest.fixture
 def play(tmp_path: Path, plant: SimPlant) -> Play:
-    """Play steps to a device; the recording, read back, and what happened in order."""
+    """Play steps to a device; return the recording, read back, and the events in order."""
 
     def run(device: Device, steps: Iterable[Step], log: Log, meters: tuple[Meter, ...] = ()) -> Played:
         bench = Bench(device, meters, plant.clock)
@@ -201,7 +201,7 @@ def test_a_device_may_live_by_a_clock_of_its_own_or_by_the_hosts(play: Play, pla
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_what_commit_the_source_is_of_is_read_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``git status`` takes a lock to refresh its index; killed while it holds it, no one could commit any more."""
+    """``git status`` locks its index to refresh it; if it is killed then, nobody could commit any more."""
     source = tmp_path / "rig" / "engine" / "record.py"
     source.parent.mkdir(parents=True)
     source.write_text("x")

@@ -1,4 +1,4 @@
-"""What no reader takes is refused while it is recorded, and whoever gave it is named: no run is lost at its end."""
+"""Data that no reader accepts are refused during recording, with the name of their origin: no run fails at its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def nested(depth: int) -> Any:
 
 
 class Answering(Queue):
-    """A device whose third reply is altered."""
+    """A device with an altered third reply."""
 
     def __init__(self, plant: SimPlant, **change: Any) -> None:
         super().__init__(plant.clock, 0.01)
@@ -125,7 +125,7 @@ def test_what_a_device_declares_is_refused_before_anything_is_written(
 
 
 class Described:
-    """The mock meter with a description of its own, which may be another one when it is asked again."""
+    """The mock meter with its own description, which may change when requested again."""
 
     def __init__(self, meter: MockMeter, *rails: Callable[[Rail], Rail]) -> None:
         self.meter, self.rails = meter, list(rails)

@@ -1,4 +1,4 @@
-"""What no reader could use is refused while it is recorded; the author is named, and all before it is reported."""
+"""Data that no reader could use are refused during recording; the author is named, and earlier data are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.ended_runs import Play
 from tests.support.serving import Queue, samples
 
 GOOD = 20
-"""What a faulty driver does rightly before."""
+"""How often a faulty driver works well first."""
 
 
 def reported(run: Run, error: RigError) -> None:

@@ -1,4 +1,4 @@
-"""What fails in the middle of a run: each leaves its own exit code, one line, and a recording that reads."""
+"""Failures in the middle of a run: each has its own exit code, one line, and a readable recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rig.errors import RigError
 from rig.recording.reader import open_run
 
 PATIENT_S = 60.0
-"""How long a subprocess may take; only a broken one makes a test wait for it."""
+"""A subprocess may take this long; only a broken one makes a test wait for it."""
 MEASURE = (
     "measure", "--quiet", "--device", "mock", "--mode", "together", "--option", "idle_s=0.5", "--option",
     "workload.samples=40",
@@ -42,7 +42,7 @@ SAYS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command left behind."""
+    """The results of a command."""
 
     code: int
     out: str
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def rig(path: Path, *argv: str) -> Outcome:
-    """Run a command here, as the command line would."""
+    """Run a command here, like the command line."""
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = main(argv)
@@ -71,7 +71,7 @@ def failure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def answered(path: Path) -> int:
-    """Samples that were answered, warm-up left out."""
+    """Return the answered samples, without warm-up."""
     replies = open_run(path).replies
     rows = zip(replies["output"].to_pylist(), replies["warmup"].to_pylist(), strict=True)
     return sum(output is not None and not warmup for output, warmup in rows)
@@ -170,9 +170,9 @@ def test_exit_codes_of_errors_are_distinct() -> None:
 
 
 def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, int]:
-    """Measure in another process at the wall's pace, and signal it once it has written some replies.
+    """Measure in another process in real time, and signal it once it has written some replies.
 
-    Returns how it ended, and how many samples were on disk as answered before the signal.
+    Return how it ended, and how many answered samples were on disk before the signal.
     """
     unshielded = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # the suite may run under nohup
     program = f"{unshielded}; import sys; from rig.commands.main import main; sys.exit(main())"

@@ -1,4 +1,4 @@
-"""A call of a driver that does not return ends the run by name, and the process if it cannot be interrupted."""
+"""A driver's call that does not return ends the run, named, and the process if it cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FOREVER_S = 60.0
 
 
 class Stuck:
-    """A device and a meter by the host's clock, of which one method hangs when it is called for the second time."""
+    """A device and a meter on the host's clock; one of their methods hangs at its second call."""
 
     def __init__(self, method: str, second: int = 2) -> None:
         self.method, self.calls, self.second = method, 0, second
@@ -134,7 +134,7 @@ def test_a_call_of_a_device_that_hangs_is_named_and_ends_the_run(tmp_path: Path,
 
 
 class Lazy(StuckDevice):
-    """A device whose answers are computed only when they are looked at, as an array on another processor may be."""
+    """A device whose answers are computed only when they are read, like an array on another processor."""
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         spans = (Span("inference", 1, 2),) * self.spans
@@ -202,7 +202,7 @@ def test_a_driver_that_fails_to_close_is_let_go(capsys: pytest.CaptureFixture[st
 
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python says by a ``RuntimeError`` that the system starts no thread, which is for want of memory."""
+    """Python raises ``RuntimeError`` if the system starts no thread; the reason is missing memory."""
 
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -255,7 +255,7 @@ def test_a_call_that_lasts_is_named_on_the_terminal_once(
 
 def test_calls_that_return_in_time_are_left_alone(tmp_path: Path) -> None:
     class Slow(StuckDevice):
-        """Half of the patience for each call, all of them together far longer."""
+        """Each call takes half of the patience, all together far longer."""
 
         def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
             time.sleep(PATIENCE_S / 2)

@@ -1,4 +1,4 @@
-"""Every way out of the engine is in the stop line as what it was, and blamed on whose code it left."""
+"""The stop line records every way out of the engine correctly, with the owner of the code that caused it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OUT_OF_METER = ("start", "read", "timer", "stop")
 
 
 class Leaving(Queue):
-    """A device from whose method ``method`` an exception leaves at its third call."""
+    """A device whose method ``method`` raises an exception at its third call."""
 
     def __init__(self, plant: SimPlant, method: str, error: BaseException) -> None:
         super().__init__(plant.clock)
@@ -52,7 +52,7 @@ class Leaving(Queue):
 
 
 class LeavingMeter:
-    """A meter from whose method ``method`` an exception leaves."""
+    """A meter whose method ``method`` raises an exception."""
 
     def __init__(self, meter: MockMeter, method: str, error: BaseException) -> None:
         self.meter, self.method, self.error = meter, method, error
@@ -123,7 +123,7 @@ def test_whatever_leaves_a_meter_is_its_error(play: Play, plant: SimPlant, metho
 
 def failing(error: BaseException) -> Iterator[Step]:
     yield Issue(samples(1))
-    raise error  # this line is named
+    raise error  # the error names this line
 
 
 @pytest.mark.parametrize("error", [*EXITS, OSError("no such cable")], ids=repr)
@@ -141,7 +141,7 @@ def test_whatever_leaves_a_scenario_is_blamed_on_its_file_and_line(
 
 
 class Lazy(Sequence[Sample]):
-    """Samples that are made when they are taken, and of which the third cannot be."""
+    """Samples made when they are read; the third one fails."""
 
     def __getitem__(self, k: Any) -> Any:
         if k == 2:
@@ -154,7 +154,7 @@ class Lazy(Sequence[Sample]):
 
 def test_what_leaves_a_workload_is_blamed_on_it_and_not_on_the_device(plant: SimPlant, tmp_path: Path) -> None:
     class Looking(Queue):
-        """A device that looks at the samples of a later step."""
+        """A device that reads the samples of a later step."""
 
         def stage(self, samples: Sequence[Sample]) -> None:
             list(lazy)
@@ -184,7 +184,7 @@ def test_a_display_that_fails_costs_no_run(plant: SimPlant, tmp_path: Path) -> N
 
 
 class Signalling(LeavingMeter):
-    """A meter during whose ``stop`` signals arrive."""
+    """A meter that gets signals during its ``stop``."""
 
     def stop(self) -> Sequence[Chunk]:
         signal.raise_signal(signal.SIGINT)
@@ -202,7 +202,7 @@ def test_a_second_ctrl_c_does_not_cost_the_stop_line(play: Play, plant: SimPlant
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:
-    """A run that is started with nohup survives its terminal."""
+    """A run started with nohup survives its terminal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with on_signals(interrupt, signal.SIGHUP):
@@ -227,13 +227,13 @@ def test_a_ctrl_c_while_a_whole_run_is_closed_ends_what_follows_and_not_the_run(
 
 
 class OwnExit(DeviceError):
-    """An error of a driver's own that says that all went well."""
+    """A driver's own error that claims success."""
 
     exit_code = 0
 
 
 class OwnText(DeviceError):
-    """Its exit code is no number, and it cannot be told."""
+    """Its exit code is no number, and it has no text."""
 
     exit_code = "eleven"  # type: ignore[assignment]
 
@@ -249,7 +249,7 @@ class OwnText(DeviceError):
 
 
 class Bare(DeviceError):
-    """An error that keeps nothing of its base."""
+    """An error that keeps nothing of its base class."""
 
     def __init__(self) -> None:
         self.reason = "cable"

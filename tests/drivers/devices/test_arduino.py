@@ -1,4 +1,4 @@
-"""A board with the rig's own firmware: phases as spans, a handshake, and everything that can be wrong with it."""
+"""A board with the rig's own firmware: phases as spans, a handshake, and all errors of the board."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.support.tiny_board import Chip, TinyBoardSim
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 BAUD = 12_000_000
-"""As quick as the USB port of a Nano."""
+"""As fast as the USB port of a Nano."""
 QUICK = Chip(input_bytes=2 * SLICE, inference_s=0.004)
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pseudo terminal is quiet sooner than a USB cable."""
+    """A pseudo terminal becomes quiet sooner than a USB cable."""
     monkeypatch.setattr(greeting, "QUIET_S", 0.015)
 
 
@@ -49,7 +49,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def board_with(file: Path, **stated: object) -> Iterator[TinyBoardSim]:
-    """A board that answers ``about`` as the rig's firmware with this network would."""
+    """A board that answers ``about`` like the rig's firmware with this network."""
     with TinyBoardSim(QUICK, baud=BAUD) as board:
         board.spoil = stating(facts(file) | stated)
         yield board
@@ -67,7 +67,7 @@ def open_(board: TinyBoardSim, network: Path, **options: Any) -> Device:
 
 
 def refusal(file: Path, **stated: object) -> SetupError:
-    """The error of opening a board that states this."""
+    """Return the error of opening a board that states this."""
     with board_with(file, **stated) as board, pytest.raises(SetupError) as caught:
         open_(board, file)
     return caught.value
@@ -85,7 +85,7 @@ def answer(device: Device, sample: Sample, times: int = 1, phase: str | None = N
 
 
 def commands(board: TinyBoardSim) -> list[str]:
-    """What the board was told about phases and loops."""
+    """Return the board's commands about phases and loops."""
     return [c for c in board.commands if c.startswith(("phase", "infer"))]
 
 

@@ -1,7 +1,7 @@
-"""The driver over the firmware in QEMU: what it answers, how long it says that took, and that it ends.
+"""The driver over the firmware in QEMU: its answers, the times that it states, and that it ends.
 
-Its time counts instructions, so that these tests need none of the host's for themselves. A slice takes half a second of
-a processor to send.
+QEMU's time counts instructions, so these tests do not need an idle host. Sending a slice takes half a second of
+a processor.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SLICES = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The firmware with the shipped network is compiled once in this file, and copied for each QEMU."""
+    """Compile the firmware with the shipped network once in this file, and copy it for each QEMU."""
     made = build(tmp_path_factory.mktemp("firmware"))
 
     def copied(out: Path, network: Path | None = None) -> Firmware:
@@ -57,14 +57,14 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[tuple[Device, SimPlant]]:
-    """A simulated board on a bench in virtual time, which every test asks anew."""
+    """A simulated board on a bench in virtual time; each test starts a new one."""
     plant = open_plant()
     with closing(open_device(plant, simulate=True)) as device:
         yield device, plant
 
 
 def processes(running: Emulator) -> list[psutil.Process]:
-    """QEMU and the shell that watches over it."""
+    """Return QEMU and the shell that watches it."""
     shell = psutil.Process(running.shell_pid)
     return [shell, *shell.children()]
 
@@ -77,7 +77,7 @@ def asked(device: Device, sample: Sample, times: int = 1) -> Reply:
 
 
 def scores(network: Quantised, sample: Sample) -> list[float]:
-    """The scores of the same network in Python."""
+    """Return the scores of the same network in Python."""
     return [float(s) for s in network.scores(features(pcm16(np.asarray(sample.payload)))[None])[0]]
 
 

@@ -1,4 +1,4 @@
-"""Mel-filterbank energies in whole numbers: as near to the real ones as a code is wide, at every level."""
+"""Mel-filterbank energies in whole numbers are within one code of the real ones, at every level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIME_S = np.arange(RATE_HZ) / RATE_HZ
 
 
 def real_codes(audio: NDArray[np.int16]) -> NDArray[np.float64]:
-    """The features in floating point, from the definition, neither rounded nor clipped."""
+    """Return the features in floating point, from the definition, neither rounded nor clipped."""
     signal = audio / 32768
     emphasised = signal - 0.98 * np.concatenate(([0.0], signal[:-1]))
     frames = np.stack([emphasised[at : at + 256] for at in range(0, RATE_HZ - 319, 160)])
@@ -26,7 +26,7 @@ def real_codes(audio: NDArray[np.int16]) -> NDArray[np.float64]:
 
 
 def worst_code_error(audio: NDArray[np.int16]) -> float:
-    """The largest difference to the real features, clipped as they are, in codes."""
+    """Return the largest difference from the real features, clipped in the same way, in codes."""
     real = np.clip(real_codes(audio), 0, 255)
     return float(np.abs(mfe.features(audio).astype(int) + 128 - real).max())
 

@@ -1,4 +1,4 @@
-"""The microcontroller baseline as published, at 3 Hz, beside 50 kS/s: both hold the truth, by intervals of their own.
+"""The microcontroller baseline as published, at 3 Hz, and at 50 kS/s: both intervals contain the truth.
 
 A minute of a board in virtual time takes about a second.
 """
@@ -14,7 +14,7 @@ from benchmarks.nano_boards import FIGURES, PHASES, WAYS, compared, draw, failed
 
 @pytest.mark.parametrize("seed", [2, 5])
 def test_the_published_way_is_not_wrong_without_a_word(tmp_path: Path, seed: int) -> None:
-    """An interval of 95 % may miss by a little; ``benchmarks.nano_boards`` counts how many hold."""
+    """A 95 % interval may miss by a little; ``benchmarks.nano_boards`` counts how many contain the truth."""
     rows = compared(seed, "as published, 3 Hz", tmp_path)
     assert len(rows) == len(PHASES) * len(FIGURES) and all(row["off"] < 2.0 * row["half"] for row in rows)
 

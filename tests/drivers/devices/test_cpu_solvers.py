@@ -1,4 +1,4 @@
-"""The solvers on this computer as devices: budgets, progress, and costs that are those of the solutions."""
+"""The solvers on this computer as devices: budgets, progress, and costs that equal those of their solutions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_cost_to_stop_at_stops(device: Device) -> None:
 def test_the_span_begins_after_loading_and_compiling() -> None:
     opened = cpu_mis.open_device()
     opened.stage([SAMPLE])
-    # a millisecond holds no compiling; a busy machine may be elsewhere in some
+    # a millisecond is too short to compile; a busy machine may miss some
     assert any(solved(opened, Budget(1e-3)).output["cost"] < 0 for _ in range(20))
     opened.close()
 
@@ -121,7 +121,7 @@ def test_each_solve_has_a_seed_of_its_own(device: Device) -> None:
 
 @given(st.integers(0, 2**31 - 10), st.integers(0, 500))
 def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int) -> None:
-    """As those of repetitions are: solve k + 1 of one is not solve k of the next."""
+    """Like the seeds of repetitions: solve k + 1 of one is not solve k of the next."""
     own = {solve_seed(seed, k + j) for j in range(5)}
     assert len(own) == 5
     assert own.isdisjoint(solve_seed(seed + 1, k + j) for j in range(-k, 10))

@@ -1,4 +1,4 @@
-"""A detector in torch: what it chooses among boxes, and a drive through it to a mean average precision."""
+"""A detector in torch: its choice among boxes, and a drive that gives a mean average precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The echo state network: it learns, it repeats itself, and it counts what the published baseline counts."""
+"""The echo state network learns, is reproducible, and has the operations of the published baseline."""
 
 from __future__ import annotations
 

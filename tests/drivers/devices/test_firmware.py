@@ -1,4 +1,4 @@
-"""The firmware says what Python says: the sketch on this machine, and a Cortex-M4 in QEMU."""
+"""The firmware agrees with Python: the sketch on this machine, and a Cortex-M4 in QEMU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.firmware import Talk, lacking, on_this_machine, sketch_progra
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
-    """Skip where a program is not installed, and say which."""
+    """Skip if a program is not installed, and name it."""
     name = lacking(*programs)
     return pytest.mark.skipif(name is not None, reason=f"{name} is not installed: the firmware was NOT run")
 
@@ -39,7 +39,7 @@ def extremes() -> list[NDArray[np.int16]]:
 
 
 def assert_as_in_python(talk: Talk, audio: NDArray[np.int16]) -> None:
-    """The features and every score, bit for bit."""
+    """Compare the features and every score, bit for bit."""
     features = mfe.features(audio)
     talk.load(audio)
     scores, _ = talk.infer()

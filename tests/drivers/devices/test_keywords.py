@@ -1,4 +1,4 @@
-"""NeuroBench's networks of keywords: their published static figures, prototypes by hand, and learning as a phase."""
+"""NeuroBench's networks of keywords: their published static figures, prototypes by hand, and a learning phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Loihi 2 driver without Lava: its options, how it finds an interpreter, and what its doctor says."""
+"""The Loihi 2 driver without Lava: its options, its search for an interpreter, and its doctor's findings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def python(path: Path, version: str, lava: str | None) -> str:
-    """A program that answers as such an interpreter would when it is asked what it is."""
+    """A program that answers like such an interpreter when it is probed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = "null" if lava is None else f'"{lava}"'
     says = f'{{"python": "{version}", "versions": {{"lava-optimization": {found}}}}}'
@@ -60,7 +60,7 @@ def python(path: Path, version: str, lava: str | None) -> str:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker of this test in place of Lava's, in this interpreter."""
+    """Use this test's worker instead of Lava's, in this interpreter."""
     monkeypatch.setattr(loihi2, "shipped", lambda module: (module, SOLVER))
     monkeypatch.setattr(loihi2, "chosen", lambda path: lava_setup.Interpreter(sys.executable, "3.10.0", "0.5.0"))
 

@@ -1,4 +1,4 @@
-"""The parts of Lava's worker that are plain arithmetic: its plan of slices, its costs, what counts, what came late."""
+"""The arithmetic of Lava's worker: its plan of slices, its costs, and what it ignores as late."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def problem(graph: Graph) -> Problem:
 
 
 class Playback:
-    """In place of a network: what it finds in each slice, by seconds from now, cost and nodes."""
+    """Replaces a network: what it finds in each slice, by seconds from now, cost and nodes."""
 
     def __init__(self, *slices: Sequence[tuple[float, int, tuple[int, ...]]]) -> None:
         self.slices, self.steps = list(slices), 0
@@ -131,7 +131,7 @@ def test_without_a_find_the_empty_set_is_the_answer() -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """What is asked of Lava's module ``loihi``, whose signatures are those of lava-nc 0.10.0."""
+    """The used parts of Lava's module ``loihi``, with the signatures of lava-nc 0.10.0."""
     calls: list[tuple[str, dict[str, Any]]] = []
 
     class ChipGeneration(Enum):

@@ -1,4 +1,4 @@
-"""The local search: what it returns is an independent set that nothing can be added to, and its walk is its seed's."""
+"""The local search returns a maximal independent set, and its seed determines its walk."""
 
 from __future__ import annotations
 

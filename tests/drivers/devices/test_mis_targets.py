@@ -1,4 +1,4 @@
-"""The table of best known targets: certificates hold, false ones are refused, better rows win."""
+"""The table of best known targets: certificates are valid, false ones are refused, better rows replace others."""
 
 from __future__ import annotations
 

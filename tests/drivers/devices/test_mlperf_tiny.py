@@ -1,4 +1,4 @@
-"""Boards that speak the MLPerf Tiny protocol: what they answer is recorded as they stamped it, or the run ends soon."""
+"""Boards that speak the MLPerf Tiny protocol: their answers are recorded as stamped, or the run soon ends."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pseudo terminal is quiet sooner than a USB cable."""
+    """A pseudo terminal becomes quiet sooner than a USB cable."""
     monkeypatch.setattr(greeting, "QUIET_S", 0.015)
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 LABELS = ("down", "go", "left", "right")
 OPTIONS: dict[str, Any] = {"labels": ",".join(LABELS), "timeout_s": 10.0, "boot_s": 10.0}
-"""Far longer than anything here takes on an idle machine; a test that waits for a timeout gives ``SHORT_S``."""
+"""Far longer than anything takes on an idle machine; a test of a timeout gives ``SHORT_S``."""
 SHORT_S = 0.4
 
 
@@ -218,7 +218,7 @@ def replaced(begins: str, *instead: bytes) -> Spoil:
 
 
 def stopped_clock() -> Spoil:
-    """Every stamp is the first one again."""
+    """Every stamp repeats the first one."""
     first: list[str] = []
 
     def again(line: str) -> list[bytes]:

@@ -1,6 +1,6 @@
-"""Graphs that the frameworks themselves export are read, or refused by the name of the node that the chip cannot run.
+"""Graphs exported by the frameworks are read, or refused by the name of the node that the chip cannot run.
 
-Published graphs of the same frameworks, which need none of them, are read in ``test_xylo_nir.py``.
+Published graphs of the same frameworks are read in ``test_xylo_nir.py``, without these frameworks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 DT_S = 1e-4
-"""The time step of every export of snnTorch."""
+"""The time step of every snnTorch export."""
 RASTER = (np.random.default_rng(0).random((200, 3)) < 0.3).astype(np.float64)
 
 
@@ -31,7 +31,7 @@ def read(path: Path, graph: Any, dt_s: float = DT_S) -> Network:
 
 
 def snntorch_model(hidden: str, **options: Any) -> Any:
-    """Three inputs, five neurons of a kind, two outputs; values by neuron, as its export needs them."""
+    """Three inputs, five neurons of a kind, two outputs; values by neuron, as the export needs them."""
     import snntorch
     import torch
 
@@ -63,7 +63,7 @@ def exported(model: Any) -> Any:
 
 
 def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path) -> None:
-    """Step by step, where a spike resets at once, as the equations of NIR say; by default it does one step later."""
+    """Step by step; a spike resets at once, as in NIR's equations, not one step later as by default."""
     import torch
 
     model = snntorch_model("Synaptic")
@@ -97,7 +97,7 @@ def test_neurons_of_snntorch_without_a_synaptic_current_are_refused_by_name(tmp_
 
 
 def test_a_network_of_rockpool_is_read(tmp_path: Path) -> None:
-    """Its batch axis gets into the graph, whose types therefore nobody checks."""
+    """Its batch axis gets into the graph, so the graph's types are not checked."""
     import torch
 
     pytest.importorskip("rockpool", reason="needs neurorig[xylo]")
@@ -115,7 +115,7 @@ def test_a_network_of_rockpool_is_read(tmp_path: Path) -> None:
 
 
 def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one() -> None:
-    """It multiplies time constants by ``dt``. nir cannot write its scalars, so the graph is read as it is in memory."""
+    """It multiplies time constants by ``dt``. nir cannot write its scalars, so the graph is read from memory."""
     import torch
 
     norse = pytest.importorskip("norse.torch", reason="norse is not installed")

@@ -1,4 +1,4 @@
-"""Networks for PyNN: their files, what is counted of a presentation, and NEST itself where an interpreter has it."""
+"""Networks for PyNN: their files, the counts of a presentation, and NEST itself if an interpreter has it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DIGITS = tuple(k // 2 for k in range(20))
 
 
 def network(scale: float = 1.0) -> NetworkFile:
-    """Twenty templates, of which number k has learnt the pixels 30 k to 30 k + 29."""
+    """Twenty templates; template k has learnt the pixels 30 k to 30 k + 29."""
     weights = np.zeros((PIXELS, 20))
     for k in range(20):
         weights[30 * k : 30 * k + 30, k] = 0.7
@@ -65,7 +65,7 @@ def shown(template: int, seed: int = 0) -> Sample:
 
 
 def sent(sample: Sample) -> dict[str, Any]:
-    """A sample as it crosses the link to a worker."""
+    """Return a sample in its form on the link to a worker."""
     events = sample.payload
     payload = {"dtype": events.dtype.str, "shape": list(events.shape), "data": events.tobytes()}
     return {"id": sample.id, "payload": payload, "duration_s": sample.duration_s}
@@ -178,7 +178,7 @@ def test_a_lesson_lasts_180_s_whatever_the_number_of_its_images() -> None:
 
 
 def test_templates_are_taught_equally_long_however_many_images_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digit d has d + 1 images outside the fold; a lesson ends with its last event, of 2050 each second."""
+    """Digit d has d + 1 images outside the fold; a lesson ends with its last event, with 2050 events each second."""
     labels = np.repeat(np.arange(10, dtype=np.uint8), range(1, 11))
     images, lasting_s = np.full((55, PIXELS), 9, np.uint8), list[float]()
     monkeypatch.setattr(training, "read_digits", lambda *_: (images, labels))
@@ -363,7 +363,7 @@ def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
 
 
 def said_by(interpreter: str, program: str, given: Any, folder: Path, *words: str) -> str:
-    """The last line that a program of NEST's interpreter prints; its first word is a file with what is given."""
+    """Return the last line that a program in NEST's interpreter prints; its first argument is a file of inputs."""
     (folder / "given").write_bytes(pickle.dumps(given))
     run = [interpreter, "-W", "ignore", "-c", program, str(folder / "given"), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -384,7 +384,7 @@ print((sizes, network.synapses(), sorted(network.spikes())))
 
 @pytest.mark.real_time
 def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
-    """The virtual SpiNNaker is held to the same counts in ``test_spinnaker.py``."""
+    """``test_spinnaker.py`` expects the same counts from the virtual SpiNNaker."""
     interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
     wanted = str((network().description.sizes, synapses(), ["decision", "input"]))
     for backend in ("pyNN.nest", "pyNN.mock"):
@@ -407,7 +407,7 @@ print(*lengths)
 
 @pytest.mark.real_time
 def test_nest_has_no_more_to_tell_of_its_buffer_after_each_presentation(tmp_path: Path) -> None:
-    """PyNN fetches NEST's whole log whenever it asks for the time: a log that grows makes each inference slower."""
+    """PyNN fetches NEST's whole log whenever it asks for the time: a growing log makes each inference slower."""
     interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
     first, *later = said_by(interpreter, LOGGED, (network().options(), sent(shown(3))), tmp_path).split()
     assert later == [first, first]
@@ -415,7 +415,7 @@ def test_nest_has_no_more_to_tell_of_its_buffer_after_each_presentation(tmp_path
 
 @pytest.mark.real_time
 def test_power_above_idle_is_what_the_processor_time_of_nest_makes_it(tmp_path: Path) -> None:
-    """SIMULATED watts of cores that are truly busy: the interval holds them."""
+    """SIMULATED watts of cores that are really busy: the interval contains them."""
     if VARIABLE not in os.environ:
         pytest.skip(f"{VARIABLE} names no interpreter with NEST")
     cores, samples = BusyCores(8.0, 12.0), tuple(shown(k % 20) for k in range(12))

@@ -1,4 +1,4 @@
-"""Decoders of primate reaching: they do what the published networks do, and count what those count."""
+"""Decoders of primate reaching give the published networks' results and counts."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_published_networks_cost_what_was_published(name: str, channels: int
 
 
 def by_the_published_code(spikes: np.ndarray) -> np.ndarray:
-    """The bins of each step, of a buffer that begins with one empty row and keeps the last 50."""
+    """Return the bins of each step, from a buffer that begins with one empty row and keeps the last 50."""
     buffer, found = np.zeros((1, spikes.shape[1])), []
     for row in spikes:
         buffer = np.vstack((buffer, row))[-WINDOW:]
@@ -163,7 +163,7 @@ def test_the_flattened_network_costs_what_was_published(name: str, channels: int
     decoder = read_decoder(PUBLISHED / f"{name}.npz", channels)
     figures = static_figures(decoder.network())
     assert figures["dense_operations_per_execution"].value == dense
-    assert figures["footprint_at_start_bytes"].value == published - 16  # in which PyTorch counts batches
+    assert figures["footprint_at_start_bytes"].value == published - 16  # PyTorch counts batches in these
     spikes = (np.random.default_rng(0).random((60, channels)) < 0.1).astype(np.uint8)
     predictions, seen = decoder.decode(spikes)
     assert predictions.shape == (60, 2) and seen["input"].shape == (60, 7 * channels)
@@ -188,7 +188,7 @@ def test_the_flattened_spiking_network_costs_what_was_published(
     network = read_decoder(stored(tmp_path, flattened(channels, 32, 48)), channels).network()
     figures = static_figures(network)
     assert 7 * figures["dense_operations_per_execution"].value == dense
-    assert figures["footprint_at_start_bytes"].value == published - 36  # of each neuron's two flags in snnTorch
+    assert figures["footprint_at_start_bytes"].value == published - 36  # each neuron's two flags in snnTorch
 
 
 def test_the_flattened_spiking_network_runs_each_bin_as_an_execution(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Devices whose work is done by a worker in another interpreter, and every way in which such a worker can fail."""
+"""Devices that a worker in another interpreter runs, and every way in which such a worker can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way in which a worker in another interpreter can fail: a typed error, in time, and nothing left running."""
+"""Every way in which a worker in another interpreter can fail gives a typed error, in time, and leaves no process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONE = Sample("one", np.zeros(3, np.float32))
 
 
 def failing(body: str, kind: type[RigError], says: str, **terms: object) -> RigError:
-    """The error of a device, its first answer already handed out; and its worker is gone once it is closed."""
+    """Return a device's error after its first answer was handed out; closing ends its worker."""
     device = opened(body, **terms)  # type: ignore[arg-type]
     pid = int(device.timer() and device._link.hello["pid"])
     began_s = time.monotonic()

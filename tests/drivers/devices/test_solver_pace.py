@@ -1,4 +1,4 @@
-"""Solvers end within their budget on a host that works for others, too: they learn how slow their steps are."""
+"""Solvers end within their budget even on a busy host: they learn how slow their steps are."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GRAPH = random_graph(20, 0.2, 0)
 Solve = Callable[[Any, Tally], None]
 BEGIN_S = 100.0
 CALL_S, SWEEP_S, UPDATE_S, MOVE_S = 1e-3, 5e-5, 1e-6, 1e-6
-"""How long a call and a step of each search take by themselves."""
+"""The time of a call and of a step of each search alone."""
 NOTHING = (0, np.zeros(GRAPH.nodes, np.uint8))
 
 
 @dataclass
 class Host:
-    """The clock of a host that, from ``busy_from_s`` on, gives the solver ``runs_s`` and then others ``takes_s``."""
+    """A host's clock that, from ``busy_from_s``, gives the solver ``runs_s`` and then others ``takes_s``."""
 
     busy_from_s: float = 1e9
     runs_s: float = 0.008
@@ -55,7 +55,7 @@ class Host:
 
 @dataclass
 class Walks:
-    """The search of cpu-mis, whose moves take time and find nothing."""
+    """cpu-mis's search; its moves take time and find nothing."""
 
     host: Host
 
@@ -108,7 +108,7 @@ SOLVERS = pytest.mark.parametrize("solve", [mis, sa, tabu])
 
 
 def ended_s(solve: Solve, host: Host, budget_s: float, monkeypatch: pytest.MonkeyPatch) -> float:
-    """How long a solve lasts on a host."""
+    """Return how long a solve lasts on a host."""
     monkeypatch.setattr(solver, "time", host)
     solve(host, Tally(GRAPH.nodes, Budget(budget_s), 0, threading.Event()))
     return host.wall_s - BEGIN_S
@@ -132,7 +132,7 @@ def test_a_solver_on_a_quiet_host_uses_what_it_was_given(
 
 
 def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call of half the budget would never be begun again, and the pace never learnt anew."""
+    """A call of half the budget would never begin again, so the pace would never be learnt anew."""
     host, pace = Host(), Pace()
     pace.step(0.01, 1.0)
     monkeypatch.setattr(solver, "time", host)

@@ -1,4 +1,4 @@
-"""SpiNNaker: what the worker asks of sPyNNaker, in time and without a board, and the virtual board."""
+"""SpiNNaker: the worker's calls of sPyNNaker, in time and without a board, and the virtual board."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.remote_workers import answers
 class FrontEnd:
     """sPyNNaker's calls: relays pass every spike on after 1 ms, and decision neuron 7 fires at each of them.
 
-    A presentation takes its own time, as on the machine, a hundredth of it here. ``lost_at_ms`` is when the board goes.
+    A presentation takes a hundredth of its time here. The board is lost at ``lost_at_ms``.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ def test_on_the_way_to_a_machine_nobody_named_the_error_is_one_of_setup(tmp_path
 
 @pytest.mark.real_time
 def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_is_refused() -> None:
-    """By sPyNNaker itself: the address is one that no computer has, and the network wants 57 chips."""
+    """By sPyNNaker itself: no computer has this address, and the network needs 57 chips."""
     worker = _opened(network(), {"simulate": False, "board": "192.0.2.1", "spalloc": ""}, python(), 120.0, 120.0)
     try:
         worker.stage([shown(0)])

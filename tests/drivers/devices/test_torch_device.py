@@ -1,4 +1,4 @@
-"""A network in torch: it gives the spikes that other simulators give, batches, counts, and says what cannot be."""
+"""A network in torch gives other simulators' spikes, makes batches, counts, and reports what is impossible."""
 
 from __future__ import annotations
 

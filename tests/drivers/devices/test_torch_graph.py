@@ -1,4 +1,4 @@
-"""A NIR graph in torch gives the spikes, and asks for the operations, that it does as a float network of a Xylo."""
+"""A NIR graph in torch gives the same spikes and operations as a float network of a Xylo."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ends(inputs: Any, outputs: Any) -> dict[str, Any]:
 
 
 def recurrent(path: Path, seed: int) -> Path:
-    """Two hidden layers that lead back to themselves, and a skip of the second."""
+    """Two recurrent hidden layers, and a connection that skips the second."""
     rng = np.random.default_rng(seed)
     shapes = {"a": (6, 4), "b": (5, 6), "c": (3, 5), "skip": (3, 6), "back_a": (6, 6), "back_b": (5, 5)}
     nodes = ends([4], [3]) | {name: nir.Linear(rng.normal(0, 0.7, shape)) for name, shape in shapes.items()}
@@ -102,7 +102,7 @@ def test_a_published_convolution_runs() -> None:
 
 
 def test_other_neurons_follow_their_equations(tmp_path: Path) -> None:
-    """A leaky neuron, an integrator that resets to zero, a threshold, and a membrane that is given out."""
+    """A leaky neuron, an integrator that resets to zero, a threshold, and a membrane as output."""
     nodes = ends([1], [1]) | {
         "lif": nir.LIF(*(np.array([v]) for v in (2.0, 1.0, 0.5)), v_threshold=np.array([0.9]), v_reset=np.array([0.0])),
         "scale": nir.Scale(np.array([0.6])),

@@ -1,4 +1,4 @@
-"""The path to a GPU, against a stand-in that has the functions of torch and NVML and no GPU: no real one was met."""
+"""The path to a GPU, with substitutes for torch and NVML; it was never run on a real GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rig.errors import SetupError, UsageError
 
 
 class Tensor:
-    """What the path uses of a tensor."""
+    """The parts of a tensor that the path uses."""
 
     def __init__(self, place: str, done: list[str]) -> None:
         self.place, self._done = place, done
@@ -25,7 +25,7 @@ class Tensor:
 
 
 class FakeTorch:
-    """What the path uses of torch; ``done`` is what was asked of the GPU, in order."""
+    """The parts of torch that the path uses; ``done`` lists the GPU's tasks in order."""
 
     __version__ = "2.fake"
 
@@ -48,11 +48,11 @@ class FakeTorch:
 
 
 class NVMLError(Exception):
-    """As pynvml's."""
+    """Like pynvml's."""
 
 
 class FakeNvml:
-    """What the path uses of NVML."""
+    """The parts of NVML that the path uses."""
 
     NVMLError, NVML_CLOCK_SM, NVML_CLOCK_MEM = NVMLError, 1, 2
 

@@ -1,4 +1,4 @@
-"""The Xylo driver in simulator mode: bit-exact, on its own counter, honest about what is missing."""
+"""The Xylo driver in simulator mode: bit-exact, on its own counter, with errors that name what is missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scenarios.workloads.asc.scenes import CLASSES, synthesize
 
 RATE_HZ = 16000.0
 UNSEEN = range(5000, 5020)
-# Looked for, not imported: importing rockpool unprepared would start its samna.
+# Found without an import: importing rockpool unprepared would start its samna.
 HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim", "bitstruct"))
 needs_rockpool = pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
 
@@ -161,7 +161,7 @@ def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: FakeP
 @needs_rockpool
 @pytest.mark.parametrize("core_clock_hz", xylo.CORE_CLOCKS_HZ)
 def test_cycles_by_hand(core_clock_hz: float) -> None:
-    """A silent input costs the fixed part of the model alone: worked out here from its constants."""
+    """A silent input costs only the fixed part of the model, computed here from its constants."""
     result = SimBackend.open(load_network(), core_clock_hz).infer(np.zeros((100, 16), dtype=np.int64))
     cycles_per_bin = 16 + 189 * (3 + 19) + 4 * 12
     assert result.output.sum() == 0

@@ -1,4 +1,4 @@
-"""The boards that the Xylo driver finds, the names by which it calls them, and the network that it gives them."""
+"""The boards that the Xylo driver finds, the names of its calls, and the network that it sends."""
 
 from __future__ import annotations
 
@@ -149,14 +149,14 @@ SOURCES: dict[str, dict[str, Any]] = {
 
 
 def rockpool(place: str) -> ast.Module:
-    found = find_spec("rockpool")  # finds it, and does not import it
+    found = find_spec("rockpool")  # finds it without importing it
     if found is None or found.origin is None:
         pytest.skip("needs neurorig[xylo]")
     return ast.parse((Path(found.origin).parent / "devices" / "xylo" / place).read_text())
 
 
 def functions(tree: ast.Module) -> dict[str, list[str]]:
-    """The names of the arguments of each function and method; of several, those of the first, as of a property."""
+    """Return the argument names of each function and method; of several, those of the first, as for a property."""
     named: dict[str, list[str]] = {}
     scopes: list[tuple[str, Any]] = [("", tree)]
     scopes += [(f"{node.name}.", node) for node in tree.body if isinstance(node, ast.ClassDef)]

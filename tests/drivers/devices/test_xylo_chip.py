@@ -1,4 +1,4 @@
-"""The Xylo driver in chip mode, on simulated boards in real time: what it answers, when it says, what it refuses."""
+"""The Xylo driver in chip mode, on simulated boards in real time: its answers, its times, and its refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(name="opened")
 def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., XyloDevice]]:
-    """Opens devices that do not mind when this machine holds them up: only tests of time do."""
+    """Opens devices that tolerate delays of this machine: only tests of time do not."""
     monkeypatch.setattr(stopwatch, "LOOK_NS", 10**12)
     devices: list[XyloDevice] = []
 
@@ -136,7 +136,7 @@ def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(
 def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tenth_of_a_second(
     chip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopwatch, "LOOK_NS", 30_000_000)  # a hundredth of the span, which this machine may be held up
+    monkeypatch.setattr(stopwatch, "LOOK_NS", 30_000_000)  # a hundredth of the span, as this machine may be late
     device = on_board(SimBoard(Traits(chip, step_s=3e-2)))
     try:
         (span,) = answer(device, events(3)).spans
@@ -156,7 +156,7 @@ def test_the_core_works_at_the_clock_that_was_asked_for(opened: Callable[..., Xy
 
 
 def held_up(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this program be held up while it times the first so many spans."""
+    """Let this program be held up while it times the first few spans."""
     looks = iter(range(times))
 
     def span(arrived: Any) -> tuple[int, int]:
@@ -223,14 +223,14 @@ def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_n
 
 def test_a_stopwatch_that_begins_again_is_an_error() -> None:
     watch = StopWatch()
-    watch.heard(1_000_000, 0)  # a board has been open for a second before anything is measured
+    watch.heard(1_000_000, 0)  # a board has been open for a second before any measurement
 
     with pytest.raises(ValueError, match="went back"):
         watch.heard(10, 1_000_000)
 
 
 def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
-    """What looks at these arrivals note, if none was made while readouts ``held`` came."""
+    """Return what checks note of these arrivals, if there was none while readouts ``held`` came."""
     grid = np.arange(arrivals_ns[0] - 10 * every_ns, arrivals_ns[-1] + 10 * every_ns, every_ns)
     missed = arrivals_ns[held]
     if len(missed):

@@ -1,4 +1,4 @@
-"""Every command of the page on boards runs as it stands, on a simulated board, with fewer samples."""
+"""Every command of the page on boards runs unchanged, on a simulated board, with fewer samples."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SHORTER = (
     (r"--repeat \d+", "--repeat 2"), (r"samples=\d+", "samples=2"), (" --option idle_s=300", ""),
     ("stream_s=60", "stream_s=3"), ("--trials 5", "--trials 2"),
 )  # fmt: skip
-"""What makes a command take an afternoon, and what stands in its place here."""
+"""What makes a command take an afternoon, and its replacement here."""
 HAPPENS = {"14": {"other_s": 2.0}, "15": {"unplug_s": 2.0}}
-"""What a person does during a step."""
+"""A person's action during a step."""
 ENDS = {"14": "its stopwatch went back", "15": "Device is not open"}
-"""What the command says then."""
+"""The command's output then."""
 LONGER = {"14": ("samples=2", "samples=40"), "15": ("samples=2", "samples=40")}
 
 

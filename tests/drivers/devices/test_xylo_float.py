@@ -1,4 +1,4 @@
-"""The network before it was fitted: it is the chip's where nothing is rounded, and the framework's in NIR."""
+"""The network before it was fitted equals the chip's if nothing is rounded, and the framework's in NIR."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_many_samples_at_once_give_what_each_gives_alone() -> None:
 
 @pytest.mark.skipif(find_spec("nir") is None, reason="needs neurorig[nir]")
 def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() -> None:
-    """Where nothing changes any more, NIR's CubaLIF has I = w_in W S and v = v_leak + r I, whatever the time step."""
+    """When nothing changes any more, NIR's CubaLIF has I = w_in W S and v = v_leak + r I, for any time step."""
     nir_graph, deploy = (
         importlib.import_module(f"drivers.devices.xylo.networks.nir_{name}") for name in ("graph", "deploy")
     )
@@ -88,9 +88,9 @@ def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() 
 
 @pytest.mark.skipif(not BRAILLE.is_file() or find_spec("nir") is None, reason="needs the published graph and nir")
 def test_a_graph_sends_the_spikes_of_the_neurons_of_the_framework_that_trained_it() -> None:
-    """The figures are of RSynaptic and Synaptic of snnTorch 1.0.0, reset at once, with this input and half the weights.
+    """The figures are of RSynaptic and Synaptic in snnTorch 1.0.0, reset at once, for this input and half the weights.
 
-    With all of the weights, membranes reach twice the threshold, where snnTorch subtracts it a second time.
+    With full weights, membranes reach twice the threshold, and snnTorch then subtracts it a second time.
     """
     load_nir = importlib.import_module("drivers.devices.xylo.networks.nir_deploy").load_nir
     floats = load_nir(BRAILLE, 1e-4, "subtract", "channel", ()).floats

@@ -1,4 +1,4 @@
-"""A simulated Xylo that learns words: prototypes in the chip's integers, a phase with its energy, and rounds apart."""
+"""A simulated Xylo that learns words: prototypes in integers, a phase with its energy, and separate rounds."""
 
 from __future__ import annotations
 

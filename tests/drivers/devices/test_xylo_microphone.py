@@ -1,4 +1,4 @@
-"""A Xylo board that listens, on simulated boards in real time: what it hears, how long, and what it draws meanwhile."""
+"""A Xylo board that listens, on simulated boards in real time: what it hears, for how long, and its power."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ pytest.importorskip("xylosim")
 CHIPS = ("audio2", "audio3")
 RATE_HZ = 16_000.0
 STEP_S = 0.04
-"""A time step that this machine does not sleep through."""
+"""A time step too long for this machine to miss."""
 
 
 @pytest.fixture(autouse=True)
 def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "WARM_S", 0.1)
-    monkeypatch.setattr(microphone, "LOST", 0.2)  # this machine may sleep through a few
+    monkeypatch.setattr(microphone, "LOST", 0.2)  # this machine may miss a few
 
 
 def network() -> Any:
@@ -74,7 +74,7 @@ def heard(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
 
 
 def heard_whole(device: XyloDevice, sample: Sample) -> Reply:
-    """The same; where the machine slept through time steps, which the driver tells, the sample is played again."""
+    """The same; if the machine missed time steps, which the driver reports, the sample is played again."""
     for _ in range(20):
         try:
             return heard(device, sample)
@@ -86,7 +86,7 @@ def heard_whole(device: XyloDevice, sample: Sample) -> Reply:
 
 @pytest.fixture
 def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many time steps a busy machine sleeps through is not asked."""
+    """The number of time steps that a busy machine misses is not tested."""
     monkeypatch.setattr(microphone, "LOST", 2.0)
 
 
@@ -289,7 +289,7 @@ def test_a_command_that_takes_longer_than_its_sound_is_refused() -> None:
 
 
 def played(opened: Callable[..., XyloDevice], playing: Any, monkeypatch: pytest.MonkeyPatch) -> XyloDevice:
-    """A device whose samples are played as ``playing`` says."""
+    """A device whose samples are played by ``playing``."""
     device = opened()
     monkeypatch.setattr(device, "_play", lambda sample, times: playing)
     return device
@@ -318,7 +318,7 @@ def test_the_only_sample_is_not_answered_where_its_player_fails(
     def fails(timeout_s: float) -> None:
         raise DeviceError("sample sound-1 was not played", field="play", value=3)
 
-    one_step = sound(seconds=STEP_S)  # however many steps a busy machine sleeps through, it is not the fewer heard
+    one_step = sound(seconds=STEP_S)  # a busy machine may miss steps, but the sample is heard all the same
     with pytest.raises(DeviceError, match="was not played"):
         heard(played(opened, Playback(fails), monkeypatch), one_step)
 

@@ -1,4 +1,4 @@
-"""Networks in NIR on the simulated Xylo: what is taken, what is refused by its name, and what comes back as written."""
+"""Networks in NIR on the simulated Xylo: what is accepted, what is refused by name, and what is exported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def neurons(size: int, **changes: Any) -> Any:
 
 
 def graph(seed: int = 0, sizes: tuple[int, ...] = (3, 5, 2), recurrent: bool = True) -> tuple[dict[str, Any], Any]:
-    """Nodes and edges of a random network, whose hidden layers lead back to themselves."""
+    """Return nodes and edges of a random network with recurrent hidden layers."""
     rng = np.random.default_rng(seed)
     nodes: dict[str, Any] = {
         "in": nir.Input(input_type={"input": np.array([sizes[0]])}),
@@ -66,7 +66,7 @@ def graph(seed: int = 0, sizes: tuple[int, ...] = (3, 5, 2), recurrent: bool = T
 
 
 def nested(seed: int, depth: int = 1, **more: Any) -> tuple[dict[str, Any], Any]:
-    """The same network as ``graph``, whose recurrent layer is a graph in so many others."""
+    """The same network as ``graph``, with its recurrent layer inside ``depth`` nested graphs."""
     nodes, edges = graph(seed)
     inner = {"lif": nodes.pop("n0"), "w_rec": nodes.pop("r0"), **more}
     inside = [("input", "lif"), ("lif", "w_rec"), ("w_rec", "lif"), ("lif", "output")]
@@ -98,7 +98,7 @@ def spikes(network: Network, raster: Any) -> tuple[Any, Any]:
 
 @needs_graphs
 def test_a_published_recurrent_network_gives_the_spikes_of_the_vendors_own_path() -> None:
-    """The figures are those of Rockpool with torch, for this input (neuromorphs/NIR, paper/03_rnn)."""
+    """The figures are Rockpool's with torch, for this input (neuromorphs/NIR, paper/03_rnn)."""
     network = loaded(BRAILLE, dt_s=1e-4)
     raster = (np.random.default_rng(0).random((256, 12)) < 0.06).astype(np.int64)
     output, by_layer = spikes(network, raster)
@@ -108,7 +108,7 @@ def test_a_published_recurrent_network_gives_the_spikes_of_the_vendors_own_path(
 
 @needs_graphs
 def test_the_page_has_what_its_command_prints_of_the_published_network(tmp_path: Path) -> None:
-    """A whole session, so that each figure of the table is one that a reader gets."""
+    """A whole session, so that each figure of the table is one that a reader can get."""
     page = (ROOT / "docs/reference/xylo-networks.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("rig measure") and BRAILLE.name in line]
     command = line.replace("examples/", f"{ROOT}/examples/").replace(BRAILLE.name, str(BRAILLE))
@@ -204,7 +204,7 @@ def test_what_is_rounded_is_listed(tmp_path: Path) -> None:
 
 
 def test_how_much_of_an_input_is_kept_is_stated(tmp_path: Path) -> None:
-    """Rockpool's mapping, which is followed here, does not make up for the decay that comes first on the chip."""
+    """Rockpool's mapping, which is used here, does not correct for the early decay on the chip."""
     nodes, edges = graph(1)
     nodes["n1"] = neurons(2, tau_syn=2 * DT_S)
     assert loaded(written(tmp_path / "a.nir", nodes, edges)).deployment["input_kept"] == {"n0": 0.75, "n1": 0.5}
@@ -230,7 +230,7 @@ def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> Non
 
 
 def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
-    """Operations of the reference's RNN: all weights, those that lead back included."""
+    """Operations of the reference's RNN: all weights, including recurrent ones."""
     network = loaded(written(tmp_path / "a.nir", *graph(3, (3, 5, 2))))
     info = SimBackend.open(network, 25e6).inspection.info
     assert info.dense == 3 * 5 + 5 * 5 + 5 * 2
@@ -239,7 +239,7 @@ def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("depth", [1, 3])
 def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: Path) -> None:
-    """A recurrent layer is usually nested. Its types are not checked either: exports write a batch axis into them."""
+    """A recurrent layer is usually nested. Its types are not checked either, because exports add a batch axis."""
     flat = loaded(written(tmp_path / "flat.nir", *graph(3)))
     within = loaded(written(tmp_path / "nested.nir", *nested(3, depth)))
     raster = np.random.default_rng(3).integers(0, 4, (40, 3))
@@ -258,7 +258,7 @@ def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do()
     nodes, edges = nested(3)
     with pytest.raises(DataError, match=r"'n0\.lif' is in the graph and in its nested graph 'n0'"):
         checked(nodes | {"n0.lif": neurons(5)}, edges)
-    nodes["n0"].edges[0] = ("input", "w_rec")  # as spyx writes it
+    nodes["n0"].edges[0] = ("input", "w_rec")  # as in spyx's export
     with pytest.raises(DataError, match=r"'w0' leads to n0\.w_rec \(Linear\)") as caught:
         checked(nodes, edges)
     assert "In a nested graph, let the edge from its input end at the neurons" in caught.value.remedy
@@ -275,7 +275,7 @@ def test_connections_inside_a_nested_graph_that_name_no_node_of_it_are_refused()
 
 
 def bad_graphs() -> dict[str, Any]:
-    """By the text of the error: a change of the nodes and edges of a graph."""
+    """By the text of the error: a change of the graph's nodes and edges."""
 
     def affine(bias: float) -> Any:
         return nir.Affine(np.ones((5, 3)), np.full(5, bias))
@@ -320,7 +320,7 @@ def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> No
 
 
 def test_a_neuron_that_reaches_more_neurons_than_the_chip_allows_is_refused(tmp_path: Path) -> None:
-    """The limit is on what is sent: 64 hidden neurons, those of the same layer included."""
+    """The limit is for sending: 64 hidden neurons, including those of the same layer."""
     nodes, edges = graph(8, (3, 40, 24, 2))
     assert loaded(written(tmp_path / "most.nir", nodes, edges)).layers == (3, 40, 24, 2)
     nodes |= {"r0": nir.Linear(np.ones((40, 40))), "w1": nir.Linear(np.ones((25, 40))), "n1": neurons(25)}

@@ -1,4 +1,4 @@
-"""The whole walk on the simulated Xylo: what its profile declares is what the rig measures back."""
+"""A whole run on the simulated Xylo: the rig measures what its profile declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training for the simulated Xylo: it learns, it repeats itself, it records what it did, and it hears nothing else."""
+"""Training for the simulated Xylo learns, is reproducible, is recorded, and uses no other data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EnergyRunner sessions: the published figures to the digits printed, and what a session may look like."""
+"""EnergyRunner sessions: the published figures to all printed digits, and the possible forms of a session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def session(
     prefix: str = "trace1",
     log: bool = True,
 ) -> Path:
-    """A session of our own: 2 mW in windows, 1 mW between them, an idle tail of one second."""
+    """Our own session: 2 mW in windows, 1 mW between them, an idle tail of one second."""
     folder.mkdir(parents=True, exist_ok=True)
     on = [round(0.1 + k * (length_s + 0.1), 3) for k in range(windows)]
     stamps = [0.01, *(round(t + x, 3) for t in on for x in (0.0, length_s))]

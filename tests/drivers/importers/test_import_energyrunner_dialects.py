@@ -1,6 +1,6 @@
-"""Energy sessions as other submitters and rounds of MLPerf Tiny left them, by the peers' arithmetic done anew here.
+"""Energy sessions as other submitters and rounds of MLPerf Tiny left them, with the peers' arithmetic done again here.
 
-Which dialects there are was seen in mlcommons/tiny_results_v0.5 to v1.3; the contents are made up.
+The dialects are those in mlcommons/tiny_results_v0.5 to v1.3; the contents are made up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COUNT = 40
 
 
 def trace(path: Path, rate_hz: float, stamps: list[float], scale: float = 1e6) -> list[float]:
-    """A trace of 2 mW in windows and 1 mW between; the energies as they are stored, in J times ``scale``."""
+    """A trace of 2 mW in windows and 1 mW between; stored energies, in J times ``scale``."""
     noise = random.Random(7)
     n = round((stamps[-1] + 1.5) * rate_hz)
     busy = [any(a <= k / rate_hz < b for a, b in zip(stamps[1::2], stamps[2::2], strict=True)) for k in range(n)]
@@ -34,7 +34,7 @@ def trace(path: Path, rate_hz: float, stamps: list[float], scale: float = 1e6) -
 
 
 def told(energy_uj: list[float], rate_hz: float, stamps: list[float]) -> list[tuple[str, str, str]]:
-    """Energy, power and energy per inference of every window as EnergyRunner prints them, sample by sample."""
+    """Return energy, power and energy per inference of every window as EnergyRunner prints them, by sample."""
     sums, held = [0.0] * (len(stamps) // 2), [0] * (len(stamps) // 2)
     t = 0.0
     for value in energy_uj:
@@ -60,7 +60,7 @@ def results_txt(figures: list[tuple[str, str, str]]) -> str:
 def session(
     folder: Path, rate_hz: float, stamps: list[float], scale: float = 1e6, prefix: str = ""
 ) -> list[tuple[str, str, str]]:
-    """A session of our own without a log; what EnergyRunner would print of it."""
+    """Our own session without a log, and EnergyRunner's output for it."""
     folder.mkdir(parents=True)
     stored = trace(folder / "trace1-energy.bin", rate_hz, stamps, scale)
     (folder / "trace1-timestamps.json").write_text("[\n\t" + ",\n\t".join(f"{s:.6g}" for s in stamps) + "\n]\n")
@@ -180,7 +180,7 @@ def trial(k: int, stamps: list[tuple[str, int]], length: int = 13_000, **more: o
 
 
 def successor(folder: Path, trials: list[dict[str, object]]) -> list[tuple[str, str]]:
-    """A session of the runner of 1.3; total energy and energy per inference as it prints them."""
+    """A session of the runner of 1.3; total energy and energy per inference in its output."""
     folder.mkdir(parents=True)
     (folder / "results.json").write_text(json.dumps(trials))
     printed, text = [], "Power Edition Output\n"

@@ -1,4 +1,4 @@
-"""Traces of single instruments with windows beside them: each format, its units, and what it asks for."""
+"""Traces of single instruments with separate windows: each format, its units, and its required options."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_jls_damaged_inside_is_refused(tmp_path: Path) -> None:
 
 
 def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
-    """Outside pytest, which listens to all that is logged."""
+    """Run outside pytest, which captures all logs."""
     _, watts, _ = trace()
     source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
     data = bytearray(source.read_bytes())

@@ -1,4 +1,4 @@
-"""How a table lies in its file: preambles, rows of units, separators, decimal marks, and units that contradict."""
+"""The layout of a table in its file: preambles, rows of units, separators, decimal marks, contradicting units."""
 
 from __future__ import annotations
 

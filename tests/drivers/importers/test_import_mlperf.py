@@ -34,7 +34,7 @@ def folder(
     watts: float = 150.0,
     end: str = "\n",
 ) -> Path:
-    """One run: the meter logs 20 s before to 20 s after a minute of load, its clock shown ``shift_h`` later."""
+    """One run: the meter logs from 20 s before to 20 s after a minute of load; its clock is ``shift_h`` ahead."""
     path.mkdir(parents=True)
     lines = []
     for k in range(100):

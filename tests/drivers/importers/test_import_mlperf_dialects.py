@@ -1,7 +1,7 @@
 """Power runs as other submitters and rounds of MLPerf Inference left them.
 
-Which dialects there are was seen in mlcommons/inference_results_v1.0 to v4.1, mlcommons/power-dev and its issues; the
-contents are made up. The average is computed anew here, line by line, as the submission checker does.
+The dialects are those in mlcommons/inference_results_v1.0 to v4.1, mlcommons/power-dev and its issues; the
+contents are made up. The average is computed again here, line by line, as in the submission checker.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def part(
     loadgen_h: float = 0.0,
     said: dict[str, object] | None = None,
 ) -> tuple[float, int]:
-    """Write one run, either log in local time; the average and number of readings by the checker's arithmetic."""
+    """Write one run, each log in local time; return average and number of readings by the checker's arithmetic."""
     folder.mkdir(parents=True)
     shown = [(millis(t + timedelta(hours=meter_h), order), w) for t, w in readings(begin, watts)]
     (folder / "spl.txt").write_text("\n".join(line(s, w) for s, w in shown) + "\n")
@@ -89,7 +89,7 @@ def part(
 
 
 def clocks(folder: Path, west_s: dict[str, int]) -> None:
-    """``power/server.json`` and ``client.json``: what they are here for, and what they say besides."""
+    """``power/server.json`` and ``client.json``: the parts used here, and other content."""
     (folder / "power").mkdir(parents=True, exist_ok=True)
     spans = {}
     for kind, begin in (("ranging", RANGED), ("testing", BEGIN)):

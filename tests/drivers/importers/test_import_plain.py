@@ -1,4 +1,4 @@
-"""Any CSV with declared columns, and windows in a file of their own."""
+"""Any CSV with declared columns, and windows in a separate file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of any length is imported in bounded memory, with the readings and times that a short one gives."""
+"""A file of any length is imported in bounded memory, with the same readings and times as a short one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.import_traces import RATE_HZ, check, table, trace, windows
 
 
 def columns(run: ImportedRun) -> list[np.ndarray]:
-    """Begin, end and value of all readings of the first rail; of a grid, the values alone."""
+    """Return begin, end and value of all readings of the first rail; for a grid, only the values."""
     chunks = list(run.traces[0].chunks)
     names = ["value"] if chunks[0].start_tick is None else ["start_tick", "end_tick", "value"]
     return [np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in names]

@@ -1,4 +1,4 @@
-"""What all importers of one instrument's trace share: their options, and windows that are read first."""
+"""Common behaviour of all importers of one instrument's trace: options, and windows that are read first."""
 
 from __future__ import annotations
 

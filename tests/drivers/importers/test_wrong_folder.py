@@ -1,4 +1,4 @@
-"""A folder that an importer cannot read is refused with what it looks like."""
+"""A folder that an importer cannot read is refused with a guess of its format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live plant with one rail, as the meters that read amperes see it."""
+"""A live plant with one rail, for meters that read amperes."""
 
 from __future__ import annotations
 

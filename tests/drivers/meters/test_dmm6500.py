@@ -1,4 +1,4 @@
-"""A DMM6500 against a dialogue and against a simulator, both after its manual. It has met no instrument."""
+"""A DMM6500 against a dialogue and a simulator, both written from its manual. It was never run on an instrument."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def data(first: int, last: int, *value: float) -> tuple[str, bytes]:
 
 
 class Spoken:
-    """An instrument that knows one dialogue: each line must be the next one written down."""
+    """An instrument that knows one dialogue: each line must be the next written one."""
 
     def __init__(self, dialogue: Sequence[tuple[str, bytes | None]]) -> None:
         self.left, self.strange = list(dialogue), list[str]()
@@ -112,7 +112,7 @@ def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any
 
 
 def test_the_buffer_is_read_on_from_where_it_was_read_to() -> None:
-    value = [0.011, -10.0, 9.9e37]  # bytes of these hold line ends
+    value = [0.011, -10.0, 9.9e37]  # their bytes contain line ends
     dialogue = [
         *STARTS, (END, b"2"), data(1, 2, *value[:2]), ("ABOR", None), (END, b"3"), data(3, 3, value[2]),
         ("SYST:ERR?", b'0,"No error;0;0 0"'),

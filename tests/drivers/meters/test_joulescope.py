@@ -1,6 +1,6 @@
 """A Joulescope by its driver package: numbered blocks from another thread become a grid without silent gaps.
 
-``FakeDriver`` stands for the package, with its signatures, and streams in real time.
+``FakeDriver`` replaces the package, with its signatures, and streams in real time.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> No
 
 
 def edges_of(meter: Meter, plant: LivePlant, seconds: float = 0.2) -> tuple[np.ndarray, np.ndarray, int]:
-    """Ticks and levels that were recorded while the plant's pin is high from 20 to 50 ms, and when tick 0 was."""
+    """Return recorded ticks and levels while the plant's pin is high from 20 to 50 ms, and the time of tick 0."""
     bracket = meter.start()
     assert bracket.tick == 0
     now_s = (plant.clock.now_ns() - ORIGIN_NS) * 1e-9
@@ -265,7 +265,7 @@ def test_edges_of_an_input_stand_on_the_clock_of_the_readings(plant: LivePlant, 
     meter.close()
     began_ns = fake.latest.front_end.true_ns(fake.latest.from_tick) - ORIGIN_NS
     assert levels.tolist() == [1, 0]
-    # the instrument runs 30 ppm fast, and sees an edge when it looks next, a microsecond later at most
+    # the instrument runs 30 ppm fast, and sees an edge at its next sample, a microsecond later at most
     due = (np.array([now_ns + 20_000_000, now_ns + 50_000_000]) - began_ns) * (1 + 30e-6)
     assert np.all((ticks >= due - 200) & (ticks <= due + 1200))
 

@@ -1,4 +1,4 @@
-"""An LPM01A: what it streams is what is recorded; what it loses, and what it says of itself, is told."""
+"""An LPM01A: its stream is recorded, and its losses and messages are reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pseudo terminal is quiet sooner than a USB cable."""
+    """A pseudo terminal becomes quiet sooner than a USB cable."""
     monkeypatch.setattr(lpm01a_powershield, "QUIET_S", 0.015)
     monkeypatch.setattr(greeting, "QUIET_S", 0.015)
 
@@ -77,7 +77,7 @@ def taken(meter: Meter, seconds: float) -> list[Chunk]:
 
 
 def fed(stream: Any, data: bytes, cuts: Sequence[int] = ()) -> Parsed:
-    """Everything that the bytes hold, fed in pieces."""
+    """Return everything in the bytes, fed in pieces."""
     whole = Parsed()
     ends = [*sorted({c % (len(data) + 1) for c in cuts}), len(data)]
     begin, n = 0, 0
@@ -126,7 +126,7 @@ def test_an_overcurrent_flags_the_reading_before_and_the_one_after(cut: int) -> 
     flags = np.concatenate([piece.arrays()[1] for piece in pieces])
 
     assert flags[2] == 1 and flags[0] == flags[3] == 0
-    assert flags[1] == (cut not in (4, 5, 6, 7))  # it may have been handed out already
+    assert flags[1] == (cut not in (4, 5, 6, 7))  # it may already have been handed out
 
 
 @CALM
@@ -362,20 +362,20 @@ def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: di
 
 
 class _Said:
-    """A line on which everything has been said before."""
+    """A line on which everything has already been sent."""
 
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)
 
     def write(self, data: bytes) -> None:
-        """Nobody listens."""
+        """Accept no listener."""
 
     def line(self, until_s: float) -> str | None:
         return self._lines.pop(0) if self._lines else None
 
 
 def test_a_refusal_to_stop_that_comes_late_is_not_taken_for_the_next_answer() -> None:
-    """On a busy host what nothing-to-stop is answered with arrives after the next command was sent."""
+    """On a busy host, the answer that there is nothing to stop may come after the next command was sent."""
     board = lpm01a_powershield.PowerShield.__new__(lpm01a_powershield.PowerShield)
     board._timeout_s = 1.0
     board._line = _Said(  # type: ignore[assignment]

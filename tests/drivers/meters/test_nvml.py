@@ -1,4 +1,4 @@
-"""NVML: a counter becomes readings when it is renewed, power says what it is an average of, and a lost GPU is told."""
+"""NVML: a renewed counter becomes a reading, power states what it averages, and a lost GPU is reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def live(monkeypatch: pytest.MonkeyPatch, **how: Any) -> Iterator[tuple[LivePlan
 
 
 def taken(meter: Meter, readings: int) -> list[Chunk]:
-    """At least so many readings of the first GPU."""
+    """Return at least this many readings of the first GPU."""
     chunks: list[Chunk] = []
 
     def enough() -> bool:
@@ -109,8 +109,8 @@ def test_a_reading_is_made_when_the_counter_is_renewed(monkeypatch: pytest.Monke
         renewed_ns = nvml.began_ns + renewals * round(nvml.update_s * 1e9)
         looks = np.searchsorted(nvml.asked_ns, end) - np.searchsorted(nvml.asked_ns, renewed_ns)
 
-    assert rail.kind == "cumulative" and 25.0 < rail.rate_hz < 100.0  # its renewals, 50 a second, not the looks
-    assert np.all(np.diff(value) > 0) and np.all(looks[1:] <= LOOKS)  # a slow look is repeated
+    assert rail.kind == "cumulative" and 25.0 < rail.rate_hz < 100.0  # its renewals, 50 a second, not the polls
+    assert np.all(np.diff(value) > 0) and np.all(looks[1:] <= LOOKS)  # a slow poll is repeated
     assert value[-1] - value[0] == pytest.approx(50.0 * nvml.update_s * (renewals[-1] - renewals[0]), abs=1.0)
 
 
@@ -199,7 +199,7 @@ def test_the_energy_of_a_kernel_is_what_it_used(tmp_path: Path, monkeypatch: pyt
 def test_a_sensor_that_looks_part_of_the_time_counts_what_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     with live(monkeypatch, update_s=0.04, looks_s=0.01) as (plant, nvml):
         begin_ns = nvml.began_ns
-        for k in range(2, 8):  # busy whenever nobody looks
+        for k in range(2, 8):  # busy whenever nobody polls
             plant.occupy("inference", begin_ns + k * 40_000_000 + 10_000_000, begin_ns + (k + 1) * 40_000_000)
         with closing(open_meter()) as meter:
             chunks = taken(meter, 5)

@@ -1,4 +1,4 @@
-"""A PPK2 on its serial port: ranges, losses, its clock, and what happens when the cable is bad."""
+"""A PPK2 on its serial port: ranges, losses, its clock, and the effects of a bad cable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_modifier_that_is_no_number_is_named(sim: Ppk2Sim) -> None:
 
 
 THREAD = {"R0": "3095044895830869060112875520.0000", **dict.fromkeys(("R1", "R2", "R3", "R4"), "0.0000")}
-"""What a kit stated in Nordic's thread 92921."""
+"""The values of a kit in Nordic's thread 92921."""
 
 
 def damaged(sim: Ppk2Sim, **stated: str) -> str:
@@ -78,7 +78,7 @@ def test_typical_modifiers_are_a_choice_that_the_recording_names_and_the_width_p
     assert "R0" in accuracy.source
     limit_a = accuracy.of_reading * got + accuracy.offset
     assert np.all(np.abs(got - IDLE_W / SUPPLY_V) < limit_a)
-    assert accuracy.of_reading >= 0.35  # R4 is stated 33 % higher by real kits than Nordic's typical value
+    assert accuracy.of_reading >= 0.35  # real kits state R4 33 % higher than Nordic's typical value
 
 
 def test_a_host_that_loses_half_of_the_stream_is_seen_by_the_counter_and_ends_the_run(sim: Ppk2Sim) -> None:
@@ -121,7 +121,7 @@ def values(chunks: Sequence[Chunk]) -> np.ndarray:
 
 
 def misplaced(got: np.ndarray, sim: Ppk2Sim, edge_ns: int) -> float:
-    """Readings between where the current last fell in the trace and where it did."""
+    """Return how many readings are between the last fall of the current in the trace and its real one."""
     last = int(np.flatnonzero(np.nan_to_num(got) > 0.5 * RUN_W / SUPPLY_V)[-1]) + 1
     return abs(sim.began_ns(last) - edge_ns) * 1e-9 * 1e5
 
@@ -161,7 +161,7 @@ def test_kept_means_that_nothing_is_switched(sim: Ppk2Sim) -> None:
 
 @contextmanager
 def or_the_machine_was_busy() -> Iterator[None]:
-    """A run of which the readings came late ends with these words; ``test_ppk2_loss_detection`` has no clock."""
+    """A run whose readings came late ends with these words; ``test_ppk2_loss_detection`` needs no clock."""
     try:
         yield
     except MeterError as error:
@@ -187,9 +187,9 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(plant: LivePlant, sim: Ppk
 def test_a_loss_that_the_counter_cannot_show_is_nan_and_shifts_nothing(plant: LivePlant, sim: Ppk2Sim) -> None:
     meter = opened(sim)
     meter.start()
-    time.sleep(0.5)  # before there is a floor of lags a loss is not seen
+    time.sleep(0.5)  # a loss before there is a floor of lags is not seen
     sim.lose_words(UNSEEN)
-    time.sleep(0.6)  # where in a stretch it happened nobody knows
+    time.sleep(0.6)  # its place in a stretch is unknown
     off_ns = pulsed(plant)
     with closing(meter), or_the_machine_was_busy():
         got = values([*meter.read(), *meter.stop()])  # stop waits until it is certain
@@ -199,7 +199,7 @@ def test_a_loss_that_the_counter_cannot_show_is_nan_and_shifts_nothing(plant: Li
 
 
 def pulsed(plant: LivePlant) -> int:
-    """Have the device work for 20 ms; when it ends."""
+    """Let the device work for 20 ms; return when that ends."""
     on_ns = plant.clock.now_ns() + 20_000_000
     plant.occupy("inference", on_ns, on_ns + 20_000_000)
     plant.clock.sleep_until(on_ns + 40_000_000)
@@ -214,7 +214,7 @@ def test_its_clock_is_read_within_the_call(sim: Ppk2Sim) -> None:
         tick = meter.timer()
         assert before_ns <= sim.began_ns(tick) <= time.monotonic_ns()
     meter.stop()
-    before_ns = time.monotonic_ns()  # it streams for its clock alone now
+    before_ns = time.monotonic_ns()  # now it streams only for its clock
     assert before_ns <= sim.began_ns(meter.timer())
     assert not meter.read()
     meter.start()
@@ -293,7 +293,7 @@ def test_readings_that_nobody_reads_are_bounded(sim: Ppk2Sim) -> None:
     meter.start()
     time.sleep(0.5)
     held = values(meter.read())
-    assert len(held) <= 20_000  # and what it began with
+    assert len(held) <= 20_000  # and its first readings
     with pytest.raises(MeterError, match="waiting to be read"):
         meter.read()
     meter.close()

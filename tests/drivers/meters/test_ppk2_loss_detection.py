@@ -1,4 +1,4 @@
-"""Readings that the counter of a PPK2 cannot miss: told by when the others arrive, and placed where they belong."""
+"""Readings whose loss a PPK2's counter cannot show: arrivals of others show it, and they get the right places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a PPK2: cut out of bytes of any length, and what is lost when some are torn."""
+"""The words of a PPK2: cut out of bytes of any length, and the losses when some are damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def words(first: int, n: int) -> bytes:
 
 
 def taken(aligner: Aligner, pieces: Sequence[bytes]) -> tuple[list[int], list[int]]:
-    """ADC values, and the words told as lost before each."""
+    """ADC values, and how many words were reported lost before each."""
     got = [aligner.feed(piece) for piece in pieces]
     return [int(w) & 0x3FFF for g in got for w in g.word], [int(n) for g in got for n in g.lost]
 

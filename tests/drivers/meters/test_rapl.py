@@ -1,4 +1,4 @@
-"""RAPL: joules that only grow, over wraps; zones that contain each other are not added up; doubt is told."""
+"""RAPL: joules that only grow, over wraps; zones inside each other are not added; doubts are reported."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def joined(chunks: list[Chunk], name: str) -> Any:
 
 
 class Script(EnergyCounter):
-    """A counter whose readings, and when they were made, are written down: (seconds, microjoules)."""
+    """A counter with given readings at given times: (seconds, microjoules)."""
 
     def __init__(self, rows: list[tuple[float, int]], range_j: float, most_w: float) -> None:
         self.rows = list(rows)
@@ -185,7 +185,7 @@ def steps(n: int) -> Iterator[Step]:
 
 
 def computed_power(folder: Path) -> Quantity:
-    """Dynamic power of a computation on this computer, by a counter that is read in real time."""
+    """Return dynamic power of a computation on this computer, by a counter that is read in real time."""
     folder.mkdir()
     with tree(folder) as (plant, running):
 
@@ -212,7 +212,7 @@ def computed_power(folder: Path) -> Quantity:
 
 
 def test_the_energy_of_a_computation_on_this_computer_is_what_it_used(tmp_path: Path) -> None:
-    for attempt in range(2):  # a host that stands still in the middle may spoil one of them
+    for attempt in range(2):  # a host that stops in the middle may spoil one of them
         found = computed_power(tmp_path / str(attempt))
         low, high = found.interval(0.999)
         if low <= 40.0 <= high:
@@ -288,7 +288,7 @@ def test_the_counters_of_this_computer_keep_every_rule() -> None:
 
 
 class Steady:
-    """A number that is what it is set to; ``hold`` keeps a look waiting."""
+    """A number with a set value; ``hold`` makes a poll wait."""
 
     def __init__(self) -> None:
         self.value, self.looks, self.hold = 0.0, 0, threading.Event()

@@ -1,4 +1,4 @@
-"""The multimeter and data-log drivers against written dialogues, and what they make of an instrument's answers."""
+"""The multimeter and data-log drivers against written dialogues, and their use of an instrument's answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6)
 
 
 def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
-    """What ``use`` returns on an instrument that knows only this dialogue, which must be said to its end."""
+    """Return what ``use`` returns on an instrument that knows only this dialogue, which must be completed."""
     instrument = Scripted(dialogue)
     with ScpiServer(instrument) as server, closing(open_session(server.address, timeout_s=2.0)) as link:
         value = use(Truevolt(link))
@@ -158,7 +158,7 @@ def test_another_model_is_no_digitiser() -> None:
 
 
 def sent_by(module: ModuleType) -> list[str]:
-    """Lines that a module's source hands to a link, with something plain for what it puts in."""
+    """Return lines that a module's source sends to a link, with something plain for inserted values."""
     found = []
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if not isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""The simulated 34465A behaves in time as the manual says. Here time is virtual, so nothing waits."""
+"""The simulated 34465A has the timing of the manual. Time is virtual here, so nothing waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Desk:
     sim: TruevoltSim
 
     def say(self, *lines: str) -> str:
-        """Send lines; the last answer."""
+        """Send lines; return the last answer."""
         answer = b""
         for line in lines:
             answer = self.sim.execute(line)
@@ -41,7 +41,7 @@ class Desk:
         self.plant.clock.sleep_until(self.plant.clock.now_ns() + round(seconds * S))
 
     def taken(self, line: str = "R?") -> Floats:
-        """The readings of a block."""
+        """Return the readings of a block."""
         answer = self.sim.execute(line)
         digits = int(answer[1:2])
         return np.frombuffer(answer[2 + digits : -1], ">f8")
@@ -109,7 +109,7 @@ def test_what_is_read_and_what_is_dropped_and_what_is_held_is_what_was_taken(pla
 
 def test_a_full_memory_drops_its_oldest_readings_without_an_error() -> None:
     d = running(1000.0, options=("DIG",))
-    d.plant.occupy("inference", d.plant.clock.now_ns(), d.plant.clock.now_ns() + S)  # the first second draws more
+    d.plant.occupy("inference", d.plant.clock.now_ns(), d.plant.clock.now_ns() + S)  # the first second has more power
     d.wait(50.5)
     held = d.taken()
 

@@ -1,4 +1,4 @@
-"""The link to a SCPI instrument: what it reads is what was sent, and every failure is told, soon, and by name."""
+"""The link to a SCPI instrument reads what was sent, and soon reports every failure by name."""
 
 from __future__ import annotations
 

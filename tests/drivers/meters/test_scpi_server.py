@@ -1,4 +1,4 @@
-"""The SCPI server speaks as the manuals do: headers long and short, compound lines, errors in a queue."""
+"""The SCPI server follows the manuals: long and short headers, compound lines, errors in a queue."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def records(*value: float) -> Said:
 
 
 class LogInTime:
-    """A log of one ampere at two volts that grows with the time; all that it is not asked it takes as a setting."""
+    """A log of one ampere at two volts that grows with time; any line that is no query is a setting."""
 
     def __init__(self) -> None:
         self._answers = {line: answer for line, answer in opens("N6781A", ("CURR", "VOLT")) if answer is not None}

@@ -1,4 +1,4 @@
-"""Lines of text on a serial port: what a line says is recorded, and a line that cannot be trusted is no reading."""
+"""Lines of text on a serial port: the content of a line is recorded, and an unreliable line is no reading."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def live(sketch: Sketch | None = None) -> Iterator[tuple[SimPlant, TextBoard]]:
 
 
 def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: None) -> list[Chunk]:
-    """Everything from a start to a stop; ``then`` happens after a fifth of the time."""
+    """Return everything from a start to a stop; ``then`` runs after a fifth of the time."""
     meter.start()
     chunks: list[Chunk] = []
     began_s, done = time.monotonic(), False
@@ -78,7 +78,7 @@ def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes]
 
 @contextmanager
 def or_the_machine_was_busy() -> Iterator[None]:
-    """A board or reader that has no time for lines without a time ends the run with these words."""
+    """If a board or reader lacks time for lines without a time, the run ends with these words."""
     try:
         yield
     except MeterError as error:
@@ -230,7 +230,7 @@ def test_what_is_read_first_happened_inside_the_bracket(stamp: str, ready_s: flo
         chunks = meter.read()
         true_ns = board.ended_ns(round(float(chunks[0].value[0])))
     if stamp == "count":
-        true_ns -= 5_000_000  # on a grid the bracket is of where the first reading begins
+        true_ns -= 5_000_000  # on a grid the bracket is where the first reading begins
 
     assert bracket.before_ns <= true_ns <= bracket.after_ns
     assert bracket.after_ns - bracket.before_ns < 100_000_000
@@ -264,7 +264,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
         heard.append(data)
         wire.send(b"boot\r\n# time, mW, n\r\n" + "".join(f"{line}\r\n" for line in lines[:3]).encode())
         if len(heard) > 1:
-            for part in (lines[3:4], lines[4:]):  # the first line that is later than any latency is where it begins
+            for part in (lines[3:4], lines[4:]):  # the first line that is later than any latency begins it
                 time.sleep(0.06)
                 wire.send("".join(f"{line}\r\n" for line in part).encode())
 

@@ -22,7 +22,7 @@ RATE_HZ = 1000.0
 
 @dataclass
 class Tape:
-    """A source that plays back: so many readings at each fetch, then an error or nothing."""
+    """A source that replays this many readings at each fetch, then an error or nothing."""
 
     counts: Sequence[int]
     began_s: float = 0.0
@@ -77,7 +77,7 @@ def total(chunks: Sequence[Chunk]) -> int:
 
 
 def error_of(meter: ThreadedMeter) -> MeterError:
-    """The error that reading ends in; readings come before it."""
+    """Return the error that ends reading; readings come before it."""
     deadline_s = time.monotonic() + 5.0
     with pytest.raises(MeterError) as caught:
         while time.monotonic() < deadline_s:

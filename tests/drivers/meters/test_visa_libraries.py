@@ -1,4 +1,4 @@
-"""One session on the libraries that laboratories have: pyvisa-py over USB, NI's and Keysight's VISA, and pyvisa-sim."""
+"""One session on the libraries of laboratories: pyvisa-py over USB, NI's and Keysight's VISA, and pyvisa-sim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The power monitor of a Xylo board, on simulated boards in real time: rates, stamps, and readings that go astray."""
+"""The power monitor of a Xylo board, on simulated boards in real time: rates, stamps, and lost readings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _opened() -> Iterator[Callable[..., XyloDevice]]:
 
 
 def measured(meter: Meter, seconds: float) -> dict[str, Chunk]:
-    """What each rail read meanwhile."""
+    """Return the readings of each rail meanwhile."""
     meter.start()
     chunks: list[Chunk] = []
     for _ in range(5):
@@ -106,7 +106,7 @@ def test_lost_and_late_readings_are_put_in_order_or_missing_and_none_is_doubled(
     for trace in found.values():
         stamps = np.asarray(trace.end_tick)
         assert np.all(np.diff(stamps) > 0)
-        gaps = np.diff(stamps[stamps < stamps[-1] - 400_000])  # later ones are still under way when it stops
+        gaps = np.diff(stamps[stamps < stamps[-1] - 400_000])  # later ones are still on their way when it stops
         missing = 1.0 - len(gaps) / (np.sum(gaps) / 781.25)
         caught_up = "late" in share and share["late_s"] < 0.25
         assert missing < 0.03 if caught_up else 0.05 < missing < 0.4
