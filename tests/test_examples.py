@@ -1,4 +1,4 @@
-"""Every example runs as its first lines say."""
+"""Every example runs as its first lines describe."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_example_is_run_here() -> None:
 
 
 def test_the_notebook_runs_from_its_first_cell_to_its_last_and_holds_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its measurement on the simulated bench takes some seconds. A cell that ends in an expression shows it."""
+    """Its measurement on the simulated bench takes some seconds. A cell that ends in an expression prints it."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     cells = json.loads((EXAMPLES / "first_measurement.ipynb").read_text(encoding="utf-8"))["cells"]
     names: dict[str, Any] = {}
@@ -100,7 +100,7 @@ def test_my_meter_measures_its_resistor_and_says_simulated(capsys: pytest.Captur
     assert results["simulated"] is True
     for name, value in truth.items():
         quantity = from_json(results["quantities"][name])
-        low, high = quantity.interval(0.999)  # one draw of noise: it is to hold, not to hold in 95 of 100
+        low, high = quantity.interval(0.999)  # one draw of noise: it must hold, not only in 95 of 100
         assert low <= value <= high, name
         assert quantity.half_width() < 0.01 * truth["idle_power_w"]
 
@@ -154,7 +154,7 @@ def test_my_scenario_counts_latency_from_when_a_sample_is_due(
 
     assert slow[0] == quick[0] == 0
     assert quick[1]["quantities"]["latency_p50_s"]["value"] < 0.11  # the device takes 0.1 s
-    assert slow[1]["quantities"]["latency_p50_s"]["value"] > 0.2  # samples wait for those before them
+    assert slow[1]["quantities"]["latency_p50_s"]["value"] > 0.2  # samples wait for earlier ones
 
 
 def test_a_run_written_by_hand_reports_its_truth(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_the_example_of_every_public_function_runs(tmp_path: Path, monkeypatch: 
     assert set(functions) >= {"open_run", "evaluate", "report", "measure", "blocking", "check_device", "check_meter"}
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT))
-    for name in sorted(functions, key=lambda name: name != "measure"):  # the others read what it records
+    for name in sorted(functions, key=lambda name: name != "measure"):  # the others read its recording
         doc = inspect.getdoc(getattr(rig, name)) or ""
         exec(textwrap.dedent(doc.partition("::\n")[2]), {})
         assert "rig." in doc.partition("::\n")[2], name

@@ -1,4 +1,4 @@
-"""A factory's signature is its declaration: what it is handed, and which options a user may set."""
+"""A factory's signature is its declaration: what the rig passes, and which options a user may set."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_an_option_by_the_name_of_what_is_handed_in_is_refused_with_what_to_do()
 
 
 PLAIN_BY_DESIGN = {"simulate", "purpose", "metered"}
-"""Handed in as a truth or a text."""
+"""Passed as true or as text."""
 
 
 def test_no_registered_factory_has_an_option_by_the_name_of_what_is_handed_in() -> None:

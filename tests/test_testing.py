@@ -1,4 +1,4 @@
-"""The plug-in costs a test run that does not use it next to nothing, and its fixtures say what fails."""
+"""The plug-in costs a test run without it next to nothing, and its fixtures report failures."""
 
 from __future__ import annotations
 

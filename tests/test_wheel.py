@@ -1,7 +1,7 @@
-"""The wheel works where nothing else is installed, and says so where another project took the place of its packages.
+"""The wheel works with nothing else installed, and reports another project in the place of its packages.
 
-A wheel is built once and unpacked into an environment that holds only the dependencies that it declares. This takes
-some 20 s, and nothing else would notice a file that is left out of the wheel or a dependency that is not declared.
+A wheel is built once and unpacked into an environment that holds only its declared dependencies. This takes
+some 20 s; nothing else would notice a file missing in the wheel or an undeclared dependency.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHORT = ("--quiet", "--option", "samples=8", "--option", "audio_hz=1000", "--mod
 
 
 def declared(name: str, known: set[str]) -> Iterator[str]:
-    """The distributions that one needs, and those that these need, by its declarations alone."""
+    """Return the distributions that one needs, and those that these need, by declarations alone."""
     for text in distribution(name).requires or ():
         needed = Requirement(text)
         applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
@@ -69,12 +69,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def site_of(venv: Path) -> Path:
-    """Where its packages are."""
+    """Return the place of its packages."""
     return next(venv.glob("lib/python*/site-packages"))
 
 
 def rig(venv: Path, folder: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the installed command in a folder that holds nothing of the sources; ``path`` is searched before it."""
+    """Run the installed command in a folder without the sources; ``path`` is searched before it."""
     known = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     known |= {"PATH": f"{venv / 'bin'}:/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
     known |= {} if path is None else {"PYTHONPATH": str(path)}
@@ -83,7 +83,7 @@ def rig(venv: Path, folder: Path, *words: str, path: Path | None = None) -> subp
 
 
 def put_into(site: Path, package: str) -> None:
-    """Put a distribution of others there, which owns a package of this name; files of ours stay where they are."""
+    """Install another's distribution that owns a package of this name; our files stay in place."""
     (site / package).mkdir(parents=True, exist_ok=True)
     (site / package / "__init__.py").write_text("")
     info = site / f"{package}-4.2.dist-info"
@@ -127,7 +127,7 @@ def test_a_package_that_stands_before_ours_on_the_path_is_named(environment: Pat
 
 
 def test_a_package_that_was_installed_over_ours_is_named(environment: Path, tmp_path: Path) -> None:
-    """The last test of this file, since it spoils the environment."""
+    """The last test of this file, because it damages the environment."""
     put_into(site_of(environment), "rig")
 
     for command in (("--version",), ("measure", "--device", "mock")):

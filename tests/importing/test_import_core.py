@@ -1,4 +1,4 @@
-"""How an imported recording becomes a run directory: whole or not at all, originals kept, several in a session."""
+"""An imported recording becomes a run directory: complete or not at all, with its originals, several in a session."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
     assert evaluate(recording).clocks["c"].rate_sigma >= 1e-4 / np.sqrt(3.0)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "energyrunner"])  # whose example has no idle
+@pytest.mark.parametrize("name", [name for name in CASES if name != "energyrunner"])  # its example has no idle
 def test_readings_of_every_format_stand_where_the_device_worked(name: str, tmp_path: Path) -> None:
-    """A reading that is stamped at its other end would be taken from beside a window."""
+    """A reading that is stamped at its other end would be outside its window."""
     options = lay_out(CASES[name], tmp_path / "in", None)
     given = [f"{k}={v}" for k, v in options.items()]
     (path,) = run_import(CASES[name].format, tmp_path / "in" / CASES[name].source, tmp_path / "run", given)
@@ -191,7 +191,7 @@ def test_a_peer_line_is_plain_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_mutilated_recording_is_a_typed_error_or_a_run(name: str, tmp_path: Path) -> None:
-    """A few of what ``benchmarks/fuzz_importers.py`` does by ten thousands."""
+    """A few of the tens of thousands of cases of ``benchmarks/fuzz_importers.py``."""
     assert attempt(CASES[name], None, tmp_path / "whole") == "valid runs"
     for seed in range(10):
         attempt(CASES[name], np.random.default_rng([99, seed]), tmp_path / str(seed))

@@ -1,4 +1,4 @@
-"""What an import says of its files: readings that are missing, windows that cannot be, limits for short readings."""
+"""An import's notes on its files: missing readings, impossible windows, limits for short readings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ of_range_percent = 0.01
 def opened_plain(
     folder: Path, spoil: Callable[[np.ndarray, np.ndarray], Any] = lambda t, w: (t, w), **more: Any
 ) -> Any:
-    """The plain CSV of a trace, spoilt."""
+    """A trace's plain CSV, damaged."""
     t, watts, _ = trace()
     source = table(folder / "a.csv", "t,p", *spoil(t, watts))
     options = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(folder)} | more
@@ -52,7 +52,7 @@ def opened_plain(
 
 
 def said(run: ImportedRun, out: Path) -> list[str]:
-    """The notes that are told, which are those that the run keeps."""
+    """Return the printed notes, which the run also keeps."""
     told: list[str] = []
     recording = open_run(write(run, out, say=told.append))
     assert [e.text for e in recording.of_type(Note)] == told

@@ -1,4 +1,4 @@
-"""What a remedy tells to state exists: every option that it names is one of the importer, or of the command."""
+"""Remedies are possible: every option in one is an option of the importer or of the command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS = {e.name: set(values_of(load("importers", e.name), {})) for e in entry_
 
 
 def texts(path: Path) -> Iterator[str]:
-    """Every text in a file, docstrings included."""
+    """Return every text in a file, including docstrings."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

@@ -1,4 +1,4 @@
-"""Synaptic operations are counted as the definition says: where neither the weight nor the input is zero."""
+"""Synaptic operations are counted by definition: neither the weight nor the input is zero."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
 
 
 def by_definition(values: Any, weights: Any, delay: int) -> list[tuple[int, int]]:
-    """Accumulates and multiply-accumulates of each execution, one product after another."""
+    """Count accumulates and multiply-accumulates of each execution, one product after another."""
     found = []
     for t in range(len(values)):
         x = values[t - delay] if t >= delay else np.zeros_like(values[0])
@@ -65,7 +65,7 @@ def test_a_convolution_counts_as_the_linear_connection_that_it_is(
 
 
 def _unrolled(kernel: Any, shape: Any, stride: int, padding: int, dilation: int, groups: int) -> tuple[Any, int]:
-    """The matrix of a convolution, made window by window, and how many of its products are not with padding."""
+    """Return a convolution's matrix, made window by window, and how many of its products are not with padding."""
     sizes = [
         max((n + 2 * padding - dilation * (k - 1) - 1) // stride + 1, 0)
         for n, k in zip(shape[1:], kernel.shape[2:], strict=True)
@@ -89,12 +89,12 @@ def _unrolled(kernel: Any, shape: Any, stride: int, padding: int, dilation: int,
      ((1, 1, 3, 3), (1, 4, 4), 1, 100)],
 )  # fmt: skip
 def test_dense_operations_of_published_examples(kernel: Any, shape: Any, padding: int, dense: int) -> None:
-    """The unit tests of the reference, and its example of padding that performs no operation."""
+    """The unit tests of the reference, and its example of padding, which performs no operation."""
     assert convolution("c", "in", "out", np.ones(kernel), shape, padding=padding).connection.dense == dense
 
 
 def test_the_published_example_of_accumulates() -> None:
-    """Of the reference: a batch of 5, each 10 executions of ones through 20 x 5 weights gives 1000 for each sample."""
+    """From the reference: a batch of 5, each with 10 executions of ones through 20 x 5 weights, has 1000 a sample."""
     counted = linear("c", "in", "out", np.ones((20, 5))).count(np.ones((10, 20)))
     assert (counted["acs"].sum(), counted["macs"].sum()) == (1000, 0)
 
@@ -103,7 +103,7 @@ def test_the_published_example_of_accumulates() -> None:
     ("sizes", "macs"), [((20, 25, 25), 1125), ((20, 20, 25, 25, 25), 2 * 625 + 400 + 500), ((25, 5), 125)]
 )
 def test_the_published_examples_of_dense_networks(sizes: tuple[int, ...], macs: int) -> None:
-    """Of the reference, whose layers are all given numbers other than -1, 0 and 1."""
+    """From the reference: all its layers get numbers other than -1, 0 and 1."""
     counted = [linear("c", "in", "out", np.ones((n, m))).count(np.full((1, n), 5.0)) for n, m in pairwise(sizes)]
     assert sum(int(c["macs"].sum()) for c in counted) == macs
     assert not any(c["acs"].any() for c in counted)
@@ -111,7 +111,7 @@ def test_the_published_examples_of_dense_networks(sizes: tuple[int, ...], macs: 
 
 @pytest.mark.parametrize(("gates", "theirs"), [(1, 150), (3, 465), (4, 615)], ids=["RNN", "GRU", "LSTM"])
 def test_the_published_examples_of_cells(gates: int, theirs: int) -> None:
-    """Of the reference, 25 inputs and 5 neurons: it adds the 3 products of each gated neuron, which are no synapses."""
+    """From the reference, 25 inputs and 5 neurons: it adds 3 products for each gated neuron that are not synapses."""
     counted = [linear("c", "in", "out", np.ones((n, 5 * gates))).count(np.ones((1, n))) for n in (25, 5)]
     assert sum(int(c["acs"].sum()) for c in counted) == theirs - (3 * 5 if gates > 1 else 0)
 

@@ -1,8 +1,8 @@
 """Footprints and dense operations of published networks, to the byte, from their own weights.
 
-The convention of the publication counts every array of the state dictionary by its type, and the buffer of past inputs
-with the one sample that it holds before the first execution. Ours takes the same arrays without what only the framework
-needs: the flags of snnTorch's neurons and PyTorch's count of batches.
+The publication counts every array of the state dictionary by its type, and the buffer of past inputs
+with the one sample that it holds before the first execution. We count the same arrays without those that only the
+framework needs: the flags of snnTorch's neurons and PyTorch's count of batches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def spiking(held: Mapping[str, Any], weights: list[str], sizes: list[int]) -> Ne
 
 
 def buffered(held: Mapping[str, Any], channels: int) -> NetworkInfo:
-    """The primate network with 50 past samples, of which one is there before the first execution."""
+    """The primate network with 50 past samples, one of them there before the first execution."""
     names = ("input", "hidden1", "hidden2", "output")
     synapses = [linear(f"fc{k}", names[k - 1], names[k], held[f"fc{k}.weight"].T) for k in (1, 2, 3)]
     past = Memory("past inputs", "buffers", 50 * channels, 32, channels)
@@ -109,7 +109,7 @@ def test_the_keyword_convolution() -> None:
 
 
 def test_the_echo_state_network() -> None:
-    """Of the published size alone, since its weights are not to be had: 186 neurons, one input and a constant."""
+    """Only the published size, because its weights are not available: 186 neurons, one input and a constant."""
     held = {"in": np.zeros((2, 186)), "reservoir": np.zeros((186, 186)), "out": np.zeros((188, 1))}
     synapses = [
         linear("in", "input", "reservoir", held["in"]),

@@ -1,4 +1,4 @@
-"""What is too large, too deep or no file at all is refused with a typed error, and not read."""
+"""Files that are too large, too deep or not files at all are refused with a typed error, and not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A capture at the rate of the instruments that is killed reads to its last whole batch."""
+"""A killed capture at the instruments' full rate can be read up to its last whole batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ except RigError as error:
 
 
 def check_readings(run: Run) -> None:
-    """Each rail holds the readings that were sent, in order and without a hole, and no more was announced."""
+    """Check that each rail holds the sent readings, in order without a gap, and that no others were announced."""
     assert sorted(run.traces) == ["rail0", "rail1"]
     for k, (name, trace) in enumerate(sorted(run.traces.items())):
         sent = pattern(k + 1)[:PATTERN]

@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays: what ``to_numpy`` gives, without pandas."""
+"""Columns of Arrow as arrays: the same as from ``to_numpy``, without pandas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rail or a clock that a recording describes in two ways is refused: which of them a figure used, no reader sees."""
+"""A rail or clock with two descriptions is refused: no reader could know which one a figure used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording whose start line lists the rails of its traces."""
+    """A recording whose start line lists its traces' rails."""
     folder = tmp_path_factory.mktemp("described")
     write(plain_lab(0, ""), folder / "plain")
 
@@ -32,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(run: Path, folder: Path, change: Callable[[Json], None]) -> Path:
-    """The recording after a change of its start line."""
+    """Return the recording after a change of its start line."""
     return rewritten(run, folder / "changed", lambda events, tables: change(events[0]))
 
 
@@ -61,7 +61,7 @@ def test_a_rail_that_its_meter_describes_otherwise_is_refused(
 
 
 def test_where_limits_come_from_may_be_said_otherwise(run: Path, tmp_path: Path) -> None:
-    """The start line of earlier recordings leaves out home directories, and their traces did not."""
+    """In earlier recordings, start lines omit home directories, but traces did not."""
 
     def elsewhere(start: Json) -> None:
         rail = start["meters"][0]["rails"][0]

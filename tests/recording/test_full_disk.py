@@ -1,4 +1,4 @@
-"""A disk that fills, and limits of a process, cost what comes after; what came before reads as a run that ended."""
+"""A full disk or a limit of the process loses later data; earlier data are read as a run that ended."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ sys.exit(main(["measure", "--device", "mock", "--mode", "together", "--out", sys
     *(w for t in sys.argv[2:] for w in ("--option", t))]))
 """
 PATIENCE_S = 600.0
-"""Only a broken program makes a test wait so long."""
+"""Only a broken program makes a test wait this long."""
 OPTIONS = ("idle_s=2", "workload.samples=60", "rate_hz=20000")
 
 
 def measured(path: Path, limits: str = "", *more: str) -> subprocess.CompletedProcess[str]:
-    """Measure in a process of its own under limits."""
+    """Measure in a separate process under limits."""
     argv = [sys.executable, "-c", RUN.format(limits=limits), str(path), *OPTIONS, *more]
     return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
@@ -51,7 +51,7 @@ def ended_well(path: Path, done: subprocess.CompletedProcess[str]) -> None:
 
 @pytest.fixture(scope="module")
 def small_disk() -> list[str]:
-    """The command under which a program sees a file system in memory of its own."""
+    """The command that gives a program its own file system in memory."""
     probe = ["unshare", "-Urm", "true"]
     if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("this system permits no mount namespace of one's own (unshare -Urm)")

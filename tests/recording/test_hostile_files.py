@@ -1,4 +1,4 @@
-"""What was hashed is what is used, and what a file becomes is known before it becomes it."""
+"""The hashed bytes are the ones that are used, and the unpacked size of a file is known in advance."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_file_in_batches_of_one_row_is_the_same_file(run: Path, name: str) -> 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_a_long_recording_with_a_constant_rail_is_read_in_little_memory(tmp_path: Path, codec: str) -> None:
-    """It packs a thousandfold, in one batch of 72 MB."""
+    """It is packed a thousandfold, in one batch of 72 MB."""
     count = 9_000_000
     grid = {"t0_tick": ORIGIN_NS, "period_tick": 10_000, "aperture_tick": 10_000}
     rail = {"name": "core", "rate_hz": 1e5}

@@ -1,4 +1,4 @@
-"""Lines are decoded once: by name, with their value where they are refused, and older places moved to their fields."""
+"""Lines are decoded once: refused ones are named with their value, and older fields move to their new places."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_identity_is_recorded_only_when_asked_for(tmp_path: Path, keep: bool) ->
 
 
 def test_an_interruption_between_a_line_and_its_count_breaks_no_chain(tmp_path: Path) -> None:
-    """The bytes were in the file, and the next line followed from the one before them."""
+    """The bytes were in the file, and the next line followed from the previous one."""
 
     class Interrupting:
         def __init__(self, file: Any) -> None:

@@ -1,4 +1,4 @@
-"""Readings on their way to disk: a thread of their own writes and hashes them, and what waits is bounded."""
+"""Readings on their way to disk: a separate thread writes and hashes them, and their waiting is bounded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def readings(first: int, count: int) -> Chunk:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Iterator[Recorder]:
-    """A recorder that writes readings in a thread, with one rail."""
+    """A recorder with one rail that writes readings in a thread."""
     with Recorder(tmp_path / "run", background=True) as recorder:
         recorder.event(start(clocks=CLOCKS))
         recorder.open_trace(METER, CORE, 0)
@@ -107,7 +107,7 @@ def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
         for k in range(20):
             recorder.chunk(readings(100 * k, 100), k)
             recorder.flush()
-    recorder.chunk(readings(1200, 100), 12)  # what the meter still had when it was stopped
+    recorder.chunk(readings(1200, 100), 12)  # the meter's last readings when it was stopped
     disk.set()
     recorder.stop(caught.value)
     run = open_run(recorder.path)
@@ -116,7 +116,7 @@ def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
 
 
 class Pouring:
-    """A meter that has 100 readings whenever it is asked, and whose stop lets the disk go on."""
+    """A meter that always has 100 readings, and whose stop lets the disk continue."""
 
     def __init__(self, disk: threading.Event) -> None:
         self._disk = disk
@@ -153,7 +153,7 @@ def test_a_run_whose_disk_is_too_slow_ends_with_that_error_and_keeps_what_had_ar
 
 
 class Ring(Pouring):
-    """A meter that counts up in one buffer, which it fills again for each chunk."""
+    """A meter that counts up in one buffer, which it refills for each chunk."""
 
     def __init__(self, disk: threading.Event) -> None:
         super().__init__(disk)
@@ -184,7 +184,7 @@ def test_an_error_of_the_thread_is_raised_where_readings_are_handed_over(
     with pytest.raises(StoreError, match="No space left"):
         recorder.settle()
     monkeypatch.undo()
-    recorder.chunk(readings(20, 10), 2)  # what comes later would leave a hole, and is not written
+    recorder.chunk(readings(20, 10), 2)  # later readings would leave a gap, and are not written
     recorder.stop()
     assert announced(recorder.path) == [(10, 0)]
     assert open_run(recorder.path).traces["core"].value.tolist() == list(range(10))

@@ -1,4 +1,4 @@
-"""Rows of replies on their way to disk: whatever a device answers is read back equal, in order, in constant memory."""
+"""Rows of replies on their way to disk: any answers are read back equal, in order, in constant memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.start_lines import start
 
 
 def written(write: Callable[[Recorder], object]) -> Run:
-    """What a recorder was told, read back."""
+    """Return what a recorder got, read back."""
     with TemporaryDirectory() as folder, Recorder(Path(folder) / "run") as recorder:
         recorder.event(start(device={"name": "d", "clock": {"name": "device", "tick_hz": 1e6}}))
         write(recorder)
@@ -114,7 +114,7 @@ def test_more_rows_than_the_buffer_holds_are_all_kept(shape: int) -> None:
 
 
 def test_answers_that_come_while_others_are_written_step_by_step_are_all_kept() -> None:
-    """Each answer is another text, so that known texts are forgotten on the way."""
+    """Each answer is another text, so known texts are forgotten on the way."""
     n = 3 * ROWS
 
     def write(recorder: Recorder) -> None:
@@ -150,7 +150,7 @@ def test_what_was_never_answered_fills_the_buffer_too() -> None:
 
 
 def test_memory_does_not_grow_with_the_queries() -> None:
-    """Thousands of answers, all different, as a device with probabilities gives."""
+    """Thousands of different answers, as from a device with probabilities."""
     rows = ReplyRows()
     peaks = []
     tracemalloc.start()
@@ -163,7 +163,7 @@ def test_memory_does_not_grow_with_the_queries() -> None:
 
 
 def test_the_file_grows_with_the_queries_and_not_with_their_square(tmp_path: Path) -> None:
-    """Each of 300 different answers is written by itself, as from a device slower than the writer."""
+    """Each of 300 different answers is written singly, as from a device slower than the writer."""
     sizes = []
     for n in (100, 300):
         with Recorder(tmp_path / str(n)) as recorder:

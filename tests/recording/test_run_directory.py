@@ -1,4 +1,4 @@
-"""The run directory is a format: a stranger can write one, and what is written is what counts."""
+"""The run directory is a format: anyone can write one, and only what is written matters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIGURES = ("execution_time_s", "idle_power_w", "active_power_w", "dynamic_power_
 
 
 def engine_written(path: Path, seed: int = 5, windows: int = 40) -> SimPlant:
-    """A drawn plant, measured; the meter's clock is a multiple of its rate, so that ticks are whole."""
+    """A measured drawn plant; the meter's clock is a multiple of its rate, so ticks are whole."""
     d = draw(seed)
     whole = {"rate_hz": 1000.0, "aperture": 1.0, "filter_tau_s": 0.0, "drop": 0.0, "clip": 0.0}
     device = d.device | {"inference_s": 0.03, "marks": True}
@@ -170,7 +170,7 @@ def test_a_plant_watched_by_hand_is_found_within_the_stated_intervals(tmp_path: 
             low, high = found[name].interval()
             held[name].append(low <= true[name] <= high)
             assert high - low < 0.05 * true[name]
-    # of 20 intervals at 95 %, fewer than 17 hold by chance once in sixty times
+    # of 20 intervals at 95 %, fewer than 17 hold once in sixty times, by chance
     assert {name: sum(h) for name, h in held.items() if sum(h) < 17} == {}
 
 

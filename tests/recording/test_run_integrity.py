@@ -1,4 +1,4 @@
-"""What was altered is refused; what was torn by a crash is read to its last whole batch."""
+"""Altered recordings are refused; those that a crash cut off are read up to their last whole batch."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_missing_seal_is_said_not_refused(recording: Path, tmp_path: Path) -> 
 
 
 def crashed(recording: Path, path: Path) -> Path:
-    """The same run as a crash would have left it: no stop line, no seal."""
+    """The same run after a crash: no stop line, no seal."""
     events, _ = read_plainly(recording)
     shutil.copytree(recording, path)
     write_lines(path, events[:-1], seal=False)

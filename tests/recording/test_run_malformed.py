@@ -1,4 +1,4 @@
-"""A malformed recording is refused by a typed error that says what is wrong with it, never by a traceback."""
+"""A malformed recording is refused by a typed error that names the fault, never by a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a driver delivers, the writer leaves a directory that can be read, or says what it refuses."""
+"""For any driver, the writer leaves a readable directory, or names what it refuses."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
 
 
 class HalfTicks(MockDevice):
-    """A driver whose stamps are fractions."""
+    """A driver with fractional stamps."""
 
     def _stamp(self, t_s: float) -> int:
         return super()._stamp(t_s) + 0.5  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Runs that belong together are bound by their hashes."""
+"""The runs of a session are bound by their hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that stay in their file say what the file holds, however it is divided, stored and asked."""
+"""Columns that stay in their file agree with it, for any division, storage and request."""
 
 from __future__ import annotations
 

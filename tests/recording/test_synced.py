@@ -1,4 +1,4 @@
-"""What a sealed recording holds was synced, so that a power cut after the seal takes nothing away."""
+"""The content of a sealed recording was synced, so a later power cut loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measurement prints at its end: at most fifteen lines, each figure once."""
+"""The output at the end of a measurement: at most fifteen lines, each figure once."""
 
 from __future__ import annotations
 

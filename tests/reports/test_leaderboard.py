@@ -1,4 +1,4 @@
-"""One page of many submissions: measured and simulated apart, audits bound to root hashes, text of others as text."""
+"""One page of many submissions: measured and simulated apart, audits by root hash, others' text only as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def claim(value: float, unit: str = "W") -> Claim:
 
 
 def made(folder: Path, name: str, about: About = ABOUT, **more: Any) -> str:
-    """A submission without sessions in ``folder/name``; its root hash."""
+    """A submission without sessions in ``folder/name``; return its root hash."""
     given: dict[str, Any] = {
         "name": name,
         "scenario": "single-stream",
@@ -52,7 +52,7 @@ def board(folder: Path, *audits: Path) -> str:
 
 
 def rows(page: str, caption: str) -> list[str]:
-    """The rows of the table with this caption."""
+    """Return the rows of the table with this caption."""
     (table,) = [t for t in re.findall(r"<table>.*?</table>", page, re.DOTALL) if f"<caption>{caption}" in t]
     return re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", table, re.DOTALL)
 
@@ -95,7 +95,7 @@ def test_an_audit_is_of_one_root_hash(
 
 @pytest.mark.parametrize("order", [(True, False), (False, True), (False,)])
 def test_figures_whose_audit_failed_are_not_shown(tmp_path: Path, order: tuple[bool, ...]) -> None:
-    """Whatever another audit of the same submission found, such as a quick one."""
+    """For any other audit of the same submission, such as a quick one."""
     made(tmp_path, "good")
     root = made(tmp_path, "bad", device="another")
     audits = [{"root": root, "ok": ok} for ok in order]

@@ -1,4 +1,4 @@
-"""A page is read in three screens: what stands unfolded is short, in order, and readable without colour or a mouse."""
+"""A page is read in three screens: unfolded parts are short, in order, and readable without colour or mouse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIME = FigureKey("execution_time_s")
 
 
 class Unfolded(HTMLParser):
-    """Collects the words that stand outside of what is folded away, and the levels of all headings."""
+    """Collects the words outside of folded parts, and the levels of all headings."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Reports say what the result says, to people and to programs, whatever the names are."""
+"""Reports agree with the result, for people and for programs, for any names."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_hostile_names_inject_nothing(hostile: dict[str, bytes]) -> None:
     assert "&lt;script&gt;" in page
     for name, content in hostile.items():
         if name != "results.json":
-            shown = re.sub(rb"`[^`\n]*`|^    .*$", b"", content, flags=re.M)  # Markdown shows code as it is
+            shown = re.sub(rb"`[^`\n]*`|^    .*$", b"", content, flags=re.M)  # Markdown shows code unchanged
             own = rb'<script type="application/json" class="trace-model">|<script>"use strict";'
             assert b"<script" not in re.sub(own, b"", shown if name.endswith(".md") else content), name
             assert b"\x1b" not in content, name
@@ -205,7 +205,7 @@ def test_any_number_of_rails(rails: int) -> None:
     slow = RailSeries("slow", one.start_s[::50], one.end_s[49::50], one.watts[::50])
     many = (slow, *(replace(one, rail=f"r{k}") for k in range(rails - 1)))
     svg = draw(replace(result, series=replace(result.series, rails=many)))["power"]
-    assert b">r0<" not in svg  # the trace that zooms shows each rail
+    assert b">r0<" not in svg  # the zooming trace shows each rail
     assert len(svg) < 300_000
 
 

@@ -1,4 +1,4 @@
-"""Pictures of streams, service and solves: what they hold is what was recorded, whatever its size."""
+"""Pictures of streams, service and solves contain what was recorded, for any size."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_a_figure_of_one_source_is_a_line_and_no_bar() -> None:
     both = Figures({**alone, FigureKey("execution_time_s"): q(0.9, "s", 0.002)})
     svg = draw(replace(result, quantities=both))["budget"]
     assert "all of it finite sample" in texts(svg)
-    assert svg.count(b"<rect") == 4  # two parts of one bar, and what their colours are
+    assert svg.count(b"<rect") == 4  # two parts of one bar, and their legend
 
 
 def test_pictures_of_a_fixed_form_have_real_text_and_fit_a_telephone() -> None:

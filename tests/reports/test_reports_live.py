@@ -1,4 +1,4 @@
-"""What is shown while a run is recorded: how far it is, watts, and the room on its disk; nothing that is not known."""
+"""The display while a run is recorded: its progress, watts, and the room on its disk; nothing unknown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METER = MeterInfo("smu", "simulator", ClockInfo("meter", 1e6), (Rail("core", rat
 
 
 class Terminal(io.StringIO):
-    """A standard error that says it is one."""
+    """A standard error that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -90,7 +90,7 @@ def test_when_the_disk_is_full_follows_from_how_fast_the_run_grows(tmp_path: Pat
     (tmp_path / "traces" / "core.arrows").write_bytes(bytes(1_000_000))
     again, later = room.look(), room.look()
 
-    assert first is again  # once a second at most
+    assert first is again  # at most once a second
     assert first is not None
     assert later is not None
     assert math.isinf(first.full_in_s)
@@ -124,7 +124,7 @@ def test_the_recording_says_what_waits_to_be_written(tmp_path: Path) -> None:
 
 
 def recorded(path: Path, name: str = "core") -> tuple[Recorder, Callable[[int], None]]:
-    """A recorder of a run of 5 samples, and a function that records the answer of one, and 100 readings of 2 mW."""
+    """A recorder of a run of 5 samples, and a function that records one answer, and 100 readings of 2 mW."""
     recorder = Recorder(path)
     recorder.event(start(workload={"name": "none", "samples": 5}))
     recorder.open_trace(METER, Rail(name, rate_hz=1e3), 0)

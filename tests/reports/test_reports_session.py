@@ -1,4 +1,4 @@
-"""A session's report says of which runs it is made, what each gave, and leads to the report of each."""
+"""A session's report lists its runs and their results, and links to each run's report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def merged(folder: Path) -> tuple[Any, Result]:
-    """The session's result, as rendered with its first power run."""
+    """The session's result, rendered with its first power run."""
     run = SimpleNamespace(path=folder / "power-1", stop={}, error=None, truncated=())
     result = without_pictures(made_up())
     return cast(Any, run), replace(result, run_id="session", start=structs.replace(result.start, run_id="power-1"))

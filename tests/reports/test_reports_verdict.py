@@ -1,4 +1,4 @@
-"""The verdict comes first, says which rules failed and whose rules they are, and is readable without colour."""
+"""The verdict comes first, names the failed rules and their owner, and is readable without colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boxes of the workflow, the versions beside the baselines, and the configuration, as a reader sees them."""
+"""The boxes of the workflow, the baselines' versions, and the configuration, as a reader sees them."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def write_audio(path: Path, seconds: float = 3.0, seed: int = 0) -> None:
 
 
 def write_tau(root: Path, *, train: int = 3, test: int = 2, absent: int = 1) -> Path:
-    """Per scene: ``train`` and ``test`` clips of 3 s, of which the last ``absent`` test clips lie in
-    no fold; and clips that do not belong (another device, another scene)."""
+    """For each scene: ``train`` and ``test`` clips of 3 s; the last ``absent`` test clips are in
+    no fold. Some clips do not belong (another device, another scene)."""
     names: list[tuple[str, str, str]] = []
     folds: dict[str, list[tuple[str, str]]] = {"train": [], "evaluate": []}
     for scene in (*CLASSES, "tram"):
@@ -305,7 +305,7 @@ def test_a_clip_shorter_than_a_second_is_refused(tmp_path: Path) -> None:
 
 
 def write_takes(root: Path) -> Path:
-    """Four origins of each of two labels; the second of rain was cut into two clips, far apart in the list."""
+    """Four origins for each of two labels; the second of rain was cut into two clips, far apart in the list."""
     rows = ["filename,label,source"]
     for label in ("rain", "sea"):
         for origin in range(4):

@@ -1,4 +1,4 @@
-"""The page of what is covered names what the code has, and has a row for each part of the sources."""
+"""The page on coverage agrees with the code, and has a row for each part of the sources."""
 
 from __future__ import annotations
 

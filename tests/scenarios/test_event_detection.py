@@ -1,4 +1,4 @@
-"""Event-camera detection: files in the layout of Prophesee's set, and what is refused before anything is recorded."""
+"""Event-camera detection: files in the layout of Prophesee's set, and refusals before anything is recorded."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def stream(window_s: float, stride_s: float, scene_s: float, duration_s: float, 
 
 
 def whole(frames: Frames, duration_s: float) -> tuple[NDArray[np.float32], list[str]]:
-    """The stream and the label of each of its samples, put together scene by scene and slice by slice."""
+    """Return the stream and the label of each sample, joined scene by scene and slice by slice."""
     sound, labels = [], []
     ends = [*(scene.begin_s for scene in frames.scenes[1:]), duration_s + 99.0]
     for scene, end_s in zip(frames.scenes, ends, strict=True):
@@ -54,7 +54,7 @@ lengths = st.integers(1, 400).map(lambda n: n / RATE_HZ) | st.floats(0.02, 4.0)
 def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
     window_s: float, stride_s: float, scene_s: float, more_s: float, seed: int
 ) -> None:
-    """Windows longer than scenes and strides longer than windows among them."""
+    """Including windows longer than scenes and strides longer than windows."""
     duration_s = window_s + min(more_s, 30 * stride_s)
     assume(duration_s < 300 * scene_s)
     frames = stream(window_s, stride_s, scene_s, duration_s, seed)
@@ -69,7 +69,7 @@ def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
         assert 0 < frame.label_age_s <= scene_s + 1e-6 or frame.label == frames.scenes[-1].label
         begun_s = end_s - frame.label_age_s
         assert begun_s == pytest.approx([s for s in frames.scenes if s.begin_s < end_s - 5e-10][-1].begin_s)
-        # the begin and the length of a frame and the begin of a scene are each rounded by half a sample at most
+        # begin and length of a frame, and begin of a scene, are each rounded by at most half a sample
         near_change = min(abs(s.begin_s - end_s) for s in frames.scenes) * RATE_HZ <= 1.5
         assert near_change or frame.label == labels[begin + width - 1]
 
@@ -93,7 +93,7 @@ def test_the_label_changes_with_the_scene_and_its_age_starts_again() -> None:
     said = [(f.label, f.label_age_s) for f in frames]
     one, two, three = (scene.label for scene in frames.scenes)
     assert [label for label, _ in said] == [one] * 5 + [two] * 8 + [three] * 8
-    assert [age for _, age in said][:6] == [1.0, 1.25, 1.5, 1.75, 2.0, 0.25]  # what ends at a change is the old scene
+    assert [age for _, age in said][:6] == [1.0, 1.25, 1.5, 1.75, 2.0, 0.25]  # a frame that ends at a change is old
 
 
 def test_a_window_over_several_scenes_is_called_after_the_last_of_them() -> None:

@@ -1,4 +1,4 @@
-"""How much memory is free: what the machine and the tightest control group leave."""
+"""Free memory: what the machine and the tightest control group leave."""
 
 from __future__ import annotations
 

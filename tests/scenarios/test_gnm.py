@@ -1,4 +1,4 @@
-"""The generator of graphs: networkx's edges without networkx, and what it refuses."""
+"""The generator of graphs: networkx's edges without networkx, and its refusals."""
 
 from __future__ import annotations
 

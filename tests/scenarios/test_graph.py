@@ -1,4 +1,4 @@
-"""A graph as solvers read it: its cost, its neighbours, its payload and its solutions as text."""
+"""A graph for solvers: its cost, its neighbours, its payload and its solutions as text."""
 
 from __future__ import annotations
 

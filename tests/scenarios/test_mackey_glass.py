@@ -1,4 +1,4 @@
-"""The series of Mackey-Glass: solved as the equation says, cut as the benchmark says."""
+"""The Mackey-Glass series: solved by the equation, cut as in the benchmark."""
 
 from __future__ import annotations
 

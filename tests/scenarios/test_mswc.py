@@ -1,4 +1,4 @@
-"""Keyword FSCIL: sessions drawn from split files, two front ends, and what is refused before anything is recorded."""
+"""Keyword FSCIL: sessions drawn from split files, two front ends, and refusals before anything is recorded."""
 
 from __future__ import annotations
 

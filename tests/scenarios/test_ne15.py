@@ -31,7 +31,7 @@ DRAWN = np.where(np.hypot(*(np.indices((28, 28)) - 13.5)) < 8, 200, 0).astype(np
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of 20 drawn digits: the images plain, the labels as gzip."""
+    """A folder of 20 drawn digits: plain images, gzipped labels."""
     images = np.stack([np.roll(DRAWN, 28 * (k % 5)) for k in range(20)]).reshape(20, 28, 28)
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx_file(images))
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_file(np.arange(20, dtype=np.uint8) % 10)))
@@ -102,14 +102,14 @@ def test_an_image_without_intensity_is_silent() -> None:
 
 
 def unit_gaps(events: Events) -> np.ndarray:
-    """The gaps between the spikes of each pixel, in units of their mean for this pixel."""
+    """Return the gaps between the spikes of each pixel, in units of their mean for this pixel."""
     trains = [events[events[:, 1] == pixel, 0] for pixel in np.unique(events[:, 1])]
     return np.concatenate([np.diff(train) / np.diff(train).mean() for train in trains if len(train) > 500])
 
 
 @published
 def test_the_published_poisson_digit_and_ours_have_the_same_statistics() -> None:
-    """At the level of 1 %: gaps are exponential, and counts in 0.1 s scatter as those of a Poisson process."""
+    """At the level of 1 %: gaps are exponential, and counts in 0.1 s scatter like a Poisson process."""
     theirs = aer.read_aedat(MNIST / "ne15_poisson_digit0.aedat", "ne15")
     theirs = theirs[theirs[:, 1] < aer.PIXELS]
     image = np.bincount(theirs[:, 1], minlength=aer.PIXELS)

@@ -1,4 +1,4 @@
-"""The rules neurobench-1.0: a session that keeps them is VALID, and each single change makes it INVALID by its rule."""
+"""The rules neurobench-1.0: a session that keeps them is VALID; each single change breaks its rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Tables = dict[str, pa.Table]
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Session]:
-    """One session of each scenario, recorded once: in virtual time they take a second or two each."""
+    """One session of each scenario, recorded once: in virtual time each takes a second or two."""
     made: dict[str, Session] = {}
 
     def of(scenario: str) -> Session:
@@ -105,7 +105,7 @@ def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Callable[[s
 
 
 def start(*path: str, to: Any) -> Edit:
-    """Sets a value in the start line."""
+    """Set a value in the start line."""
 
     def edit(events: list[Document], tables: Tables) -> None:
         at = events[0]
@@ -125,7 +125,7 @@ def option(name: str, value: Any) -> Edit:
 
 
 def rows(table: str, change: Callable[[int, Document], Document | None]) -> Edit:
-    """Changes each row of a table that counts, by its number, or leaves it out."""
+    """Change each counted row of a table by its number, or leave it out."""
 
     def edit(events: list[Document], tables: Tables) -> None:
         name = f"{table}.arrows"
@@ -151,7 +151,7 @@ def both(first: Edit, second: Edit) -> Edit:
 
 
 def moved(column: str, by_s: float, every: int = 1, ticks: float = 1e9) -> Edit:
-    """Adds time to a column of every so-manieth reply."""
+    """Add time to a column of every n-th reply."""
     by = round(by_s * ticks)
     return rows("replies", lambda k, row: row if k % every else row | {column: row[column] + by})
 
@@ -402,7 +402,7 @@ def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
 
 
 def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Callable[[str], Session]) -> None:
-    """Whatever files they are written to, and by whatever the stamps are later."""
+    """For any files they are written to, and any later stamps."""
     run = next(part.run for part in session(S).parts if part.purpose == "power")
     ids = [run.replies.column_names.index(name) for name in ("issued_ns", "completed_ns")]
     later = run.replies
@@ -441,7 +441,7 @@ def test_the_bench_in_hardwares_clothes_does_not_leave_the_tests(monkeypatch: py
 
 QUOTE = re.compile(r"'([^']{12,})'")
 TEXTS = {"N": "001_35ce462ea1db13d4.txt", "P": "000_9b9f4804c7a9fbbb.txt"}
-"""The texts of N and P, where they are at hand; R is not."""
+"""The texts of N and P, if available; R is not."""
 
 
 def sentences(asked: Rules) -> list[str]:

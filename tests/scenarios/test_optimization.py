@@ -1,4 +1,4 @@
-"""The scenario of solvers: what it refuses before the first step, and where its solves end."""
+"""The scenario of solvers: its refusals before the first step, and when its solves end."""
 
 from __future__ import annotations
 

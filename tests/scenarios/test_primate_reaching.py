@@ -1,4 +1,4 @@
-"""Primate reaching: sessions are read as the publication says, and no other file is taken for one of them."""
+"""Primate reaching: sessions are read as in the publication, and no other file is accepted as one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "indy_20160622_01"
 
 
 def write_session(folder: Path, times_s: list[list[list[float]]], steps: int) -> dict[str, str]:
-    """A file in the published layout; ``times_s`` holds the spikes by unit and channel. Returns its md5 by name."""
+    """A file in the published layout; ``times_s`` holds the spikes by unit and channel. Return its md5 by name."""
     h5py: Any = pytest.importorskip("h5py")
     path = folder / f"{NAME}.mat"
     with h5py.File(path, "w") as file:
@@ -28,7 +28,7 @@ def write_session(folder: Path, times_s: list[list[list[float]]], steps: int) ->
         cells = file.create_dataset("spikes", (len(times_s), len(times_s[0])), dtype=h5py.ref_dtype)
         for unit, channels in enumerate(times_s):
             for channel, found in enumerate(channels):
-                # an empty cell of MATLAB is two zeros
+                # MATLAB stores an empty cell as two zeros
                 stored = file.create_dataset(f"#refs#/{unit}-{channel}", data=np.array([found or [0, 0]], float))
                 cells[unit, channel] = stored.ref
     return {NAME: hashlib.md5(path.read_bytes()).hexdigest()}
@@ -47,7 +47,7 @@ def test_velocity_is_the_change_of_position_in_a_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reaches", range(4, 12))
 def test_the_last_quarter_of_reaches_is_for_testing(reaches: int, tmp_path: Path) -> None:
-    """The reference takes half of the reaches for training and half of the rest for validation, both rounded down."""
+    """The reference uses half of the reaches for training and half of the rest for validation, both rounded down."""
     session = read_session(tmp_path, NAME, write_session(tmp_path, [[[100.001]]], steps=5 * reaches))
     assert session.reaches.tolist() == [0, *range(4, 5 * reaches - 1, 5)]
     train = reaches // 2
@@ -92,7 +92,7 @@ def test_the_payload_holds_the_spikes_and_the_velocity() -> None:
 
 
 def test_synthetic_units_fire_most_along_one_direction_each() -> None:
-    """The regression of each unit's spikes on the velocity explains what no other channel's direction would."""
+    """Regression of each unit's spikes on the velocity explains more than any other channel's direction."""
     session = synthetic(80, 0)
     speed = np.linalg.norm(session.velocity, axis=1)
     fast = speed > np.median(speed)

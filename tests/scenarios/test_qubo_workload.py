@@ -179,7 +179,7 @@ def test_other_problems_have_no_official_target(task: tuple[int, float, int]) ->
 
 
 def largest_independent(around: list[set[int]], left: set[int]) -> int:
-    """The size of a largest independent set, by branching on the node with most neighbours."""
+    """Return the size of a largest independent set, by branching on the node with most neighbours."""
     if not left:
         return 0
     u = max(left, key=lambda w: len(around[w] & left))

@@ -1,8 +1,8 @@
-"""The samples are those of the benchmark's own data generator, on the same audio.
+"""The samples equal those of the benchmark's own data generator, for the same audio.
 
 ``reference_front_end.npz`` holds every 97th value of the slices that librosa 0.11.0 with soxr 1.1.0 makes of ``clip``
-by the steps of the generator (NeuroBench/system_benchmarks, ASC/dcase_audio_scene_classification.py, commit f9c0b4f):
-the file is loaded at the target rate with its channels averaged, and cut into seconds; nothing is scaled.
+in the generator's steps (NeuroBench/system_benchmarks, ASC/dcase_audio_scene_classification.py, commit f9c0b4f):
+the file is loaded at the target rate with averaged channels, and cut into seconds; nothing is scaled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE, STEP, CLIP_HZ = Path(__file__).parent, 97, 44100
 
 
 def clip(seconds: float = 3.0) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """A sweep and tones up to what a rate of 8 kHz must filter out, in stereo."""
+    """A sweep and tones up to frequencies that a rate of 8 kHz must filter out, in stereo."""
     t = np.arange(round(seconds * CLIP_HZ)) / CLIP_HZ
     left = 0.4 * np.sin(2 * np.pi * (100.0 * t + 1200.0 * t * t)) + 0.05 * np.sin(2 * np.pi * 15000.0 * t)
     right = 0.3 * np.sin(2 * np.pi * 523.25 * t) + 0.2 * (t > 1.25) * np.sin(2 * np.pi * 3900.0 * t)

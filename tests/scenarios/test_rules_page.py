@@ -1,4 +1,4 @@
-"""The page of NeuroBench's rules: its quotations stand in the texts, and its checks are those of the code."""
+"""The page of NeuroBench's rules: its quotations are in the texts, and its checks are in the code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_quotation_of_the_page_stands_in_its_text() -> None:
 
 
 def checks() -> set[str]:
-    """The rules that a single change to a session breaks, and those of figures that must be reported."""
+    """Return the rules that a single change to a session breaks, and those of figures that must be reported."""
     broken = {rule for *_, failing in CHANGES.values() for rule in failing}
     words = {"target": "target's", "threshold": "threshold", "percentile": "percentile"}
     return broken | {f"{entry.title.format(**words)} reported" for entry in CATALOGUE.values()}
@@ -79,7 +79,7 @@ def test_every_check_that_the_page_names_is_one_of_the_code_and_every_file_exist
 
 
 def sources() -> Iterator[str]:
-    """The sources of every rule of neurobench-1.0, and of every parameter that a benchmark declares."""
+    """Return the sources of every rule of neurobench-1.0, and of every parameter that a benchmark declares."""
     for scenario in SETS["neurobench-1.0"][2]:
         yield from rules("neurobench-1.0", scenario).sources.values()
     for workload in (open_asc(), open_qubo(nodes=10), open_qubo(nodes=50)):

@@ -1,4 +1,4 @@
-"""What the scenarios yield: schedules that are what they say, runs that are long enough, and a stream that drops."""
+"""The steps of scenarios: schedules as declared, runs that are long enough, and a stream that drops."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_accuracy_run_asks_every_sample_once_in_order_and_in_no_hurry(name: s
 
 
 class Counting(Sequence[Sample]):
-    """Samples that count how often one was decoded."""
+    """Samples that count their decodings."""
 
     def __init__(self, of: Sequence[Sample]) -> None:
         self.of, self.decoded = of, 0
@@ -112,7 +112,7 @@ def test_nothing_is_decoded_once_the_run_has_begun(name: str) -> None:
 
 
 def test_no_frame_is_cut_once_the_stream_has_begun(scenes: AscWorkload) -> None:
-    """Cutting takes longer than a quick device: its answer would wait for the host."""
+    """Cutting takes longer than a quick device, whose answer would wait for the host."""
     loads: list[str] = []
 
     def load(part: Any) -> Any:
@@ -183,7 +183,7 @@ def test_a_duration_of_its_own_takes_the_place_of_the_rules() -> None:
 def test_a_run_is_as_long_as_the_rules_ask_from_the_first_hand_over_to_the_last_answer(
     name: str, stage_s: float, n: int
 ) -> None:
-    """Loading passes before the first hand-over: it is no part of what counts."""
+    """Loading comes before the first issue, so it is in no figure."""
     plant, device = bench(0.001, stage_s=stage_s)
     rules = replace(FREE, min_duration_s=2.0, min_queries=5)
     with played(device, EVERY[name](Blank(n), rules, clock=plant.clock), plant) as run:
@@ -213,7 +213,7 @@ def test_offline_throughput_is_the_devices_batches() -> None:
 
 
 def heard(path: Path, seconds: float, scenes: AscWorkload, **options: Any) -> tuple[SimPlant, Result]:
-    """The stream played to a device that takes so long for each frame, its link without delay."""
+    """The stream played to a device that takes ``seconds`` for each frame, on a link without delay."""
     plant = open_plant()
     links: dict[str, Any] = {"device_forward_s": 0, "device_back_s": 0, "device_jitter_s": 0}
     device = open_device(plant, inference_s=seconds - SETTLE_S, hit_rate=1.0, marks=False, **links)
@@ -237,7 +237,7 @@ def test_a_device_at_the_limit_of_real_time_keeps_up(tmp_path: Path, scenes: Asc
 def test_a_device_slower_than_real_time_shows_its_backlog_its_drops_and_is_invalid(
     tmp_path: Path, scenes: AscWorkload, queue: int, dropped: float
 ) -> None:
-    """0.8 s for every half second; a queue of one leaves it waiting for the next frame to be due."""
+    """0.8 s for every half second; a queue of one makes it wait until the next frame is due."""
     _, result = heard(tmp_path / "run", 0.8, scenes, queue=queue)
     q = result.quantities
     assert q["backlog_max"].value == queue
@@ -250,7 +250,7 @@ def test_a_device_slower_than_real_time_shows_its_backlog_its_drops_and_is_inval
 
 
 def test_a_right_device_hears_each_scene_as_soon_as_a_frame_ends_in_it(tmp_path: Path, scenes: AscWorkload) -> None:
-    """Changes at 4, 8, ... s of the stream; the first frame that ends in the new one ends half a second later."""
+    """Changes at 4, 8, ... s of the stream; the first frame that ends in the new scene ends half a second later."""
     _, result = heard(tmp_path / "run", 0.2, scenes)
     q = result.quantities
     assert q["onset_latency_mean_s"].value == pytest.approx(0.7, abs=1e-6)

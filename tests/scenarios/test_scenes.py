@@ -1,4 +1,4 @@
-"""Synthetic scenes: the same for the same seed, in range, and hard enough to be worth a network."""
+"""Synthetic scenes: equal for equal seeds, in range, and hard enough to need a network."""
 
 from __future__ import annotations
 

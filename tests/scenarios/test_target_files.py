@@ -1,4 +1,4 @@
-"""Targets of problems that nobody published: computed into a file, verified, and handed to a measurement."""
+"""Targets of unpublished problems: computed into a file, verified, and used in a measurement."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def rig(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 
 @pytest.fixture
 def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The specified method with fewer reads and restarts, since in full it takes half a minute."""
+    """The specified method with fewer reads and restarts; in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
     fewer = partial(compute.specified_tabu, reads=2, restarts=1)
     monkeypatch.setattr(compute, "specified_tabu", fewer)

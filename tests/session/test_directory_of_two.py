@@ -1,4 +1,4 @@
-"""Two commands that are given one directory: the later one is refused, claims nothing of it, and leaves it as it is."""
+"""Of two commands with one directory, the later one is refused, claims nothing in it, and does not change it."""
 
 from __future__ import annotations
 

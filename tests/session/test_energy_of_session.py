@@ -1,4 +1,4 @@
-"""In a session, the three key figures agree: energy is power times the reported time, by phase and in all."""
+"""In a session, the three key figures agree: energy is power times the reported time, by phase and overall."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def summary(folder: Path) -> Result:
 
 
 def agree(figures: Mapping[FigureKey, Quantity], method: str = "") -> list[float]:
-    """Energy over power times time, for each phase and for all."""
+    """Return energy over power times time, for each phase and overall."""
     return [
         figures[FigureKey("energy_per_inference_j", phase, method=method)].value
         / (

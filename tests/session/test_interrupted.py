@@ -1,4 +1,4 @@
-"""An interruption ends whatever is searched or repeated: it is nothing that was found."""
+"""An interruption ends any search or repetition, and is no result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def options(*given: str) -> list[str]:
 
 
 def searched(folder: Path, number: int) -> int:
-    """The exit code of a search that begins at 10 nodes and is interrupted at 40."""
+    """Return the exit code of a search that begins at 10 nodes and is interrupted at 40."""
     (folder / "own.py").write_text(SOLVER)
     (folder / "signal").write_text(str(int(number)))
     asked = ["--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none", "--json"]
@@ -117,7 +117,7 @@ def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
 
 
 def test_what_handles_errors_does_not_handle_an_interruption() -> None:
-    """As the loop of a script over sizes does, which goes on after an error."""
+    """Like the loop of a script over sizes, which continues after an error."""
     assert not issubclass(Interrupted, Exception)
 
 

@@ -1,4 +1,4 @@
-"""A repetition takes the task and how it was asked from a recording of others, and nothing that acts on this bench."""
+"""A repetition takes the task and its options from others' recording, but nothing that acts on this bench."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.submissions import session, submitted
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A session with options of everything."""
+    """A session with options of every part."""
     folder = tmp_path_factory.mktemp("theirs")
     options = ("warmup=2", "sample_seed=2040", "inference_s=0.05", "meter.noise=1e-3")
     return session(folder / "a", *options, trials=2, configuration="fast")
@@ -27,14 +27,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run by itself."""
+    """A single run."""
     request = Request(device="mock", mode="together", options=("samples=4", "audio_hz=1000", "idle_s=0.2"), argv=())
     out = tmp_path_factory.mktemp("lone") / "run"
     return measure(Request(**{**vars(request), "out": out}), quiet=True)
 
 
 def edited(run: Path, folder: Path, **values: Any) -> Path:
-    """The run with other values in its start line, whole by its hashes."""
+    """The run with other values in its start line, and right hashes."""
 
     def change(lines: list[dict[str, Any]], _: dict[str, Any]) -> None:
         for name, value in values.items():
@@ -131,7 +131,7 @@ def test_what_is_taken_cannot_be_given(
 
 
 def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An older recording holds no options of its workload; its samples are known by their digest."""
+    """An older recording has no options of its workload; the digest identifies its samples."""
     older = edited(run, tmp_path, workload={"options": {}})
     assert "does not hold them" in "".join(like(older).lines())
     assert "are not those of the recording" in refusal(tmp_path, older, capsys=capsys)

@@ -1,4 +1,4 @@
-"""The live line is for terminals alone."""
+"""The live line is only for terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock whose file a driver has closed is lost, and that is said."""
+"""If a driver closes a lock's file, the lock is lost, which is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``rig measure`` plays: a session by default, one run by --mode, trials, compliance, and how each ends."""
+"""The runs of ``rig measure``: a session by default, one run by --mode, trials, compliance, and their ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Measure = Callable[..., Path]
 
 @pytest.fixture
 def session(tmp_path: Path) -> Measure:
-    """Record what is asked, in virtual time; its directory."""
+    """Record what is asked, in virtual time; return its directory."""
 
     def run(*options: str, device: str = HONEST, scenario: str = "single-stream", **more: Any) -> Path:
         request = Request(
@@ -169,7 +169,7 @@ def test_an_honest_device_passes_in_every_scenario(session: Measure, scenario: s
 
 @pytest.mark.parametrize("kept", [1, 100])
 def test_a_device_that_remembers_answers_is_found(session: Measure, kept: int) -> None:
-    """One that knows the last sample only, and one that knows them all since the accuracy run."""
+    """One cache that knows only the last sample, and one that knows all since the accuracy run."""
     (rule,) = failed(summary(session(f"kept={kept}", device=CACHING, compliance=True)))
     assert ("repeated" if kept == 1 else "asked again for speed") in rule
 

@@ -23,7 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def lab(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with three recordings, of which ``b-mock`` is the newest."""
+    """A folder with three recordings; ``b-mock`` is the newest."""
     for age_s, name in enumerate(("b-mock", "a-mock", "first")):
         shutil.copytree(recorded, tmp_path / "runs" / name)
         os.utime(tmp_path / "runs" / name / "events.jsonl", (1e9 - age_s, 1e9 - age_s))

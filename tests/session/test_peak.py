@@ -1,4 +1,4 @@
-"""The search finds the highest rate that holds, records every probe, and refuses where none does."""
+"""The search finds the highest valid rate, records every probe, and refuses if no rate is valid."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def request(out: Path, *options: str, scenario: str = "server") -> Request:
 
 
 def p99_s(rate_hz: float) -> float:
-    """Of Lindley's recursion on the scenario's own arrivals: what a deterministic server must show."""
+    """From Lindley's recursion on the scenario's own arrivals: the latencies of a deterministic server."""
     rules = replace(quick("server"), warmup=0)
     steps = server(Blank(4), rules, arrival_hz=rate_hz, duration_s=SECONDS)
     free_s, latency_s = 0.0, []

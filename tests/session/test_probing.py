@@ -1,4 +1,4 @@
-"""A search for the largest problem ends with an answer, also where memory ends it."""
+"""A search for the largest problem ends with an answer, even if memory ends it."""
 
 from __future__ import annotations
 

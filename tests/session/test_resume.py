@@ -1,4 +1,4 @@
-"""A session that was killed is bound as far as it came, is reported as INVALID, and goes on."""
+"""A killed session is bound up to where it came, is reported as INVALID, and can be continued."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OPTIONS = ("samples=12", "idle_s=2.0")
 
 
 class Killed(BaseException):
-    """As a signal that no one can catch: nothing below handles it."""
+    """Like a signal that nothing can catch: nothing below handles it."""
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A session that ended in the middle of its second run, with what a killed process leaves."""
+    """A session that ended in the middle of its second run, with the files of a killed process."""
     folder = tmp_path_factory.mktemp("killed") / "session"
     request = Request(device="mock", meters=("mock",), options=OPTIONS, out=folder)
     kept: dict[str, Any] = {}
@@ -101,9 +101,9 @@ def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -
 
 
 def killed_again(session: Path, monkeypatch: pytest.MonkeyPatch, at: str, after: Callable[..., Path] | None) -> Path:
-    """What is left of a session that Ctrl-C ended in its second run, if resuming it is killed in the call ``at``.
+    """Return the rest of a session that Ctrl-C ended in its second run, if resuming it is killed in the call ``at``.
 
-    ``after`` is what this call does before.
+    ``after`` is what this call does first.
     """
     left = session.with_name("left again")
 

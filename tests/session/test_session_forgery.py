@@ -1,4 +1,4 @@
-"""A session whose runs were dropped, swapped, doubled or forged is refused, INVALID, or prints another digest."""
+"""A session with dropped, swapped, doubled or forged runs is refused, INVALID, or prints another digest."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_listed_twice_is_refused(session: Path) -> None:
 
 
 def right(run: Path) -> None:
-    """Forge a run: its samples get the labels that were answered."""
+    """Forge a run: its samples get the answered labels."""
     with pa.OSFile(str(run / "replies.arrows")) as source:
         said = pa.ipc.open_stream(source).read_all()
     first = next(text for text in said["output"].to_pylist() if text)

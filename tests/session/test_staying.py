@@ -1,4 +1,4 @@
-"""A driver that changes the working directory moves no recording."""
+"""A driver that changes the working directory does not move a recording."""
 
 from __future__ import annotations
 

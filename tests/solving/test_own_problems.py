@@ -1,4 +1,4 @@
-"""One's own QUBO, from a file in any of its forms, becomes problems whose solutions the rig judges by itself."""
+"""Your own QUBO, from a file of any format, becomes problems whose solutions the rig judges itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def least(problem: Qubo) -> float:
 
 
 def same(problem: Qubo, model: Any) -> bool:
-    """Whether each vector of bits costs what dimod says."""
+    """Return whether each vector of bits has the cost that dimod computes."""
     bits = model.change_vartype("BINARY", inplace=False)
     order = list(bits.variables)
     vectors = [np.array(x) for x in itertools.product((0, 1), repeat=problem.nodes)]
@@ -114,7 +114,7 @@ def test_d_waves_text_is_read() -> None:
 
 
 def test_a_problem_of_qplib_is_maximised_by_the_least_cost() -> None:
-    """The best of all 4096 solutions; the lower triangle counts half (QPLIB: x^T Q x / 2 + b x + q)."""
+    """The best of all 4096 solutions; the lower triangle has half weight (QPLIB: x^T Q x / 2 + b x + q)."""
     assert least(opened(REAL / "QPLIB_5881_first_12.qplib")) == -732.0
 
 

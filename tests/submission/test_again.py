@@ -1,4 +1,4 @@
-"""A submission is bound to its recordings: it is made again of them, and whatever differs is named."""
+"""A submission is bound to its recordings: it is made again from them, and every difference is named."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHECK = 32
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two rows with pictures, of three sessions, one of which had a name that no folder of a submission has."""
+    """Two rows with pictures, of three sessions, one with a name that no folder of a submission has."""
     lab = tmp_path_factory.mktemp("lab")
     session(lab / "a (1)", "meter.noise=1e-3")
     session(lab / "b", "meter.noise=1e-3", "meter_seed=7")
@@ -46,14 +46,14 @@ def folder(made: Path, tmp_path: Path) -> Path:
 
 
 def checked(path: Path, out: Path, *words: str) -> dict[str, Any]:
-    """What the command writes of one path, and its check of what is made again."""
+    """Return the command's output for one path, and its check of the remade pages."""
     main(["audit", str(path), "--out", str(out), *words])
     (found,) = json.loads((out / "audit.json").read_text())["audits"]
     return dict(found) | {"again": next(c for c in found["checks"] if c["number"] == CHECK)}
 
 
 def hashed(folder: Path) -> None:
-    """Hash all of a folder again, as whoever forges it does."""
+    """Hash all of a folder again, as a forger does."""
     names = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file() and "derived" not in p.parts}
     kept = {name: hashlib.sha256(p.read_bytes()).hexdigest() for name, p in names.items() if name[:8] != "MANIFEST"}
     (folder / "MANIFEST.sha256").write_bytes(manifest_of(kept))
@@ -170,7 +170,7 @@ FORGED: dict[str, Edit] = {
 
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is made of the same sessions and the same ``submission.toml`` is made once; it is a function of these."""
+    """What the same sessions and the same ``submission.toml`` give is made once; it depends only on these."""
     monkeypatch.setattr("rig.submission.again.made_of", _made_once)
 
 
@@ -228,11 +228,11 @@ def test_reports_that_a_reader_makes_of_a_session_in_the_folder_are_no_differenc
 
 OTHER = rewritten("submission.json", r'"commit": "[^"]*"', '"commit": "0123456"')
 WORDS = rewritten("report.md", "half the 95 % interval", "half of the 95 % interval")
-"""A sentence of a page that another version words otherwise."""
+"""A sentence of a page that another version words differently."""
 
 
 def moved(key: str, by: float) -> Edit:
-    """A figure and the ends of its interval that lie off by so much of its half-width."""
+    """Shift a figure and the ends of its interval by this share of its half-width."""
 
     def change(held: dict[str, Any]) -> None:
         one = held[key]
@@ -243,7 +243,7 @@ def moved(key: str, by: float) -> Edit:
 
 
 def judged(folder: Path, out: Path, *edits: Edit) -> dict[str, Any]:
-    """What the check says of a folder with these edits and all hashes made again."""
+    """Return the check's findings on a folder with these edits and new hashes."""
     for edit in edits:
         edit(folder)
     hashed(folder)
@@ -280,7 +280,7 @@ BY_VERSIONS = {
     "more runs in the table", "metadata of another device", "metadata that is none", "a page left out",
     "a submission.toml that is none",
 }  # fmt: skip
-"""Forged otherwise than in figures and words of rows and pages: other checks see these, or they cannot be read."""
+"""Forged elsewhere than in figures and words of rows and pages: other checks see these, or they are unreadable."""
 
 
 @pytest.mark.usefixtures("once")

@@ -1,4 +1,4 @@
-"""Two results differ where their uncertainties say so, and the calibration that both share plays no part."""
+"""Two results differ if their uncertainties show it; a calibration that both share does not matter."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GAIN, NOISE = 0.01, 1e-6
 
 
 def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitted: bool = False) -> Subject:
-    """Figures of one device, scenario and workload."""
+    """Return figures of one device, scenario and workload."""
     start = SimpleNamespace(
         device=SimpleNamespace(name="d", mode="hardware"),
         scenario=SimpleNamespace(name="s", options={}),
@@ -46,7 +46,7 @@ def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitt
 
 
 def power(watts: float) -> Quantity:
-    """Power with the limits of an instrument, and noise of its own."""
+    """Power with the limits of an instrument, and separate noise."""
     parts = (
         Component("gain calibration", GAIN * watts, shared="gain:core"),
         Component("rate", NOISE / 10, shared="rate:c"),
@@ -193,7 +193,7 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(
 
 
 def answered(right: Mapping[str, bool]) -> Subject:
-    """A subject of one run on the data ``d``, which has these samples right."""
+    """A subject with one run on the data ``d``, with these samples right."""
     accuracy = proportion(sum(right.values()), len(right), "")
     return replace(subject({ACCURACY: accuracy}), right={("d", name): ok for name, ok in right.items()})
 
@@ -253,7 +253,7 @@ def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
 
 
 def test_folds_that_share_samples_are_no_folds(tmp_path: Path) -> None:
-    """The samples of the one are among those of the other, whose data have another digest."""
+    """The samples of one are among those of the other, whose data have another digest."""
     for count in ("4", "6"):
         session(tmp_path / "shared" / count, f"samples={count}", mode="together")
     with pytest.raises(UsageError, match="4 of their 10 samples are in more than one run"):

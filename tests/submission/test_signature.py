@@ -1,4 +1,4 @@
-"""A signature is OpenSSH's own, of the manifest, for this purpose alone."""
+"""A signature is OpenSSH's own, of the manifest, and only for this purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A submission holds its sessions whole, claims what they give, and lets nothing of others act."""
+"""A submission holds complete sessions, claims their figures, and nothing of others in it can run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def made(lab: Path) -> Submitted:
 
 
 def refused(lab: Path, tmp_path: Path, about: str = WHOLE, **more: Any) -> RigError:
-    """The error of a submission of ``a``; nothing is left behind."""
+    """Return the error of a submission of ``a``, which leaves nothing behind."""
     (tmp_path / "submission.toml").write_text(about)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(RigError) as caught:

@@ -1,4 +1,4 @@
-"""A sweep records each cell of its grid once, whatever happens in between, and tables what is there."""
+"""A sweep records each cell of its grid once, despite interruptions, and makes a table of what exists."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of four cells that has come to its end; only ever read."""
+    """A completed sweep of four cells, only for reading."""
     out = tmp_path_factory.mktemp("whole") / "sweep"
     assert quick(out, *GRID) == 0
     return out
@@ -73,7 +73,7 @@ def test_the_table_is_printed_with_what_varies_the_verdict_and_the_main_figures(
 
 @pytest.fixture
 def copy(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, to be spoilt, with its rows."""
+    """The same, for damage, with its rows."""
     shutil.copytree(os.environ["NEURORIG_CACHE_DIR"], tmp_path / "cache")
     monkeypatch.setenv("NEURORIG_CACHE_DIR", str(tmp_path / "cache"))
     return Path(shutil.copytree(whole, tmp_path / "copy"))
@@ -239,7 +239,7 @@ def test_two_cells_that_were_exchanged_are_recorded_again(copy: Path) -> None:
 
 
 def pend(out: Path, cell: Cell) -> Path:
-    """Put a recording back to where it stood a moment before it was done."""
+    """Put a recording back to its place just before it was done."""
     work = out / "pending" / cell.key / cell.key
     work.parent.mkdir(parents=True)
     place_of(out, cell).rename(work)

@@ -1,4 +1,4 @@
-"""A grid is spelled out and held against the factories before anything is recorded."""
+"""A grid is expanded and checked against the factories before anything is recorded."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 PATIENCE_S = 180.0
 SLOW = ("--option", "bench.speed=1", "--repetitions", "3")
-"""Cells of most of a second, so that there is always one to be caught at."""
+"""Cells of nearly a second, so that some cell is always in progress."""
 MORTAL = """
 import os, signal
 from fixtures.bench.mock_device import open_device as mock
@@ -39,7 +39,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pending(out: Path) -> bool:
-    """A cell is being recorded, past its start line."""
+    """Return whether a cell is being recorded, past its start line."""
     return any(path.read_bytes().count(b"\n") > 1 for path in (out / "pending").glob("*/*/events.jsonl"))
 
 
@@ -109,11 +109,11 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
 
 @pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
 def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
-    process = slow(tmp_path / "s", 1, inference_s=10.0)  # no cell ends by itself, however late a signal is
+    process = slow(tmp_path / "s", 1, inference_s=10.0)  # no cell ends by itself, however late a signal comes
     until(lambda: pending(tmp_path / "s"))
     for number in signals:
         process.send_signal(number)
-        time.sleep(0.05)  # two of a kind at once are one
+        time.sleep(0.05)  # two equal signals at once would be one
     code, said = ended(process)
     assert (code, "0 of 3 cells done" in said) == (1, True), said
     (broken,) = aside(tmp_path / "s")

@@ -1,4 +1,4 @@
-"""The plain methods agree with the estimators, and notice a change that their bounds promise to notice."""
+"""The plain methods agree with the estimators, and detect the changes that their bounds promise to detect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_spans_of_many_readings_are_known_within_two_thousandths(tmp_path: Path)
 
 
 def test_two_right_methods_may_differ_by_the_noise_at_the_ends_of_spans(tmp_path: Path) -> None:
-    """Of this bench, edges lie farther apart than the readings between them would tell."""
+    """On this bench, edges are farther apart than the readings between them would show."""
     measured(draw(1142), tmp_path / "run")
     assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     found = audit(tmp_path / "run").compared
@@ -54,7 +54,7 @@ def test_two_right_methods_may_differ_by_the_noise_at_the_ends_of_spans(tmp_path
 
 @pytest.mark.parametrize("seed", [1096, 1098])
 def test_few_spans_and_readings_leave_the_plain_method_itself_unsure(tmp_path: Path, seed: int) -> None:
-    """Clocks that leave a span open by more than a reading, and readings that look at part of their time."""
+    """Clocks that leave a span open by more than a reading, and readings that cover part of their time."""
     measured(shortened(draw(seed), seed), tmp_path / "run")
     assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert [c for c in audit(tmp_path / "run").compared if not c.ok] == []
@@ -65,7 +65,7 @@ def test_few_spans_and_readings_leave_the_plain_method_itself_unsure(tmp_path: P
 def test_what_short_gaps_draw_is_not_drawn_by_the_spans(
     tmp_path: Path, readings: float, gap_w: float, counter: bool
 ) -> None:
-    """The gaps are at idle, below or above it, and of some no reading shows the level."""
+    """The gaps are at idle, below or above it; for some no reading shows the level."""
     run = recording(tmp_path / "run", 1e-3, gap_w, gap_s=readings / RATE_HZ, counter=counter)
     assert main(["report", str(run), "--json"]) == 0
     found = {c.key: c for c in audit(run).compared}
@@ -76,7 +76,7 @@ def test_what_short_gaps_draw_is_not_drawn_by_the_spans(
 
 @pytest.mark.parametrize("gap_w", [0.5e-3, 1e-3, 2.5e-3])
 def test_what_spans_draw_at_their_begin_is_theirs_whatever_gaps_draw(tmp_path: Path, gap_w: float) -> None:
-    """Readings inside of spans as a whole leave a part of it out."""
+    """Readings completely inside of spans leave out a part of them."""
     run = recording(tmp_path / "run", 1e-3, gap_w, gap_s=0.0105, first_w=3 * BUSY_W)
     assert main(["report", str(run), "--json"]) == 0
     found = {c.key: c for c in audit(run).compared}
@@ -85,7 +85,7 @@ def test_what_spans_draw_at_their_begin_is_theirs_whatever_gaps_draw(tmp_path: P
 
 
 def test_each_planted_bug_has_its_line() -> None:
-    """A line that was rewritten would end the benchmark at its bug."""
+    """A rewritten line would end the benchmark at its bug."""
     assert [what for what, _, file, old, _ in BUGS if old not in (ROOT / file).read_text()] == []
 
 
@@ -100,7 +100,7 @@ def test_a_plain_figure_known_to_two_thousandths_decides_alone(bound: float, all
 
 @pytest.mark.parametrize("seed", [1, 4])
 def test_spans_that_end_at_idle_level_are_laid_where_the_clocks_have_them(tmp_path: Path, seed: int) -> None:
-    """Any earlier place shows as much power; one beyond what is open puts the end of one span into the gap after it."""
+    """Any earlier place shows as much power; one beyond what clocks leave open puts a span's end into the next gap."""
     options = ("preprocess_s=0.1", "preprocess_w=3e-3", "inference_w=1e-3", f"device_seed={seed}", f"meter_seed={seed}")
     path = session(tmp_path / "run", *options, mode="together")
     ((_, run),) = open_subject(path).runs

@@ -1,4 +1,4 @@
-"""What an import is told of the device and the meter is what the audit asks for."""
+"""The audit asks for the facts about device and meter that an import is told."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAID = ("device_description=a board", "meter_description=a source meter")
 def test_an_import_is_described_by_its_options(
     tmp_path: Path, told: tuple[str, ...], failed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What an audit will ask for and was not told, the import names."""
+    """The import names what an audit will ask for and was not told."""
     seconds, watts, _ = trace()
     source = table(tmp_path / "trace.csv", "t,p", seconds, watts)
     options = ("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)
@@ -37,7 +37,7 @@ def test_an_import_is_described_by_its_options(
 
 
 def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_not(tmp_path: Path) -> None:
-    """A script gives each measurement the same windows; no two measurements have the same noise."""
+    """A script gives each measurement the same windows, but no two measurements have the same noise."""
     imported = {}
     for name, seed in {"first": 1, "second": 2, "copy": 1}.items():
         seconds, watts, _ = trace(seed=seed)

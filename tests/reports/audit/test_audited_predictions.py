@@ -1,4 +1,4 @@
-"""The auditor's own scores of predictions are those of the estimators, and its own where those refuse."""
+"""The auditor's scores of predictions equal the estimators', and exist even where those refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The auditor's clocks are straight lines through the readings that took least time."""
+"""The auditor's clocks are straight lines through the quickest readings."""
 
 from __future__ import annotations
 

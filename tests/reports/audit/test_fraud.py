@@ -1,4 +1,4 @@
-"""A session that keeps every rule passes; each way to claim more than was measured is refused or told of."""
+"""A session that keeps every rule passes; each way to claim more than was measured is refused or reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.submissions import session as simulated
 from tests.support.submissions import submitted
 
 MODIFIED = 27
-"""Fails where the sources of this project have changes that are not committed."""
+"""Fail if the sources of this project have uncommitted changes."""
 Lines = list[dict[str, Any]]
 Tables = dict[str, pa.Table]
 Edit = Callable[[str, Lines, Tables], None]
@@ -56,7 +56,7 @@ def of(session: Path, folder: Path, edit: Edit) -> Audit:
 
 
 def faults(found: Audit) -> dict[str, str]:
-    """The rules that are broken and the checks that failed or warn, with what was found."""
+    """Return the broken rules and the checks that failed or warn, with their findings."""
     broken = {f"{r.run}: {r.rule}".removeprefix(": "): r.found for r in found.rules if not r.ok}
     return broken | {str(c.number): c.found for c in found.checks if c.outcome in ("failed", "warned")}
 
@@ -68,7 +68,7 @@ def test_an_honest_session_keeps_every_rule(session: Path) -> None:
 
 
 def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
-    """Sequences may run over two scenes and have no label then, and one sample is repeated on purpose."""
+    """Sequences may span two scenes and then have no label, and one sample is repeated on purpose."""
     found = audit(recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True).folder)
     assert [r.said for r in found.rules if not r.ok] == []
     assert {c.number for c in found.failed} <= {MODIFIED}
@@ -90,7 +90,7 @@ ALIKE = {
 
 
 def test_a_name_that_reads_alike_is_that_of_the_known_benchmark(session: Path, tmp_path: Path) -> None:
-    """Each trial takes one of the ways."""
+    """Each trial uses one of the ways."""
     ways = {f"performance-{number}": name for number, name in enumerate(ALIKE.values(), 1)}
 
     def alike(name: str, lines: Lines, tables: Tables) -> None:
@@ -149,7 +149,7 @@ def test_known_limits_are_those_that_the_workloads_declare() -> None:
 
 
 def quicker(share: float, *trials: str) -> Edit:
-    """Performance runs, or those of these names, whose spans are so much shorter."""
+    """Make spans shorter by this factor, in performance runs or in those of these names."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         table = tables["replies.arrows"]
@@ -170,7 +170,7 @@ def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None
 
 
 def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp_path: Path) -> None:
-    """The times of other runs differ by chance where they scatter; whether by more, their own rule says."""
+    """Times of other runs differ by chance if they scatter; their own rule decides whether by more."""
     other = forged(session, tmp_path / "session", quicker(0.75))
     assert main(["report", str(other), "--json", "--allow-invalid"]) == 0
     told = audit(other)
@@ -182,7 +182,7 @@ def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp
 
 
 def test_times_that_scatter_between_trials_may_differ_as_far_as_they_scatter(session: Path, tmp_path: Path) -> None:
-    """As the rig has it: three of five trials are a tenth quicker, and the power runs are not."""
+    """As the rig decides: three of five trials are a tenth quicker, and the power runs are not."""
     edit = quicker(0.1, "performance-1", "performance-2", "performance-3")
     assert SPEED not in faults(of(session, tmp_path, edit))
 
@@ -207,7 +207,7 @@ def test_a_run_that_answers_otherwise_than_for_accuracy(session: Path, tmp_path:
 
 
 def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path) -> None:
-    """One of 60 is more than one percent of the accuracy, and less than chance makes of one changed answer."""
+    """One of 60 is more than one percent of the accuracy, but less than chance makes of one changed answer."""
 
     def noisy(name: str, lines: Lines, tables: Tables) -> None:
         if name == "power-3":
@@ -224,7 +224,7 @@ def test_one_answer_that_noise_changes_is_excused(session: Path, tmp_path: Path)
 def test_answers_that_differ_a_little_more_than_a_tenth_are_told(
     session: Path, tmp_path: Path, every: int, outcome: str
 ) -> None:
-    """Of 12 samples, one or two in seven differ by chance, and four in twelve do not; one check speaks of it."""
+    """Of 12 samples, one or two in seven differ by chance, but not four in twelve; one check reports it."""
 
     def noisy(name: str, lines: Lines, tables: Tables) -> None:
         if name.startswith(("power", "accuracy")):
@@ -245,7 +245,7 @@ def test_answers_that_differ_a_little_more_than_a_tenth_are_told(
 
 
 def read_as(change: Callable[[Any], Any]) -> Edit:
-    """Readings of every power run after a change of their watts."""
+    """Change the watts of the readings of every power run."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         if CORE in tables:
@@ -279,7 +279,7 @@ def test_dynamic_power_above_either_idle_is_told(tmp_path: Path) -> None:
 
 
 def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path: Path) -> None:
-    """In the middle of gaps that are long enough, power is that of the idle windows."""
+    """In the middle of long gaps, power is that of the idle windows."""
     busy = recording(tmp_path / "busy", idle_w=1e-3, gap_w=2.5e-3, gap_s=0.08, host_s=0.01)
     told = {c.number: c for c in audit(busy).checks}[18]
     assert told.outcome == "warned"
@@ -296,7 +296,7 @@ def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path:
 
 
 def column(file: str, name: str, change: Callable[[list[Any]], list[Any]]) -> Edit:
-    """A column of a file in every run that has it."""
+    """Change a column of a file in every run that has it."""
 
     def edit(run: str, lines: Lines, tables: Tables) -> None:
         if file in tables:
@@ -313,7 +313,7 @@ def start(change: Callable[[str, dict[str, Any]], object]) -> Edit:
 
 
 def rail(name: str, value: Any) -> Edit:
-    """What the trace says of its rail, and the start line does not."""
+    """Something that the trace states about its rail, and the start line does not."""
 
     def edit(run: str, lines: Lines, tables: Tables) -> None:
         if CORE in tables:
@@ -333,7 +333,7 @@ def both(*edits: Edit) -> Edit:
 
 
 def bare(run: str, lines: Lines, tables: Tables) -> None:
-    """A trace that says no more of its rail than must be said."""
+    """A trace that states only what is required about its rail."""
     if CORE in tables:
         told = dict(tables[CORE].schema.metadata)
         kept = {key: value for key, value in json.loads(told[b"rail"]).items() if key != "kind"}
@@ -346,7 +346,7 @@ def short(run: str, lines: Lines, tables: Tables) -> None:
 
 
 def rolled(seconds: float) -> Edit:
-    """Readings of every power run, all later by so much; what leaves at one end comes in at the other."""
+    """Shift the readings of every power run to later; those beyond the end come in at the beginning."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         if CORE in tables:
@@ -449,7 +449,7 @@ def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path
 
 
 def uneven(inferences: list[int], task: str = "words") -> Edit:
-    """Samples of 1 s to 2.1 s of a task that does not say how long an inference is."""
+    """Samples of 1 s to 2.1 s for a task that does not state the length of an inference."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         lines[0]["workload"]["task"] = task
@@ -470,7 +470,7 @@ def test_inferences_of_no_length_are_in_doubt(session: Path, tmp_path: Path) -> 
 
 
 def test_inferences_that_were_written_into_a_recording_fail(tmp_path: Path) -> None:
-    """The recording says one to four inferences of scenes of one second, written by hand: not the rig wrote that."""
+    """The recording states one to four inferences for scenes of one second, written by hand, not by the rig."""
     failed = {c.number: c.found for c in audit(golden("multi-inference", tmp_path)).failed}
     assert "an inference takes 0.25, 0.333333333, 0.5 s of a sample, and not 1.0 s" in failed[8]
 
@@ -519,7 +519,7 @@ def test_one_recording_in_other_batches_at_another_time(session: Path, tmp_path:
             for name in {"issued_ns", "completed_ns"} & set(table.column_names):
                 later = [None if ns is None else ns + 10**9 for ns in table[name].to_pylist()]
                 table = with_column(table, name, later)
-            tables[file] = pa.concat_tables([table.slice(0, 5), table.slice(5)])  # batches of their own
+            tables[file] = pa.concat_tables([table.slice(0, 5), table.slice(5)])  # separate batches
 
     assert f"power-1 and power-2 hold the same {said}" in faults(of(session, tmp_path, again))["2"]
 
@@ -548,7 +548,7 @@ def test_a_file_of_a_closed_run_has_an_end(session: Path, tmp_path: Path) -> Non
 
 @pytest.fixture(scope="module")
 def handed_in(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A submission of the session, and of another that draws one percent more."""
+    """A submission of the session, and of another with one percent more power."""
 
     def another(name: str, lines: Lines, tables: Tables) -> None:
         read_as(lambda watt: 1.01 * watt)(name, lines, tables)
@@ -560,7 +560,7 @@ def handed_in(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def claimed(handed_in: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, str]:
-    """What a quick audit finds after a change of the claims of the only row."""
+    """Return a quick audit's findings after a change of the only row's claims."""
     shutil.copytree(handed_in, folder / "sub")
     document = json.loads((folder / "sub" / "submission.json").read_text())
     change(document["configurations"][0]["claims"])

@@ -1,4 +1,4 @@
-"""A signature is verified by OpenSSH: by whom, of what, for what."""
+"""OpenSSH verifies a signature: its signer, its content, its purpose."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_line_of_signers_is_read_as_ssh_keygen_reads_it(key: Path, tmp_path: P
 
 @pytest.mark.parametrize("hours", [-3, 3])
 def test_times_without_a_z_are_local(key: Path, tmp_path: Path, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour from now in a zone that is hours away."""
+    """An hour from now, in a zone some hours away."""
     now = datetime.now(UTC)
     monkeypatch.setenv("TZ", f"XXX{-hours}")
     time.tzset()

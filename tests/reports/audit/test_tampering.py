@@ -1,4 +1,4 @@
-"""Each way to alter a submission is refused by the check that is about it."""
+"""Each way to alter a submission is refused by the check for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def failed(found: Audit) -> set[int]:
 
 
 SHORT_IDLE, MODIFIED, VERDICT = 18, 27, 4
-"""What the golden session itself fails: its idle windows are 1 s long."""
+"""Checks that the golden session itself fails: its idle windows are 1 s long."""
 
 
 def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed(folder: Path)
 
 
 def test_without_openssh_a_submission_counts_as_unsigned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was asked for cannot be done, and the check says so; the exit code is that of a failed check."""
+    """The request is impossible, as the check states; the exit code is that of a failed check."""
     unsigned = audit(folder, quick=True, signers="lab ssh-ed25519 AAAA")
     (folder / "MANIFEST.sha256.sig").write_text("a signature\n")
     monkeypatch.setenv("PATH", "")
@@ -257,7 +257,7 @@ def test_classes_of_another_kind_leave_the_rest_to_be_audited(tmp_path: Path, cl
 
 
 def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
-    """The gaps between spans draw what the ready device draws, and the idle windows less."""
+    """Gaps between spans have the ready device's power, and the idle windows less."""
     from tests.support.asleep import recording
 
     found = {c.number: c for c in audit(recording(tmp_path / "run", idle_w=0.5e-3, gap_w=1e-3)).failed}
@@ -280,7 +280,7 @@ def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, o
 
 
 def test_a_run_without_a_seal_is_called_so(tmp_path: Path) -> None:
-    """Its root hash is that of the lines as they are now, and speaks for none of them."""
+    """Its root hash is that of the current lines, and confirms none of them."""
     run = unpacked("by-hand-example", tmp_path)
     (run / "events.jsonl.sha256").write_text(f"{audit(run, quick=True).root}  events.jsonl\n")
     assert {c.number: c for c in audit(run, quick=True).checks}[2].found.endswith("sealed")

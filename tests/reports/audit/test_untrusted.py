@@ -1,4 +1,4 @@
-"""Whatever a folder or archive holds, the auditor refuses it with a typed error and writes nothing outside --out."""
+"""For any folder or archive, the auditor refuses with a typed error and writes nothing outside --out."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_what_no_hash_covers_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever hands a folder in can lay an audit of their own beside it."""
+    """Whoever submits a folder can put their own audit beside it."""
     folder = submission(tmp_path / "sub", unpacked("single-session", tmp_path / "lab"))
     (folder / "derived").mkdir()
     (folder / "derived" / "audit.html").write_text("no check failed")

@@ -1,4 +1,4 @@
-"""Any stretch of a trace in a few columns: what is drawn is what was read."""
+"""Any part of a trace in a few columns: the picture agrees with the readings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def watts(kind: str) -> Floats:
 def test_columns_hold_the_readings_between_their_edges(
     traces: dict[str, LongTrace], kind: str, low: float, length: float, columns: int
 ) -> None:
-    """Of the whole trace to single readings, whatever the stretch is."""
+    """From the whole trace to single readings, for any part."""
     values, high = watts(kind), low + length
 
     look = traces[kind].look(low, high, columns)
@@ -164,7 +164,7 @@ def test_a_file_that_is_still_written_gives_its_whole_batches(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["grid", "stamped"])
 def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None:
-    """At the end of the range as the instrument's own numbers have it, which are rounded to single precision."""
+    """At the end of the range by the instrument's own numbers, which are rounded to single precision."""
     path = recording(tmp_path / "run", kind, clipped=(5000, 5007))
 
     _, found = opened(path).over(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))
@@ -176,7 +176,7 @@ def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None
 def test_the_energy_of_a_window_counts_readings_at_its_ends_in_part(
     traces: dict[str, LongTrace], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over blocks of any length; not where a reading is missing or the window goes beyond the trace."""
+    """Over blocks of any length, unless a reading is missing or the window goes beyond the trace."""
     monkeypatch.setattr(browse, "BLOCK", 1000)
     p = watts(kind)
 

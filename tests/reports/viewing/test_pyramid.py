@@ -1,4 +1,4 @@
-"""The pyramid of a trace says what the readings say, however they come."""
+"""The pyramid of a trace agrees with the readings, in whatever blocks they come."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def trace(length: int, seed: int, lost: float = 0.0, kind: str = "f4") -> NDArra
 
 
 def cut(values: NDArray[Any], sizes: list[int]) -> list[NDArray[Any]]:
-    """Blocks of these lengths, again and again."""
+    """Blocks of these lengths, repeatedly."""
     ends = np.cumsum(np.resize(sizes, len(values) + 1)) if sizes else np.array([len(values)])
     return np.split(values, ends[ends < len(values)])
 

@@ -1,4 +1,4 @@
-"""The power trace of a report zooms to what was read, on a page that is small and runs nothing else."""
+"""A report's power trace zooms to the readings, on a small page that runs nothing else."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_of_a_long_trace_the_columns_hold_its_least_and_greatest() -> None:
 
 
 def test_around_chosen_spans_single_readings_are_in_the_page() -> None:
-    """The slowest of many spans, at its begin and its end too where it is long."""
+    """The slowest of many spans; if it is long, also at its begin and its end."""
     rate_hz, watts = 1e4, np.random.default_rng(2).normal(1e-3, 1e-4, 1_000_000)
     begin = np.arange(1.0, 90.0, 0.5)
     windows = np.column_stack([begin, begin + 0.002])
@@ -133,7 +133,7 @@ def test_a_long_trace_is_read_from_its_file_where_the_series_holds_means(tmp_pat
 
 
 def test_the_page_stays_small_whatever_the_trace_and_its_spans_are() -> None:
-    """Four rails with stamps of their own and eight phases; everything else in a page takes less than 1 MB."""
+    """Four rails with separate stamps and eight phases; everything else in a page takes less than 1 MB."""
     series = made_up_series("core", 300_000, 40_000)
     jitter = np.random.default_rng(1).uniform(0.0, 5e-5, 300_000)
     rails = tuple(replace(series.rails[0], rail=f"r{k}", start_s=series.rails[0].start_s + jitter) for k in range(4))
@@ -272,7 +272,7 @@ def test_the_finest_layer_that_holds_the_view_is_drawn() -> None:
 
 @pytest.mark.skipif(not CHROMIUM, reason="a browser obeys the policy and runs the script")
 def test_a_browser_draws_the_trace_under_the_policy_of_the_page(tmp_path: Path) -> None:
-    """Only a browser compares the hash of the script; it takes two seconds to start."""
+    """Only a browser compares the script's hash; it takes two seconds to start."""
     (tmp_path / "report.html").write_bytes(render(None, made_up(name=HOSTILE))["report.html"])
     quiet = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
     place = f"{(tmp_path / 'report.html').as_uri()}#at=10,12,1"

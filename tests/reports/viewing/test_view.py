@@ -1,4 +1,4 @@
-"""`rig view` serves one page and what its picture asks for, on the loopback address, to who knows the token."""
+"""`rig view` serves one page and its picture's requests, on the loopback address, to those with the token."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def url() -> Iterator[str]:
 
 
 def asked(url: str, path: str | None = None, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-    """Status, content and headers of one request; the path is sent as it is."""
+    """Return status, content and headers of one request; the path is sent unchanged."""
     to = urlsplit(url)
     connection = http.client.HTTPConnection("127.0.0.1", to.port or 0, timeout=10)
     connection.request(method, to.path if path is None else path, headers=headers)
@@ -96,7 +96,7 @@ def test_the_address_is_the_loopback_and_the_token_is_long(url: str) -> None:
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "[::1]:{port}"]
 )
 def test_another_host_is_refused(url: str, host: str) -> None:
-    """A name of others that leads to this address (DNS rebinding) sends itself as the host."""
+    """Another site's name that leads to this address (DNS rebinding) appears as the host."""
     port = urlsplit(url).port
 
     status, content, _ = asked(url, Host=host.format(port=port))
@@ -250,7 +250,7 @@ def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) ->
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=20)
         finally:
-            process.kill()  # if the signal is lost, the test fails and does not wait for ever
+            process.kill()  # if the signal is lost, the test fails instead of waiting for ever
 
     assert (status, process.returncode, errors) == (200, 0, "")
     assert b"trace-model" in page
