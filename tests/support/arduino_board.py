@@ -1,4 +1,4 @@
-"""A network file of chance, and a simulated board of the reference that states what the rig's firmware states."""
+"""A network file of random weights, and a simulated reference board that answers like the rig's firmware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording by hand whose gaps between spans draw another power than its idle windows."""
+"""A hand-made recording whose gaps between spans have another power than its idle windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _joules(
     level_w: tuple[float, float, float],
     host_s: float,
 ) -> NDArray[np.floating[Any]]:
-    """The energy since the begin, in joules, at each time."""
+    """Return the energy since the begin, in joules, at each time."""
     idle_w, gap_w, first_w = level_w
     step_s = np.concatenate([[0.0], on_s, on_s + SPAN_S / 10, off_s, off_s + host_s, on_s - host_s])
     levels = np.repeat([idle_w, first_w, BUSY_W, gap_w, idle_w, gap_w], [1, *[len(on_s)] * 5])
@@ -46,9 +46,9 @@ def recording(
 ) -> Path:
     """Write a run of square spans: ``idle_w`` for 2 s before and after, ``gap_w`` between the spans.
 
-    Spans draw ``first_w`` in their first tenth. With ``host_s``, gaps draw ``gap_w`` only for so long beside each
-    span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read when there is time; else a meter
-    states the mean of each millisecond.
+    Spans have ``first_w`` in their first tenth. With ``host_s``, gaps have ``gap_w`` only for this long next to each
+    span, and ``idle_w`` between. A ``counter`` counts joules without noise and is read when there is time; otherwise a
+    meter states the mean of each millisecond.
     """
     (out / "traces").mkdir(parents=True)
     chance = np.random.default_rng(3)

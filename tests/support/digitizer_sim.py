@@ -1,4 +1,4 @@
-"""A DMM6500 for one series of its digitizer, after its reference manual (DMM6500-901-01)."""
+"""A DMM6500 for one series of its digitizer, from its reference manual (DMM6500-901-01)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fixtures.instruments.scpi_server import Handler, ScpiError, ScpiParser, cho
 
 
 class DigitizerSim:
-    """A DMM6500 in time, on its front terminals: reading ``k`` of a series is ``k`` microamperes, from 0 on."""
+    """A DMM6500 in real time, on its front terminals: reading ``k`` of a series is ``k`` microamperes, from 0."""
 
     RANGES_A = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 3.0)
 

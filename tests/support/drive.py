@@ -16,18 +16,18 @@ WIDE, HIGH = 240, 160
 
 
 def place(t_us: int) -> tuple[int, int]:
-    """Where the car is, in pixels of the sensor of 1280 by 720."""
+    """Return the car's position, in pixels of the sensor of 1280 by 720."""
     return 40 + t_us // 10_000, 280
 
 
 def boxes(frames: int, class_id: int = 2) -> np.ndarray:
-    """A box in the middle of each frame of 50 ms."""
+    """Return a box in the middle of each frame of 50 ms."""
     times = [50_000 * k + 25_000 for k in range(frames)]
     return np.array([(t, *place(t), WIDE, HIGH, class_id, 7, 1.0) for t in times], BOX)
 
 
 def surfaces(frames: int) -> np.ndarray:
-    """The car's area full of late events, in a surface of half the sensor's size."""
+    """Fill the car's area with late events, in a surface of half the sensor's size."""
     out = np.zeros((frames, 6, 360, 640), np.uint8)
     for k in range(frames):
         x, y = (v // 2 for v in place(50_000 * k + 25_000))
@@ -36,7 +36,7 @@ def surfaces(frames: int) -> np.ndarray:
 
 
 def events(frames: int) -> np.ndarray:
-    """Ten events a millisecond, anywhere on the car."""
+    """Return ten events a millisecond, anywhere on the car."""
     rng = np.random.default_rng(0)
     times = np.sort(rng.integers(0, 50_000 * frames, 500 * frames))
     corner = np.array([place(int(t)) for t in times])
@@ -79,9 +79,9 @@ class Small(torch.nn.Module):
         wide, high = columns.max() + 1 - x, rows.max() + 1 - y
         return torch.tensor([[2.0, 0.9, *(20.0 * float(v) for v in (x, y, wide, high))]])
 """
-"""A module that pools a surface over blocks of 20 pixels, and says that all that is active is one car."""
+"""A module that pools a surface over blocks of 20 pixels, and returns all that is active as one car."""
 
 
 def has(module: str) -> bool:
-    """Whether a module is installed."""
+    """Return whether a module is installed."""
     return find_spec(module) is not None

@@ -1,4 +1,4 @@
-"""Conversations with the firmware: built for this machine behind a stub of Arduino, or for a Cortex-M4 in QEMU."""
+"""Conversations with the firmware: built for this machine with a stub of Arduino, or for a Cortex-M4 in QEMU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Talk:
         assert self.answer() == ["m-timestamp-mode-performance", "m-init-done"]
 
     def answer(self) -> list[str]:
-        """Its lines up to ``m-ready``."""
+        """Return its lines up to ``m-ready``."""
         lines = []
         while (line := self.line.line(time.monotonic() + ANSWER_S)) != "m-ready":
             assert line, "the board is silent"
@@ -53,7 +53,7 @@ class Talk:
         assert lines == ["m-load-done"]
 
     def infer(self, times: int = 1) -> tuple[list[int], int]:
-        """The scores, and microseconds on the board's clock."""
+        """Return the scores, and microseconds on the board's clock."""
         lines = self.ask(f"infer {times} 0")
         on_us, off_us = (int(line.rsplit("-", 1)[1]) for line in lines if line.startswith("m-lap-us-"))
         return [int(part) for part in _bracketed(lines[-1]).split(",")], off_us - on_us
@@ -85,7 +85,7 @@ def _ran(*command: str) -> None:
 
 @contextlib.contextmanager
 def on_this_machine(program: Path) -> Iterator[tuple[Talk, Path]]:
-    """The sketch, started; and the file to which its pins go."""
+    """Start the sketch; return it, and the file of its pins."""
     pins = program.with_name("pins")
     ours, theirs = socket.socketpair()
     with (
@@ -101,5 +101,5 @@ def on_this_machine(program: Path) -> Iterator[tuple[Talk, Path]]:
 
 
 def lacking(*programs: str) -> str | None:
-    """Which of the programs is not installed."""
+    """Return the program that is not installed."""
     return next((name for name in programs if shutil.which(name) is None), None)

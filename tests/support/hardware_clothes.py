@@ -1,6 +1,6 @@
-"""A simulated bench in hardware's clothes: it says that it is hardware, so that a verdict by a strict set can be VALID.
+"""A simulated bench that claims to be hardware, so that a verdict by a strict set can be VALID.
 
-It is for tests of verdicts alone. It refuses to be opened outside a test, and nothing registers it.
+It is only for tests of verdicts. It refuses to be opened outside a test, and nothing registers it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from scenarios.workloads.qubo_mis.target_file import Target, write_rows
 
 HERE = Path(__file__)
 SET = 12
-"""Samples in the whole set that the scenes declare."""
+"""The number of samples in the whole set that the scenes declare."""
 LOAD_NS = 30_000_000
-"""Before each solve, so that the meter sees idle between two of them."""
+"""The pause before each solve, so that the meter sees idle between two solves."""
 NODES, DENSITY, SEEDS = 10, 0.25, range(5, 10)
 
 
@@ -47,7 +47,7 @@ _ALGORITHM = {"model": "none: it knows the answers", "tuning": "none"}
 
 
 class Clothed:
-    """A driver whose info says hardware; all else is the driver's own."""
+    """A driver whose info claims hardware; everything else is the driver's own."""
 
     def __init__(self, driver: Any) -> None:
         if "PYTEST_CURRENT_TEST" not in os.environ:
@@ -68,17 +68,17 @@ def device(bench: SimPlant) -> Any:
 
 
 def meter(bench: SimPlant, *, rate_hz: float = 500.0) -> Any:
-    """Its meter."""
+    """Return its meter."""
     return Clothed(open_meter(bench, rate_hz=rate_hz, noise=1e-3))
 
 
 def solver(bench: SimPlant) -> Any:
-    """A solver that finds the best set at once and uses up its budget."""
+    """A solver that finds the best set at once, and then uses up its budget."""
     return Clothed(Solver(bench))
 
 
 def scenes() -> asc.AscWorkload:
-    """Scenes that declare that they are the whole test split, of a benchmark whose limits the rig does not hold."""
+    """Scenes that claim to be the whole test split, of a benchmark whose limits the rig does not know."""
     opened = asc.open_workload(samples=SET, audio_hz=1000.0)
     details = {**opened.details, "source": TAU}
     benchmark = benchmark_of(details)
@@ -91,7 +91,7 @@ def scenes() -> asc.AscWorkload:
 
 
 def batches() -> asc.AscWorkload:
-    """The same, of a benchmark that is presented as Offline and Server; 1.0 has none."""
+    """The same, for a benchmark presented as Offline and Server; 1.0 has none."""
     opened = scenes()
     presented = Parameter((), ("offline", "server"), "a benchmark of a test")
     return replace(opened, benchmark=replace(opened.benchmark, scenarios=presented))
@@ -140,7 +140,7 @@ class Solver:
 
 
 def best_of(graph: Graph) -> tuple[int, list[int]]:
-    """The optimum of a small graph, by trying every set."""
+    """Return the optimum of a small graph, by trying every set."""
     sets = np.array(list(itertools.product((0, 1), repeat=graph.nodes)), np.uint8)
     u, v = graph.edges.T
     costs = 8 * np.sum(sets[:, u] & sets[:, v], axis=1, dtype=int) - sets.sum(axis=1, dtype=int)
@@ -177,7 +177,7 @@ class Session:
 
 
 def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session:
-    """A session of ``scenario``, by ``neurobench-1.0`` if no ``rules`` are given, that keeps every rule."""
+    """A session of ``scenario`` that keeps every rule, by ``neurobench-1.0`` if no ``rules`` are given."""
     asked: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "single-stream": ("device", "scenes", ()),
         "real-time": ("device", "scenes", ("stream_s=12", "scene_s=4", "rate_hz=100")),
@@ -213,7 +213,7 @@ Edit = Callable[[list[Document], dict[str, Any]], None]
 
 
 def edited(session: Session, edits: Mapping[str, Edit | None], folder: Path) -> Result:
-    """The result of the session after one change: runs by name are edited, or left out where the edit is None."""
+    """Return the session's result after one change: runs by name are edited, or left out if the edit is None."""
     from tests.support.run_by_hand import rewritten
 
     parts = []

@@ -21,7 +21,7 @@ IDLE = "0:0.55,1.75:2.35"
 
 
 def trace(rate_hz: float = RATE_HZ, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Begin of each reading (s), watts, and whether the device is busy."""
+    """Return begin of each reading (s), watts, and whether the device is busy."""
     t = np.arange(round(END_S * rate_hz)) / rate_hz
     busy = np.any([(t > a - 1e-9) & (t < a + SPAN_S - 1e-9) for a in ON_S], axis=0)
     noise = np.random.default_rng(seed).normal(0.0, 1e-5, len(t))
@@ -49,7 +49,7 @@ def recorded(run: ImportedRun, out: Path) -> tuple[Run, Result]:
 
 
 def check(run: ImportedRun, out: Path, inferences: int = 20) -> Result:
-    """The true power and energy lie within a thousandth."""
+    """Check that the true power and energy are within a thousandth."""
     _, result = recorded(run, out)
     q = result.quantities
     assert not result.refusals

@@ -1,4 +1,4 @@
-"""The stand-in for the package ``pyjoulescope_driver``, installed in its place."""
+"""The substitute for the package ``pyjoulescope_driver``, installed in its place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PATH", "FakeDriver", "installed"]
 
 
 def installed(plant: LivePlant, monkeypatch: pytest.MonkeyPatch) -> type[FakeDriver]:
-    """The driver of one instrument on ``plant``, in the place of the package."""
+    """Put the driver of one instrument on ``plant`` in the place of the package."""
     driver: type[FakeDriver] = type("Driver", (FakeDriver,), {"plant": plant, "supply_v": SUPPLY_V})
     module = ModuleType("pyjoulescope_driver")
     module.Driver, module.__version__ = driver, "2.2.12"  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Results made up for the tests of reports: one sample at a time, served, streamed."""
+"""Hand-made results for the tests of reports: one sample at a time, served, streamed."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def made_up(
 
 
 def without_pictures(result: Result) -> Result:
-    """The same with nothing to draw, for what is not about pictures."""
+    """The same without anything to draw, for tests that need no pictures."""
     none = np.empty((0, 2))
     series = Series((), {}, none, none, none, np.empty(0), np.empty(0), np.empty(0), None, ())
     given = {key: q(x.value, x.unit) for key, x in result.quantities.items()}
@@ -116,7 +116,7 @@ def without_pictures(result: Result) -> Result:
 
 
 def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, total_s: float = 30.0) -> Stream:
-    """Scenes of equal length from second 5, of which most answers are right."""
+    """Scenes of equal length from second 5; most answers are right."""
     rng = np.random.default_rng(5)
     known = ("airport", "street_traffic", "bus", "park", "shopping_mall", "metro", "tram", "public_square")
     names = tuple(known[k] if k < len(known) else f"class {k}" for k in range(classes))
@@ -132,7 +132,7 @@ def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, to
 
 
 def with_checks(result: Result, *checks: Finding, submittable: bool = False) -> Result:
-    """The result with a verdict by the rules of the bench, of one kept rule and those given."""
+    """The result with a verdict by the bench's rules: one kept rule and the given ones."""
     kept = Finding("the run", "to the end", "to the end", True)
     ruling = Ruling("quick", "none: for the bench, never for submission", submittable)
     return replace(result, findings=(*result.findings, kept, *checks), ruling=ruling)

@@ -1,4 +1,4 @@
-"""What the tests of meters do with one: record for a while, wait for its error, open it in vain."""
+"""Helpers for tests of meters: record for a while, wait for an error, fail to open."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rig.errors import MeterError, RigError
 from rig.types import Chunk, Floats, Meter
 
 IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
-"""The rail that the instruments see, and its supply."""
+"""The instruments' rail and its supply."""
 
 
 def values(chunks: Sequence[Chunk]) -> Floats:
-    """The values of all chunks, in one array."""
+    """Return the values of all chunks, in one array."""
     return np.concatenate([chunk.value for chunk in chunks])
 
 
 def recorded(meter: Meter, seconds: float) -> Floats:
-    """What a meter reads in ``seconds``; it is closed afterwards."""
+    """Return a meter's readings in ``seconds``, and close it."""
     meter.start()
     time.sleep(seconds)
     got = [*meter.read(), *meter.stop()]
@@ -31,7 +31,7 @@ def recorded(meter: Meter, seconds: float) -> Floats:
 
 
 def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
-    """The error that reading a meter raises within ``limit_s``."""
+    """Return the error that reading a meter raises within ``limit_s``."""
     until_s = time.monotonic() + limit_s
     with pytest.raises(MeterError) as caught:
         while time.monotonic() < until_s:
@@ -41,7 +41,7 @@ def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
 
 
 def refusal(open_meter: Callable[..., Meter], **options: Any) -> RigError:
-    """The error that opening a meter with these options raises."""
+    """Return the error that opening a meter with these options raises."""
     with pytest.raises(RigError) as caught:
         open_meter(**options)
     return caught.value

@@ -10,7 +10,7 @@ from scenarios.workloads.qubo_mis.graph import Graph
 
 @st.composite
 def graphs(draw: st.DrawFn, most_nodes: int = 40) -> Graph:
-    """Any simple graph, edgeless and complete ones included."""
+    """Any simple graph, including edgeless and complete ones."""
     nodes = draw(st.integers(1, most_nodes))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     u, v = np.triu_indices(nodes, 1)

@@ -1,8 +1,8 @@
-"""A stand-in for pyvisa on NI's VISA library, for raw sockets: a read ends where NI's ends.
+"""A substitute for pyvisa on NI's VISA library, for raw sockets: a read ends where NI's ends.
 
-A read returns after ``count`` bytes, after the termination character where it is enabled, or at a pause of the data
-where ``VI_ATTR_SUPPRESS_END_EN`` is false; its default is true (NI-VISA help, ``viRead``; pyvisa issues 98 and 518).
-Otherwise it ends in a timeout, and what had come is lost.
+A read returns after ``count`` bytes, after the termination character if it is enabled, or at a pause of the data
+if ``VI_ATTR_SUPPRESS_END_EN`` is false; its default is true (NI-VISA help, ``viRead``; pyvisa issues 98 and 518).
+Otherwise it times out, and loses what had come.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NiSocket:
 
 
 def installed(monkeypatch: pytest.MonkeyPatch) -> list[NiSocket]:
-    """Put it in the place of pyvisa's resource manager; the resources that are opened."""
+    """Replace pyvisa's resource manager; return the opened resources."""
     import pyvisa
 
     found: list[NiSocket] = []

@@ -1,4 +1,4 @@
-"""Where tests find files: the repository, and the data of others beside it, which may be absent."""
+"""Where tests find files: the repository, and others' data beside it, which may be absent."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A recording of predictions, written by hand: the payloads of its samples, and what was answered."""
+"""A hand-made recording of predictions: the payloads of its samples, and the answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.run_by_hand import REPLIES, SAMPLES, read_plainly, start_line
 
 
 def recorded(path: Path, answers: Sequence[tuple[str, Any]], kept: Any, details: Mapping[str, Any], key: str) -> Path:
-    """Write a run with these answers under ``key``, in which ``kept`` is the payload of every sample."""
+    """Write a run with these answers under ``key``; ``kept`` is the payload of every sample."""
     t0_ns = start_line()["t0_ns"]
     rows = [
         {"issue": k, "sample_id": name, "issued_ns": t0_ns + k, "completed_ns": t0_ns + k + 1, "warmup": False,

@@ -1,4 +1,4 @@
-"""Small workers for the tests of remote devices, run by this interpreter or by one behind a stand-in for ssh."""
+"""Small workers for the tests of remote devices, run by this interpreter or by one behind a substitute for ssh."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_worker(options):
 
 
 def worker(body: str = "", *, timeout_s: float = 5.0, **terms: Any) -> Worker:
-    """An honest worker whose ``output(self, sample, budget)``, or more of it, is put in place."""
+    """An honest worker with ``output(self, sample, budget)``, or more of it, replaced."""
     source = HONEST.replace('"timeout_s": 5.0', f'"timeout_s": {timeout_s}')
     indented = "\n".join(f"    {line}" for line in body.splitlines())
     changed = f"{source}\nclass Changed(Worker):\n    pass\n{indented}\n\n"
@@ -73,7 +73,7 @@ def answers(device: Device, count: int, within_s: float = 20.0) -> list[Reply]:
 
 
 def vanished(pid: int, within_s: float = 5.0) -> bool:
-    """Whether a process is gone, or gone but for its parent's reading of how it ended."""
+    """Return whether a process is gone, or has ended and only waits for its parent."""
     return happens(lambda: not alive(pid), within_s)
 
 
@@ -94,7 +94,7 @@ def happens(what: Callable[[], bool], within_s: float) -> bool:
 
 
 def members(group: int) -> list[int]:
-    """The living processes of a group."""
+    """Return the living processes of a group."""
     pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and alive(int(p.name))]
     return [pid for pid in pids if _group(pid) == group]
 
@@ -107,14 +107,14 @@ def _group(pid: int) -> int:
 
 
 def script(path: Path, text: str) -> str:
-    """A program of one's own."""
+    """A separate program."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)
 
 
 def stand_in_ssh(folder: Path) -> dict[str, str]:
-    """The environment in which ``ssh ... HOST COMMAND`` runs the command in a shell here."""
+    """Return an environment in which ``ssh ... HOST COMMAND`` runs the command in a local shell."""
     script(folder / "ssh", 'for last; do :; done\nexec sh -c "$last"')
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 

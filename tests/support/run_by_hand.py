@@ -1,4 +1,4 @@
-"""A second writer of run directories, for tests, made from docs/reference/run-directory.md alone."""
+"""A second writer of run directories, for tests, written only from docs/reference/run-directory.md."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ REPLIES = {
 
 
 def table(types: Mapping[str, pa.DataType], rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows as a table; what a row does not say is null."""
+    """Return rows as a table; what a row does not state is null."""
     return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()})
 
 
 def trace(rail: Mapping[str, Any], columns: Mapping[str, Any], clock: str = "meter", **more: Any) -> pa.Table:
-    """Readings of one rail with their metadata; ``more`` holds metadata as JSON."""
+    """Return readings of one rail with their metadata; ``more`` holds metadata as JSON."""
     meta = {"meter": "hand", "clock": clock, "rail": json.dumps(rail)} | {k: json.dumps(v) for k, v in more.items()}
     return pa.table(dict(columns)).replace_schema_metadata(meta)
 
 
 def write_lines(path: Path, events: Sequence[Document], seal: bool = True) -> None:
-    """``events.jsonl``, chained, and its seal."""
+    """Write ``events.jsonl``, chained, and its seal."""
     prev, data = "0" * 64, b""
     for seq, event in enumerate(events):
         line = json.dumps({"seq": seq, "prev": prev, **event}, separators=(",", ":")).encode()
@@ -52,7 +52,7 @@ def write_lines(path: Path, events: Sequence[Document], seal: bool = True) -> No
 
 
 def write(path: Path, events: Sequence[Document], tables: Mapping[str, pa.Table], batch: int = 64) -> Path:
-    """A whole directory: ``tables`` by file name, the stop line added when there is none."""
+    """Write a whole directory: ``tables`` by file name; the stop line is added if there is none."""
     path.mkdir(parents=True, exist_ok=True)
     for name, content in tables.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def write(path: Path, events: Sequence[Document], tables: Mapping[str, pa.Table]
 
 
 def read_plainly(path: Path) -> tuple[list[Document], dict[str, pa.Table]]:
-    """The lines without their chain, and every Arrow file, as another program would read them."""
+    """Return the lines without their chain, and every Arrow file, as another program would read them."""
     events = [json.loads(line) for line in (path / "events.jsonl").read_bytes().splitlines()]
     for event in events:
         del event["seq"], event["prev"]
@@ -77,7 +77,7 @@ def read_plainly(path: Path) -> tuple[list[Document], dict[str, pa.Table]]:
 
 
 def rewritten(path: Path, to: Path, edit: Callable[[list[Document], dict[str, pa.Table]], None]) -> Path:
-    """A copy of a directory after ``edit`` of its lines and tables, sealed again; files of other kinds are kept."""
+    """Copy a directory after ``edit`` of its lines and tables, sealed again; files of other kinds are kept."""
     events, tables = read_plainly(path)
     before = dict(tables)
     edit(events, tables)
@@ -92,7 +92,7 @@ def rewritten(path: Path, to: Path, edit: Callable[[list[Document], dict[str, pa
 
 
 def with_ticks(table: pa.Table) -> pa.Table:
-    """A trace on a grid as one with a stamp per reading."""
+    """Return a trace on a grid as one with a stamp per reading."""
     meta = {k.decode(): v.decode() for k, v in table.schema.metadata.items()}
     grid = json.loads(meta.pop("grid"))
     if "start_tick" not in table.column_names:
@@ -119,7 +119,7 @@ def start_line(**more: Any) -> Document:
 
 
 def observed(path: Path, seed: int) -> tuple[SimPlant, int]:
-    """A plant watched without engine, mock device or mock meter; the plant and its number of spans."""
+    """A plant measured without engine, mock device or mock meter; return the plant and its number of spans."""
     rng = np.random.default_rng([seed, 0xA11D])
     plant = open_plant(seed=seed, idle_drift_per_s=rng.uniform(-1e-3, 1e-3))
     idle_w, busy_w = 1e-3, rng.uniform(1.5e-3, 5e-3)
@@ -174,7 +174,7 @@ def _ns(t_s: float) -> int:
 
 
 def _read_clock(clock: WrongClock, name: str, end_s: float, rng: np.random.Generator) -> Document:
-    """Sixteen readings at each end, over a link with delays of its own each way."""
+    """Sixteen readings at each end, over a link with different delays each way."""
     rows = []
     forth, back = rng.uniform(1e-5, 1e-3, 2)
     for t in (*np.linspace(0.0, 0.01, 16), *np.linspace(end_s, end_s + 0.01, 16)):

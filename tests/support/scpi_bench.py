@@ -1,4 +1,4 @@
-"""What the tests of SCPI meters share: a live bench, a scripted instrument, an owner's calibration file."""
+"""Helpers for tests of SCPI meters: a live bench, a scripted instrument, an owner's calibration file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Dialogue = Sequence[tuple[str, str | bytes | None]]
 
 
 class Scripted:
-    """An instrument that knows one dialogue: each line must be the next one written down."""
+    """An instrument that knows one dialogue: each line must be the next written one."""
 
     def __init__(self, dialogue: Dialogue) -> None:
         self.left = list(dialogue)

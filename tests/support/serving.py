@@ -49,7 +49,7 @@ def samples(n: int) -> list[Sample]:
 
 
 class Blank:
-    """A workload that only names itself and its samples."""
+    """A workload of just a name and its samples."""
 
     name, task, version, digest_sha256 = "blank", "none", "1", "0" * 64
 
@@ -59,9 +59,9 @@ class Blank:
 
 
 class Queue:
-    """A device that takes ``seconds`` for each batch, one after the other, and holds what it is handed.
+    """A device that takes ``seconds`` for each batch, one after the other, and queues what it gets.
 
-    ``stage_s`` passes whenever samples are loaded; ``lost`` names hand-overs (counted from 0) that it forgets.
+    ``stage_s`` passes whenever samples are loaded; ``lost`` are numbers of issues (from 0) that it forgets.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ def played(
     device: Device, steps: Iterable[Step], plant: SimPlant, meters: tuple[Meter, ...] = (),
     raises: type[Ended] | None = None,
 ) -> Iterator[Run]:  # fmt: skip
-    """The recording of ``steps``, read back; with ``raises``, of a run that ends in that error."""
+    """Return the recording of ``steps``, read back; with ``raises``, the run ends in that error."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         bench = Bench(device, meters, plant.clock)
@@ -133,7 +133,7 @@ def bench(seconds: float = 0.1, **options: Any) -> tuple[SimPlant, Queue]:
 
 
 def due(at_s: Sequence[float], named: Sequence[Sample] | None = None, **fields: Any) -> list[Step]:
-    """One issue for each moment."""
+    """Return one issue for each moment."""
     named = named or samples(len(at_s))
     return [Issue([s], due_ns=round(t * S), **fields) for s, t in zip(named, at_s, strict=True)]
 
@@ -143,7 +143,7 @@ def rows(run: Run, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def since_due(run: Run, column: str) -> list[float]:
-    """A column of stamps in seconds after the first sample was due."""
+    """Return a column of stamps in seconds after the first due time."""
     found = run.replies[column].to_pylist()
     first = min(d for d in run.replies["due_ns"].to_pylist() if d is not None)
     return [(t - first) / S for t in found if t is not None]
@@ -154,7 +154,7 @@ def since_due(run: Run, column: str) -> list[float]:
 
 @dataclass(frozen=True)
 class Asked:
-    """One query of a hand-made recording, in seconds of the run; ``at`` issued, None where it was dropped."""
+    """One query of a hand-made recording, in seconds of the run; ``at`` is its issue, None if it was dropped."""
 
     due: float | None
     at: float | None
@@ -171,7 +171,7 @@ def recording(
     error: Ended | None = None, scenario: str = "server", details: Mapping[str, Any] | None = None,
     training: Any = None,
 ) -> Run:  # fmt: skip
-    """A run directory of these queries, read back; spans are those of a device that is busy all the time."""
+    """Write a run directory of these queries and read it; spans are those of a device that is always busy."""
     device: dict[str, Any] = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"]}
     device |= {"max_pending": holds, "algorithm": {"training": {"data": training}}}
     with Recorder(path) as r:
@@ -200,7 +200,7 @@ def recording(
 
 
 class Wrapped:
-    """The mock device, with what a test changes; ``before`` is called with each sample handed over."""
+    """The mock device with a test's changes; ``before`` is called with each issued sample."""
 
     def __init__(self, plant: SimPlant, before: Callable[[MockDevice, Sample], Sample], **options: Any) -> None:
         self.device = open_device(plant, **{"inference_s": 0.05, "hit_rate": 1.0, "marks": False} | options)
@@ -219,7 +219,7 @@ def honest(bench: SimPlant, *, inference_s: float = 0.05, spread: float = 0.0) -
 
 
 def caching(bench: SimPlant, *, kept: int = 1) -> Any:
-    """Answers in a fifth of the time what it answered among the last ``kept`` samples."""
+    """Answers in a fifth of the time if a sample is among the last ``kept`` ones."""
     seen: deque[str] = deque(maxlen=kept)
 
     def before(device: MockDevice, sample: Sample) -> Sample:
@@ -231,7 +231,7 @@ def caching(bench: SimPlant, *, kept: int = 1) -> Any:
 
 
 def hurried(bench: SimPlant, *, honest_for: int = 9) -> Any:
-    """Answers rightly for so many samples, as long as an accuracy run may last, and then anything."""
+    """Answers rightly for as many samples as an accuracy run may have, and then anything."""
     count = iter(range(10**6))
 
     def before(device: MockDevice, sample: Sample) -> Sample:

@@ -1,4 +1,4 @@
-"""Sessions whose runs hold nothing but their names."""
+"""Sessions whose runs hold only their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submission folders by hand, and recordings that are altered and hashed again, for the tests of the auditor."""
+"""Hand-made submission folders, and recordings that are altered and hashed again, for the tests of the auditor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """A golden recording, with the results that were computed of it in ``derived``."""
+    """A golden recording, with its results in ``derived``."""
     with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     said = json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))["said"]
@@ -33,7 +33,7 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
-    """A submission of one session, of which the claims are those of its results."""
+    """A submission of one session; its claims are those of the results."""
     held = folder / "sessions" / session.name
     results = json.loads((session / "derived" / "results.json").read_text())
     for place in sorted(p for p in session.rglob("*") if p.is_file() and "derived" not in p.parts):
@@ -118,7 +118,7 @@ def _sha(path: Path) -> str:
 
 
 def forged(session: Path, to: Path, edit: Callable[[str, list[Json], dict[str, pa.Table]], None]) -> Path:
-    """A copy of a session after ``edit`` of each run's lines and tables by name, hashed, chained and sealed again."""
+    """Copy a session after ``edit`` of each run's lines and tables by name, hashed, chained and sealed again."""
     document, previous = json.loads((session / "session.json").read_text()), "0" * 64
     for bound in document["runs"]:
         name = bound["path"]

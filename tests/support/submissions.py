@@ -19,7 +19,7 @@ WHOLE = "\n".join(
         "software": "this repository", "licence": "CC0-1.0",
     }.items()
 )  # fmt: skip
-"""A ``submission.toml`` in which nothing is missing."""
+"""A ``submission.toml`` with everything filled in."""
 
 
 def session(folder: Path, *options: str, **more: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Sweeps for tests: quick cells on the plant, and a way to ask for them as the command line does."""
+"""Sweeps for tests: quick cells on the plant, and a way to request them like the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quick(out: Path, *words: str, jobs: int = 0) -> int:
 
 
 def started(*words: str) -> subprocess.Popen[str]:
-    """A sweep as a process group of its own."""
+    """A sweep as its own process group."""
     path = str(ROOT)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONFAULTHANDLER": ""}
     return subprocess.Popen(
@@ -53,13 +53,13 @@ def rows(out: Path) -> list[dict[str, str]]:
 
 
 def seals(out: Path) -> dict[str, str]:
-    """The digest of the recording of each cell that is done, and when it was sealed."""
+    """Return the digest of each done cell's recording, and when it was sealed."""
     files = [path / SEAL for path in sorted((out / "cells").glob("*"))]
     return {file.parent.name: f"{file.read_text()} {file.stat().st_mtime_ns}" for file in files}
 
 
 def aside(out: Path) -> list[str]:
-    """What was set aside."""
+    """Return what was set aside."""
     return sorted(path.name for path in (out / "broken").glob("*"))
 
 

@@ -23,7 +23,7 @@ WIDTH = 92
 
 
 def picture() -> str:
-    """Return the SVG of the commands and of what they print, without fonts from elsewhere."""
+    """Return the SVG of the commands and their output, without fonts from elsewhere."""
     from rich.console import Console
     from rich.text import Text
 
@@ -42,7 +42,7 @@ def picture() -> str:
 
 
 def told(svg: str) -> str:
-    """Return the picture without the digest, in which two recordings differ."""
+    """Return the picture without the digest, which differs between two recordings."""
     return re.sub(r"[0-9a-f]{64}", "0" * 64, svg)
 
 

@@ -1,4 +1,4 @@
-"""A small bench for tests of the engine: a device that answers on time, and witnesses of what is done when."""
+"""A small bench for tests of the engine: a device that answers in time, and witnesses of what is done when."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def samples(n: int) -> list[Sample]:
 
 
 class Toy:
-    """A device without a clock, a mark or a loop of its own: it takes ``seconds`` for each hand-over."""
+    """A device without clock, mark or loop: it takes ``seconds`` for each issue."""
 
     def __init__(self, clock: Clock, log: Log, seconds: float = 0.1, batch: int = 1, mute: int = 0) -> None:
         self.clock, self.log, self.seconds, self.batch, self.mute = clock, log, seconds, batch, mute
@@ -58,7 +58,7 @@ class Toy:
 
 
 class Looping(Toy):
-    """The same with a loop of its own."""
+    """The same with its own loop."""
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         self.log.append(("loop", times, phase))
@@ -100,7 +100,7 @@ class WitnessedRows(ReplyRows):
 
 
 class Witness(Recorder):
-    """A recorder that notes what it writes, in order with what the device does."""
+    """A recorder that notes what it writes, in order with the device's actions."""
 
     def __init__(self, path: Path, log: Log) -> None:
         self.log = log
@@ -117,7 +117,7 @@ class Witness(Recorder):
 
 
 class Blank:
-    """A workload that only names itself."""
+    """A workload of just a name."""
 
     name, task, version, digest_sha256 = "blank", "none", "1", "0" * 64
     samples: Sequence[Sample] = ()

@@ -1,4 +1,4 @@
-"""Bounded waits on conditions, for tests of what happens in real time."""
+"""Bounded waits on conditions, for tests of events in real time."""
 
 from __future__ import annotations
 

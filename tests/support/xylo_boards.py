@@ -1,4 +1,4 @@
-"""What tests of Xylo boards ask of a device on a simulated board."""
+"""Helpers of tests of Xylo boards, for a device on a simulated board."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rig.types import Reply
 
 
 def hardware(device: XyloDevice) -> SimBoard:
-    """The simulated board of a device."""
+    """Return the simulated board of a device."""
     assert device.board is not None
     found: SimBoard = device.board.kit.hdk
     return found
 
 
 def awaited(device: XyloDevice) -> Reply:
-    """The next reply, within 50 s."""
+    """Return the next reply, within 50 s."""
     for _ in range(100):
         if replies := device.poll(0.5):
             return replies[0]

@@ -149,7 +149,7 @@ def test_known_limits_are_those_that_the_workloads_declare() -> None:
 
 
 def quicker(share: float, *trials: str) -> Edit:
-    """Make spans shorter by this factor, in performance runs or in those of these names."""
+    """Shorten spans to this share, in performance runs or in those of these names."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
         table = tables["replies.arrows"]

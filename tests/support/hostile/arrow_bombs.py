@@ -1,4 +1,4 @@
-"""Files of a recording that are small on the disk and would be large, or slow, once they are read."""
+"""Files of a recording that are small on disk, but large or slow once they are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 def put(run: Path, name: str, batches: list[pa.RecordBatch], compression: str | None = None) -> None:
-    """Write batches in the place of a file, with hashes that fit."""
+    """Replace a file by these batches, with fitting hashes."""
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.OSFile(str(run / name), "w") as sink, pa.ipc.new_stream(sink, batches[0].schema, options=options) as stream:
         for batch in batches:
@@ -23,20 +23,20 @@ def put(run: Path, name: str, batches: list[pa.RecordBatch], compression: str | 
 
 
 def rows_of(run: Path, name: str, count: int) -> pa.RecordBatch:
-    """The first row of a table, so many times."""
+    """Return the first row of a table, repeated ``count`` times."""
     table = read(run / name)
     return table.take(pa.array(np.zeros(count, np.int64))).combine_chunks().to_batches()[0]
 
 
 def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    """The batch with another column in the place of one."""
+    """Return the batch with one column replaced."""
     at = batch.schema.names.index(name)
     arrays = [column if k == at else batch.column(k) for k in range(batch.num_columns)]
     return pa.record_batch(arrays, names=batch.schema.names)
 
 
 def one_text_for_all(run: Path) -> None:
-    """3.3 GB: an output of 1 MiB that stands once, for 3300 replies."""
+    """3.3 GB: an output of 1 MiB that is stored once, for 3300 replies."""
     rows = rows_of(run, "replies.arrows", 3300)
     text = pa.array(['"' + "a" * MIB + '"'])
     coded = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3300, np.int32)), text)
@@ -66,14 +66,14 @@ def packed_rows(run: Path) -> None:
 
 
 def an_unread_column(run: Path) -> None:
-    """64 MiB in a column that no one reads."""
+    """64 MiB in a column that nothing reads."""
     rows = rows_of(run, "samples.arrows", 1)
     junk = pa.array(["a" * (64 * MIB)])
     put(run, "samples.arrows", [pa.record_batch([*rows.columns, junk], names=[*rows.schema.names, "junk"])], "zstd")
 
 
 def a_column_of_two_gibibytes(run: Path) -> None:
-    """One column of one batch of a trace that unpacks to 2 GiB; only its length says so."""
+    """One column of one batch of a trace that unpacks to 2 GiB; only its length states this."""
     trace = read(run / "traces/core.arrows").combine_chunks().to_batches()[0]
     put(run, "traces/core.arrows", [trace], "zstd")
     file = run / "traces/core.arrows"
@@ -94,6 +94,6 @@ REFUSED: Mapping[str, Callable[[Path], None]] = {
 
 
 def empty_batches(run: Path, name: str, count: int) -> None:
-    """A file with so many batches without a row behind its own."""
+    """A file with this many batches without a row after its own."""
     rows = read(run / name).to_batches()
     put(run, name, [*rows, *[rows[0].slice(0, 0)] * count])

@@ -1,4 +1,4 @@
-"""Drivers that speak where the rig speaks, leave its process, or change its interpreter; named ``path.py:function``."""
+"""Drivers that print as the rig, end its process, or change its interpreter; named ``path.py:function``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def board(answer: Callable[[Any], object]) -> Device:
 
 
 def prints() -> Device:
-    """It prints in the rig's name, by any name of standard output, and when the process ends."""
+    """Print in the rig's name, by any name of standard output, and when the process ends."""
 
     def answer(sample: Any) -> int:
         sys.stdout.write(f"{VERDICT}\n")
@@ -37,7 +37,7 @@ def prints() -> Device:
 
 
 def leaves() -> Device:
-    """It ends the process as if all had gone well."""
+    """End the process as if all had gone well."""
     count = []
 
     def answer(sample: Any) -> int:
@@ -54,7 +54,7 @@ def crashes() -> Device:
 
 
 def lowers_the_depth_of_calls() -> Device:
-    """In a thread with few calls, so that the limit is below what the rig needs."""
+    """Use a thread with few calls, so that the limit is below what the rig needs."""
     return board(lambda sample: sys.setrecursionlimit(25))
 
 
@@ -68,7 +68,7 @@ def takes_the_hooks_away() -> Device:
 
 
 class Flat:
-    """A meter that gives a single number in the place of a column of readings."""
+    """A meter that gives a single number instead of a column of readings."""
 
     def __init__(self, meter: MockMeter) -> None:
         self._meter = meter
