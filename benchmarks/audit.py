@@ -1,12 +1,12 @@
 """Does the auditor agree with right estimators, and does it notice wrong ones?
 
     python -m benchmarks.audit --plants 300 --seed 1000     agreement over random plants
-    python -m benchmarks.audit --plants 200 --short          the same of recordings of one to six spans
-    python -m benchmarks.audit --bugs                        bugs that are planted in the estimators, one at a time
-    python -m benchmarks.audit --flips 2000 FOLDER           one bit at each of so many positions of a folder
+    python -m benchmarks.audit --plants 200 --short          the same for recordings of one to six spans
+    python -m benchmarks.audit --bugs                        bugs planted in the estimators, one at a time
+    python -m benchmarks.audit --flips 2000 FOLDER           one flipped bit at each of 2000 positions of a folder
 
-A bug is a change of one line of a copy of the sources; the copy reports golden recordings, and the auditor, which is
-not changed, audits them. Prints a table and, last, one JSON line; exits 1 when something disagrees or is missed.
+A bug changes one line in a copy of the sources. The copy reports golden recordings, and the unchanged auditor
+audits them. Prints a table and, last, one JSON line; exits 1 if something disagrees or is missed.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ BUGS = (
         "    idle = np.where(model.middle_s > model.middle_s.mean(), idle, 0.0)\n    idle /= idle.sum()\n",
     ),
 )
-"""Each: what it is, the golden recording that shows it, the file, the line, and what it becomes."""
+"""Each bug: its description, the golden recording that shows it, the file, the line, and its replacement."""
 
 BEYOND = ("idle leaves out its first window",)
-"""Half of the idle readings give the same level where idle does not drift, as in this recording: no figure changes."""
+"""If idle does not drift, as in this recording, half of its readings give the same level: no figure changes."""
 
 
 def shortened(d: Draw, seed: int) -> Draw:
@@ -151,7 +151,7 @@ def _row(number: int, one: Compared) -> dict[str, Any]:
 
 
 def caught(sources: Path, name: str) -> list[str]:
-    """Report a golden recording by some sources, audit it, and name the figures that disagree."""
+    """Report a golden recording with some sources, audit it, and name the figures that disagree."""
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(HERE / "tests" / "golden" / f"{name}.tar.gz") as archive:
             archive.extractall(place, filter="data")
@@ -164,7 +164,7 @@ def caught(sources: Path, name: str) -> list[str]:
 
 
 def bugs() -> dict[str, list[str]]:
-    """Plant each bug in a copy of the sources, and name what disagrees then; "" is the copy without a bug."""
+    """Plant each bug in a copy of the sources, and name what then disagrees; "" is the copy without a bug."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for part in ("rig", "reports", "scenarios", "drivers", "fixtures"):
@@ -209,7 +209,7 @@ def flips(folder: Path, count: int, seed: int) -> list[str]:
 
 
 def main() -> int:
-    """Run what is asked for."""
+    """Run the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plants", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1000)

@@ -1,9 +1,9 @@
-"""Spoken-like words in the layout of NeuroBench's subset of the MSWC, since the corpus itself is not at hand.
+"""Speech-like words in the layout of NeuroBench's subset of the MSWC, because the corpus itself is not available.
 
     python -m benchmarks.spoken_words --out words
 
 A word is a few syllables of a pitched voice with two formants each; its samples differ in pitch, speed, loudness, place
-and noise. Accuracies on them say nothing about speech.
+and noise. Accuracies on them do not apply to speech.
 """
 
 from __future__ import annotations

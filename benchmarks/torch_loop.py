@@ -1,10 +1,10 @@
-"""Does ``rig measure --device torch`` time a module as a plain loop of torch does?
+"""Does ``rig measure --device torch`` measure the same time for a module as a plain loop of torch?
 
     python -m benchmarks.torch_loop [--samples 600] [--rounds 3]
 
 Both run in turn, sample by sample: a scenario of this file executes the module once before each sample that it issues.
 All run on one thread, without and with counting. Prints the median execution times and, last, one JSON line; exits 1
-when a median of the rig is not within 2 % or 20 us of that of the loop beside it.
+if a median of the rig differs from the loop's by more than both 2 % and 20 us.
 """
 
 from __future__ import annotations

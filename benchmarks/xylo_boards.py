@@ -1,10 +1,10 @@
-"""Does the Xylo driver hold the truth on simulated boards? Random boards in real time, measured and compared.
+"""Do the Xylo driver's intervals contain the truth? Random simulated boards in real time, measured and compared.
 
-    python -m benchmarks.xylo_boards --boards 100 --seed 1 [--jobs 4]
+python -m benchmarks.xylo_boards --boards 100 --seed 1 [--jobs 4]
 
-Each board has a chip, a rate of its power monitor from 5 to 1280 Hz, a noise, a converter step and a link with latency,
-bunches and lost or late readings of its own. It goes the whole way: driver, engine, run directory, estimators. Prints a
-table and, last, one JSON line; exits 1 if an interval fails more often than one in ten.
+Each board has its own chip, rate of its power monitor from 5 to 1280 Hz, noise, converter step and link with latency,
+bunches and lost or late readings. It uses the whole path: driver, engine, run directory, estimators. Prints a table
+and, last, one JSON line; exits 1 if an interval fails more often than one in ten.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execu
 
 @dataclass(frozen=True)
 class Draw:
-    """One random board, its true power by rail, and how it is measured."""
+    """One random board, its true power by rail, and its measurement."""
 
     traits: Traits
     idle_w: dict[str, float]
@@ -77,7 +77,7 @@ def draw(seed: int, spans: int = 6) -> Draw:
 
 
 def steps(d: Draw, workload: BlankWorkload) -> Iterator[Step]:
-    """Idle, the spans, idle."""
+    """Yield idle, the spans, idle."""
     yield Mark()
     yield Idle(d.idle_s)
     for sample in workload.samples:
@@ -124,7 +124,7 @@ def one(seed: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Print how often each interval held, how wide it is and how far off it was; return the same."""
+    """Print how often each interval held, its width and its error; return the same."""
     found: dict[str, Any] = {"boards": len(rows), "failed": sum(bool(r["error"]) for r in rows)}
     for name in FIGURES:
         own = [r["figures"][name] for r in rows if name in r["figures"]]

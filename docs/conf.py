@@ -37,7 +37,7 @@ toc_object_entries = False
 
 
 def setup(app: Sphinx) -> None:
-    """Connect what is generated: marked places in the pages, and docstrings as plain text."""
+    """Connect the generators of marked places in the pages, and of plain text from docstrings."""
     app.connect("source-read", fill_marked_place)
     app.connect("autodoc-process-docstring", as_plain_text)
     app.connect("autodoc-skip-member", keep_methods)
@@ -45,7 +45,7 @@ def setup(app: Sphinx) -> None:
 
 
 def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
-    """Put what the code says of itself into the page that has a place for it."""
+    """Put generated text into a page that has a mark for it."""
     marked = {
         "reference/api": {"<!-- public names -->": public_names, "<!-- fixtures -->": fixtures},
         "reference/modules": {"<!-- packages and modules -->": packages},
@@ -126,7 +126,7 @@ OBJECTS = {
     "clocks": "ClockInfo", "device": "DeviceRecord", "meters": "MeterRecord", "scenario": "ScenarioRecord",
     "workload": "WorkloadRecord", "session": "SessionLink",
 }  # fmt: skip
-"""The objects of the start line that have a table of their own, and their names in the schema."""
+"""Objects of the start line with their own table, and their names in the schema."""
 
 
 def _fields(title: str, schema: dict[str, Any]) -> str:
@@ -150,7 +150,7 @@ def _told(part: dict[str, Any]) -> str:
 
 
 def rules_and_parameters() -> Iterator[str]:
-    """Yield what ``rig list neurobench-1.0`` prints, and the parameters that each workload of the track declares."""
+    """Yield the output of ``rig list neurobench-1.0``, and the parameters that each workload of the track declares."""
     from scenarios.workloads.asc.workload import open_workload as asc
     from scenarios.workloads.qubo_mis.workload import open_workload as qubo
 
@@ -171,7 +171,7 @@ def rules_and_parameters() -> Iterator[str]:
 
 
 def sentences() -> Iterator[str]:
-    """Yield a table for each part of NeuroBench's text: every sentence, what the rig does, and where it is checked."""
+    """Yield a table for each part of NeuroBench's text: every sentence, what the rig does, and its check."""
     with (ROOT / "docs" / "reference" / "rules.csv").open(encoding="utf-8", newline="") as file:
         for part, rows in itertools.groupby(csv.DictReader(file), key=lambda row: row["part"]):
             yield f"### {part}"
@@ -185,7 +185,7 @@ def _allowed(values: Any) -> str:
 
 
 def help_texts() -> Iterator[str]:
-    """Yield what ``rig COMMAND --help`` prints, for each command."""
+    """Yield the output of ``rig COMMAND --help`` for each command."""
     os.environ["COLUMNS"] = "100"
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="rig")
     main = script.load()
@@ -195,7 +195,7 @@ def help_texts() -> Iterator[str]:
 
 
 def options() -> Iterator[str]:
-    """Yield what ``rig list NAME`` prints, for each device, meter, scenario, workload and importer."""
+    """Yield the output of ``rig list NAME`` for each device, meter, scenario, workload and importer."""
     from rig.plugins import names
 
     os.environ["COLUMNS"] = "100"
@@ -215,7 +215,7 @@ def quantities() -> Iterator[str]:
 
 
 def exit_codes() -> Iterator[str]:
-    """Yield a table of the exit codes, with the first sentence of each error that has one of its own."""
+    """Yield a table of the exit codes, with the first sentence of each error that has its own code."""
     from rig import errors
 
     kinds = [k for _, k in inspect.getmembers(errors, inspect.isclass) if issubclass(k, errors.Ended)]
@@ -235,7 +235,7 @@ def _printed(main: Any, words: list[str]) -> str:
 
 
 def as_plain_text(_app: Sphinx, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
-    """Make reST of a docstring: paragraphs, lists, ``literals``, and indented blocks as they are."""
+    """Turn a docstring into reST: paragraphs, lists, ``literals``, and unchanged indented blocks."""
     out: list[str] = []
     block = ""
     for number, line in enumerate(lines):
@@ -257,7 +257,7 @@ def as_plain_text(_app: Sphinx, _what: str, _name: str, _value: Any, _options: A
 
 
 def keep_methods(_app: Sphinx, _what: str, name: str, value: Any, skip: bool, _options: Any) -> bool:
-    """Show methods without a docstring, as protocols have them; fields without one are in the signature."""
+    """Show methods without a docstring, as in protocols; fields without one are in the signature."""
     return skip and (name.startswith("_") or not inspect.isfunction(value))
 
 
@@ -269,6 +269,6 @@ def no_signature_of_protocols(
 
 
 def escaped(text: str) -> str:
-    """Escape what reST would read as markup, outside ``literals``."""
+    """Escape what reST would read as markup, except ``literals``."""
     parts = re.split(r"(``.+?``)", text)
     return "".join(part if k % 2 else re.sub(r"([*|`\\]|_\b)", r"\\\1", part) for k, part in enumerate(parts))

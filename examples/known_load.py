@@ -2,8 +2,8 @@
 
     rig measure --device examples/known_load.py:open_device --workload examples/known_load.py:open_workload --simulate
 
-It draws ``supply_v ** 2 / ohms`` while it is on, and nothing while it is off, so every figure of power is known before
-it is measured. With ``--simulate`` the load and its meter are SIMULATED. Without it, the line RTS of ``port`` drives a
+It uses ``supply_v ** 2 / ohms`` watts while it is on, and none while it is off, so every figure of power is known
+in advance. With ``--simulate`` the load and its meter are SIMULATED. Without it, the line RTS of ``port`` drives a
 MOSFET in the ground lead of the resistor.
 """
 
@@ -19,7 +19,7 @@ RAIL, PHASE = "load", "inference"
 
 
 class Load:
-    """Is on for the duration of each sample, and stamps both edges on the host's clock."""
+    """A load that is on for the duration of each sample, and stamps both edges on the host's clock."""
 
     def __init__(
         self, clock: Clock, info: rig.DeviceInfo, switch: Callable[[bool], None], bench: SimulatedBench | None
@@ -28,11 +28,11 @@ class Load:
         self._on: list[tuple[str, int, int]] = []
 
     def info(self) -> rig.DeviceInfo:
-        """Return what the load is. Its true power stands in the details of the recording."""
+        """Return the load. Its true power is in the details of the recording."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Do nothing: a load loads nothing."""
+        """Do nothing, because a load needs no samples."""
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Switch the load on."""
@@ -89,7 +89,7 @@ def open_device(
 
 
 def open_workload(*, count: int = 20, on_s: float = 0.5) -> rig.SampleSet:
-    """Open ``count`` samples, for each of which the load is on for ``on_s`` seconds."""
+    """Open ``count`` samples; the load is on for ``on_s`` seconds for each."""
     samples = [Sample(f"on-{k}", np.array([on_s]), duration_s=on_s) for k in range(count)]
     return rig.workload(samples, name="known-load", task="switch a load", details={"on_s": on_s})
 

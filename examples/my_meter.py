@@ -17,7 +17,7 @@ SUPPLY_V, NOISE_A, RESOLUTION_A = 1.8, 2e-6, 1e-7
 
 
 class MyMeter:
-    """A meter whose readings lie on a uniform grid that begins at the trigger, on the host's clock."""
+    """A meter whose readings are on a uniform grid that begins at the trigger, on the host's clock."""
 
     def __init__(self, clock: Clock, rate_hz: float, ohms: float) -> None:
         self._clock, self._rate_hz, self._ohms = clock, rate_hz, ohms

@@ -1,4 +1,4 @@
-"""A problem in one file: a workload of binary quadratic models of dimod, made by code of one's own.
+"""A problem in one file: a workload of binary quadratic models of dimod, made by your own code.
 
     rig measure --device examples/my_solver.py:open_device --scenario optimization \
         --workload examples/my_qubo.py:open_workload --meter none
@@ -14,7 +14,7 @@ import rig
 
 
 def open_workload(*, count: int = 3, numbers: int = 24) -> rig.SampleSet:
-    """Open a workload of ``count`` problems of so many ``numbers``."""
+    """Open a workload of ``count`` problems, each with this many ``numbers``."""
     return rig.qubo({f"split-{k}": split(k, numbers) for k in range(count)}, name="split")
 
 

@@ -16,12 +16,12 @@ import rig
 
 
 def open_device(*, idle_w: float = 5.0, busy_w: float = 12.0) -> rig.Device:
-    """Open the descent; ``idle_w`` and ``busy_w`` are what the simulated meter is to see."""
+    """Open the descent; ``idle_w`` and ``busy_w`` are the watts that the simulated meter sees."""
     return rig.solver(descend, power={"cpu": (idle_w, busy_w)})
 
 
 def descend(model: dimod.BinaryQuadraticModel, seed: int) -> Iterator[dimod.SampleSet]:
-    """Yield a local optimum for each start, for ever. ``seed`` is another one at each solve."""
+    """Yield a local optimum for each start, endlessly. Each solve has another ``seed``."""
     draw = np.random.default_rng(seed)
     linear, (u, v, weight), *_ = model.to_numpy_vectors()
     matrix = np.zeros((len(linear), len(linear)))

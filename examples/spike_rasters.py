@@ -1,8 +1,8 @@
-"""Samples that are spikes already: random rasters, for a network without a data set of its own.
+"""Samples that are already spikes: random rasters, for a network without a data set.
 
     rig measure --workload examples/spike_rasters.py:open_workload --device xylo --simulate --option network=mine.nir
 
-They have no labels: time, energy and operations depend on how much a network is driven, and accuracy is not stated.
+They have no labels: time, energy and operations depend on how much a network is driven; accuracy is not stated.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Write a run directory without the rig: python examples/write_run_by_hand.py OUT, then rig report OUT.
 
-The device is a square wave. It draws 1 mW at idle and 3 mW for 0.1 s in each of 20 inferences, 18 of them right. The
+The device is a square wave. It uses 1 mW at idle and 3 mW for 0.1 s in each of 20 inferences, 18 of them right. The
 program prints the true figures as JSON.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 IDLE_W, BUSY_W, SPAN_S, N, T0_NS = 1e-3, 3e-3, 0.1, 20, 1_000_000_000_000
-METER_HZ, PERIOD = 1_000_040.0, 1000  # the meter says that it ticks at 1 MHz, and reads every 1000 ticks
+METER_HZ, PERIOD = 1_000_040.0, 1000  # the meter claims to tick at 1 MHz, and reads every 1000 ticks
 
 
 def write_arrow(path: Path, columns: dict[str, Any], metadata: dict[str, str] | None = None) -> None:

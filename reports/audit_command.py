@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit every path; the exit code is 0 if no check failed. Raises what ``audit`` raises for one path."""
+    """Audit every path; return 0 if no check failed. Raises what ``audit`` raises for one path."""
     from reports.archive import unpacked
     from reports.audit.audit import Audit, audit
     from reports.audit.files import clean, read_bytes
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_out(out: Path, paths: list[Path]) -> None:
-    """Refuse to write inside what is audited, except into a folder ``derived``, which no hash covers."""
+    """Refuse to write inside the audited paths, except into a folder ``derived``, which no hash covers."""
     whole = out.resolve()
     for path in paths:
         if whole.is_relative_to(path.resolve()) and "derived" not in whole.relative_to(path.resolve()).parts:

@@ -45,7 +45,7 @@ def session_of(run: Run | None, result: Result) -> Path | None:
 
 
 def members(folder: Path, out: Path | None) -> list[Member]:
-    """Return the runs that a session binds, in order; ``out`` is the directory of the session's own report."""
+    """Return the runs of a session in order; ``out`` is the directory of the session's own report."""
     runs = runs_in(folder)
     purposes = [purpose for _, purpose in runs]
     found = []
@@ -67,7 +67,7 @@ def _configuration(run: Path) -> str:
 
 
 def _link(run: Path, folder: Path, out: Path | None) -> str:
-    """Reports lie in each directory's ``derived``, or all below one that was chosen."""
+    """Return the link to a run's report: in its directory's ``derived``, or below a chosen directory."""
     beside = out is None or out.resolve() == (folder / DERIVED).resolve()
     target = os.path.relpath(run / DERIVED, folder / DERIVED) if beside else run.name
     return f"./{quote(Path(target).as_posix())}/{REPORT}"

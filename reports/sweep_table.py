@@ -1,4 +1,4 @@
-"""The table of a sweep on the terminal: what varies, the verdict, and the figures that readers look for first."""
+"""The table of a sweep on the terminal: what varies, the verdict, and the figures most readers want."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rig.terminal import clean, own, say, width, wrapped
 
 COLUMNS, ROWS, HEAD, WIDEST = 5, 30, 22, 10_000
 CORRECT = (FigureKey("accuracy"), FigureKey("r2"), FigureKey("smape_mean"))
-"""Figures that stand first, as the gaps of ``WANTED`` do: whether the answers are right."""
+"""Figures that come first, like the gaps of ``WANTED``: they show whether the answers are right."""
 
 
 def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures, file: IO[str] | None = None) -> None:
-    """Print rows of a sweep to ``file``, or to standard output. The arguments are as of ``sweep_figure``."""
+    """Print rows of a sweep to ``file``, or to standard output. The arguments are those of ``sweep_figure``."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""Show how a run stands that is recorded in another terminal."""
+"""Show the progress of a run that is recorded in another terminal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Rewrite one line until the run ends, or say once how it stands where there is no terminal.
+    """Rewrite one line until the run ends; without a terminal, print the progress once.
 
-    Raises ``StoreError`` where nothing is recorded.
+    Raises ``StoreError`` if nothing is recorded.
     """
     from rig.session.live_line import LiveLine
 
@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) -> Standing:
-    """Show how a run, or the newest run of a session, stands until it ends or ``wait`` returns False.
+    """Show the progress of a run, or of a session's newest run, until it ends or ``wait`` returns False.
 
-    Returns how it stood last. Raises ``StoreError`` where nothing is recorded.
+    Returns its last state. Raises ``StoreError`` if nothing is recorded.
     """
     from reports.watching import Growing, newest, unfinished
 

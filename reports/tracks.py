@@ -77,9 +77,9 @@ def print_tracks(found: Tracks, file: IO[str] | None = None) -> None:
 
 
 def _tables(found: Tracks) -> Iterator[dict[str, Any]]:
-    """Return for each network a column of each device or, of one device, a column of each network.
+    """Yield tables for each network with a column per device or, for one device, with a column per network.
 
-    A network without figures has no column. More than ``MOST`` columns are several tables, since paper is narrow.
+    A network without figures has no column. More than ``MOST`` columns become several tables, because paper is narrow.
     """
     alone = len(found.devices) == 1
     names = found.devices if alone else found.networks
@@ -105,7 +105,7 @@ def _cell(track: Track, key: FigureKey) -> str:
 
 
 def _missing(found: Tracks) -> list[tuple[str, str]]:
-    """Of each network on a device without figures: what it is, and why there are none."""
+    """Return each network on a device without figures, and why it has none."""
     return [
         (clean(f"{short(t.network)} on {short(t.device)}"), clean(t.error or t.state))
         for t in found.tracks
@@ -114,7 +114,7 @@ def _missing(found: Tracks) -> list[tuple[str, str]]:
 
 
 def _energies(found: Tracks) -> list[tuple[str, str]]:
-    """A sentence for each device with operations and energy: both energies, or why they are not stated."""
+    """Return a sentence for each device with operations and energy: both energies, or why they are not stated."""
     sentences = []
     for device, line in found.lines.items():
         per_operation, per_execution = (_said(q) for q in (line.per_operation, line.per_execution))

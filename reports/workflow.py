@@ -1,4 +1,4 @@
-"""The boxes of the workflow that a NeuroBench report shows where applicable, from what was recorded or declared."""
+"""The boxes of a NeuroBench report's workflow, where applicable, from what was recorded or declared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEGINNINGS = {
 
 
 class Box(NamedTuple):
-    """One box of the diagram: where it runs, if that is known, and what was recorded or declared of it."""
+    """One box of the diagram: where it runs, if known, and what was recorded or declared about it."""
 
     title: str
     where: str
@@ -32,9 +32,9 @@ class Box(NamedTuple):
 
 
 def workflow(result: Result) -> list[Box]:
-    """Return the boxes of which anything was recorded or declared, in order.
+    """Return the boxes with anything recorded or declared, in order.
 
-    What the device declares under ``workflow`` in its details stands in them.
+    They include what the device declares under ``workflow`` in its details.
     """
     said = result.start.device.details.get("workflow")
     told = {str(k).casefold(): clean(v) for k, v in said.items()} if isinstance(said, Mapping) else {}
@@ -63,7 +63,7 @@ def _box(result: Result, title: str, phases: list[str], told: str) -> Box:
 
 
 def _of_phase(result: Result, phase: str) -> list[str]:
-    """What was recorded of a phase: its spans, time and power."""
+    """Return what was recorded of a phase: its spans, time and power."""
     count = len(result.series.phase_windows_s.get(phase, ()))
     name, found = clean(phase).replace("_", " "), result.quantities
     if not count:

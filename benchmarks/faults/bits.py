@@ -1,4 +1,4 @@
-"""Flipped bits: any bit of a session outside ``derived/`` that changes is refused."""
+"""Flipped bits: a change of any bit of a session outside ``derived/`` is refused."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Proofs that an independent set is a largest one: what the table of best known targets calls proven."""
+"""Proofs that an independent set is a largest one, for the proven rows in the table of best known targets."""

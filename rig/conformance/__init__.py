@@ -1,4 +1,4 @@
-"""What the rig asks of a device or a meter, checked by calling it. For driver authors, in tests of their own.
+"""The rig's requirements for a device or a meter, checked by calling it. For driver authors, in their own tests.
 
 In: an opened driver. Out: a report of findings. Imported by tests.
 """

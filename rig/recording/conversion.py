@@ -8,15 +8,15 @@ from rig.errors import DataError
 from rig.types import Conversion, Floats
 
 PLAUSIBLE = 1e12
-"""The largest reading in W, A, V or J: beyond it, the unit is mistaken or the file is damaged."""
+"""The largest reading in W, A, V or J: above it, the unit is wrong or the file is damaged."""
 SUPPLIES_V = (1e-6, 1e6)
-"""The least and the largest supply voltage that is believed."""
+"""The least and the largest plausible supply voltage."""
 
 
 def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -> Floats:
     """Return the power at the device: ``i * v - i**2 * r`` for a current through a shunt; watts are unchanged.
 
-    ``volts``, in the shape of ``raw``, are those of the rail that ``supply_rail`` names. Raises ``DataError`` for a
+    ``volts``, in the shape of ``raw``, are those of the rail in ``supply_rail``. Raises ``DataError`` for a
     current whose voltage was neither declared nor measured, and for a voltage, which is not power.
     """
     if conversion.unit in ("W", "J"):

@@ -1,4 +1,4 @@
-"""Binary quadratic problems and their solvers: in come models of dimod and functions, out come workloads and devices.
+"""Binary quadratic problems and their solvers: models of dimod and functions become workloads and devices.
 
 Drivers, workloads and the public API import it.
 """

@@ -1,4 +1,4 @@
-"""What leaves the lab: sessions become one folder that a reviewer reads and a program checks; results are compared.
+"""Make one folder of sessions that a reviewer reads and a program checks, and compare results.
 
 In: verified sessions, and what only the submitter knows. Out: a submission folder, its archive and its signature.
 ``rig.commands`` imports this package.

@@ -1,4 +1,4 @@
-"""``submission.toml``: what only the submitter knows, read with bounds, and written with what the recordings know."""
+"""``submission.toml``: what only the submitter knows; read with bounds, and written with what recordings know."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_CHARACTERS = 2_000
 
 
 class Field(NamedTuple):
-    """A field of the template: what it asks, what fills it in, and what recordings say beside it."""
+    """A field of the template: what it asks for, its content, and what recordings know about it."""
 
     asks: str
     known: Callable[[Start], Any] = lambda start: None

@@ -1,4 +1,4 @@
-"""The driver of this repository: a chip that tells loud samples from quiet ones."""
+"""The driver of this repository: a chip that distinguishes loud samples from quiet ones."""
 
 import time
 
@@ -10,7 +10,7 @@ WORK_S, IDLE_W, BUSY_W = 0.02, 2e-3, 7e-3
 
 
 def open_device(*, threshold: float = 0.5) -> rig.Device:
-    """Open the chip. Its watts are those of the simulated meter, until there is a real one."""
+    """Open the chip. Its watts are for the simulated meter, until there is a real one."""
 
     def classify(sample: rig.Sample) -> dict[str, str]:
         time.sleep(WORK_S)

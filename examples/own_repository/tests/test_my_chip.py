@@ -1,4 +1,4 @@
-"""The tests of this repository, with the fixtures that the rig brings."""
+"""The tests of this repository, with the rig's fixtures."""
 
 import numpy as np
 from drivers.my_chip import BUSY_W, IDLE_W, open_device

@@ -25,7 +25,7 @@ class Scope:
     busy: BusyTime
     phases: tuple[Phase, ...]
     unlooped: bool = False
-    """Whether samples were to be looped inside one span, but each span holds one execution."""
+    """Whether samples should be looped inside one span, but each span holds one execution."""
 
     @property
     def executions(self) -> float:

@@ -1,4 +1,4 @@
-"""A part is one run of a session with its purpose."""
+"""A part: one run of a session, with its purpose."""
 
 from __future__ import annotations
 
