@@ -36,7 +36,7 @@ def open_device(
     bench: SimPlant, *, network: str, law: str = "line", slope_j: float = 2e-9, base_j: float = 5e-6,
     idle_w: float = 1e-3, inference_s: float = 0.02, device_seed: int = 1,
 ) -> Counting:  # fmt: skip
-    """Open the device with a network file; an execution of ``law`` takes its energy beside that of idle."""
+    """Open the device with a network file; an execution of ``law`` takes its energy in addition to idle."""
     active = int(Path(network).read_text())
     energy_j = LAWS[law](slope_j, base_j, active * FAN_OUT)
     inference_w = idle_w + EXECUTIONS * energy_j / inference_s

@@ -1,19 +1,19 @@
-"""How fast is the rig where a person feels it? Each row beside its peer or its anchor, in turn, in one run.
+"""How fast is the rig where a person feels it? Each row is measured in turn with its peer or reference, in one run.
 
     pip install mlcommons-loadgen
     python -m benchmarks.felt [ROW ...] [--times 5] [--readings 1e8 1e9] [--folder /tmp] [--json]
 
-start     `rig --help` and `rig list` beside an interpreter that does nothing
-report    `rig report` of the README's session, and `--json` of its run with power, beside importing numpy, scipy.stats,
-          pandas and matplotlib.pyplot
+start     `rig --help` and `rig list`, compared with an interpreter that does nothing
+report    `rig report` of the README's session, and `--json` of its run with power, compared with importing numpy,
+          scipy.stats, pandas and matplotlib.pyplot
 measure   `rig measure` of the README: from its start until it records, from the last reading to the printed figures
-single    a device that answers at once, beside the leanest system that LoadGen takes; most memory
-arrivals  Poisson arrivals at 2,000/s and 20,000/s beside LoadGen: how late samples are issued, and their gaps
-long      only with --readings: a report of a simulated trace beside reading and hashing its bytes
+single    a device that answers at once, compared with the leanest system that LoadGen takes; most memory
+arrivals  Poisson arrivals at 2,000/s and 20,000/s, compared with LoadGen: how late samples are issued, and their gaps
+long      only with --readings: a report of a simulated trace, compared with reading and hashing its bytes
 
 Rows with `CPU` are processor time of whole processes, which other programs on the machine change less. With
-`--priority`, both sides of `single` and `arrivals` have real-time priority, of which Linux gives 0.95 s of each second:
-give `--seconds 0.6` beside it. Prints a table, less is better, and one JSON line last.
+`--priority`, both sides of `single` and `arrivals` have real-time priority, which Linux limits to 0.95 s per second:
+also give `--seconds 0.6`. Prints a table, less is better, and one JSON line last.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ FALSE = 0.05
 
 
 def changed(d: Draw, change: float, again: int) -> Draw:
-    """Return the bench with a device that draws more by ``change``, and with newly drawn noise and instrument."""
+    """Return the bench with a device whose power is higher by ``change``, and with newly drawn noise and instrument."""
     device = d.device | {key: d.device[key] * (1.0 + change) for key in ("idle_w", "inference_w")}
     seeds = d.plant["seed"] + 7919 * again
     return replace(d, device=device, plant=d.plant | {"seed": seeds}, meter=d.meter | {"meter_seed": seeds + 2})

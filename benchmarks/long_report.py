@@ -1,4 +1,4 @@
-"""How long does a report of a long trace take, beside reading and hashing its bytes, and in how much memory?
+"""How long does a report of a long trace take, compared with reading and hashing its bytes, and how much memory?
 
     python -m benchmarks.long_report [--readings 1e7 [1e8 ...]] [--folder /tmp] [--spans 50000] [--rounds 1]
 

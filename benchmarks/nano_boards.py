@@ -41,7 +41,7 @@ LEAST_STATED = 0.9
 
 @dataclass(frozen=True)
 class Draw:
-    """Seconds and watts of each phase, and what an execution draws more in a part of it: (begin, end, watts)."""
+    """Seconds and watts of each phase, and an execution's extra power in parts of it: (begin, end, watts)."""
 
     seconds: dict[str, float]
     idle_w: float
@@ -51,7 +51,7 @@ class Draw:
 
 
 def draw(seed: int) -> Draw:
-    """Draw a board. One in three has a phase that keeps step with 3 readings a second, or nearly does."""
+    """Draw a board. One in three has a phase that is in step with 3 readings a second, or nearly so."""
     rng = np.random.default_rng([seed, 0x4A40])
     seconds = {phase: float(np.exp(rng.uniform(np.log(0.01), np.log(0.5)))) for phase in PHASES}
     if rng.random() < 1 / 3:
@@ -95,7 +95,7 @@ class StatedBoard:
 
 
 class UnevenPlant(SimPlant):
-    """A bench on which each execution of a phase draws more, or less, in parts of it."""
+    """A bench whose executions of a phase have more, or less, power in parts of them."""
 
     def shape(self, d: Draw) -> None:
         """Take powers and times from a draw."""
@@ -104,7 +104,7 @@ class UnevenPlant(SimPlant):
         self.phase_w |= {f"part {k}": {RAIL: d.idle_w + watts} for k, (_, _, watts) in enumerate(d.uneven)}
 
     def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
-        """Draw the power of a phase and that of the parts of its executions."""
+        """Simulate the power of a phase and of the parts of its executions."""
         super().occupy(phase, on_ns, off_ns)
         count = max(1, round((off_ns - on_ns) * 1e-9 / self._own[phase]))
         each_s = (off_ns - on_ns) * 1e-9 / count

@@ -112,7 +112,7 @@ def picture(path: Path, ours: Mapping[int, Quantity]) -> None:
 
 
 def main() -> int:
-    """Sweep, hold power against its truth, tell and draw."""
+    """Sweep, compare power with its truth, print and draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--data", required=True, help="folder with MNIST's idx files")
     parser.add_argument("--networks", type=Path, nargs="+", required=True, help="trained outside fold 0 of 5")

@@ -1,4 +1,4 @@
-"""The network of NE15-MNIST in a second simulation, written from its equations, beside NEST's answers.
+"""The network of NE15-MNIST in a second simulation, written from its equations, compared with NEST's answers.
 
     python -m benchmarks.ne15_reference --data mnist --subclasses 10 --run runs/nest
 

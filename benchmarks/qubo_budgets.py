@@ -4,10 +4,10 @@
     python -m benchmarks.qubo_budgets --powered [--out DIR]       the three on this computer, with a meter
 
 ``--powered`` measures with the RAPL meter, on counters that are SIMULATED: they follow the processor time that the
-solvers really use, by so many watts a core. The power that the report states is held against that truth.
+solvers really use, at fixed watts per core. The report's power is compared with this truth.
 
-Prints a line per cell and, last, one JSON line; the pictures stand in DIR. What stands there already is not measured
-again. Exits 1 when a cell failed, or when fewer than nine in ten intervals of power hold the truth.
+Prints a line per cell and, last, one JSON line; the pictures are in DIR. Cells that exist there are not measured
+again. Exits 1 if a cell failed, or if fewer than nine in ten intervals of power contain the truth.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def powered(out: Path, given: argparse.Namespace) -> BusyCores:
 
 
 def picture(out: Path, quantity: str, against: str) -> None:
-    """Draw one quantity of a sweep, and keep it under its name."""
+    """Draw one quantity of a sweep, and store it under its name."""
     rig = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
     asked = ["--plot", quantity, "--against", against]
     subprocess.run([*rig, "sweep", str(out), "--table", *asked], check=True, stdout=subprocess.DEVNULL)
@@ -83,7 +83,7 @@ def told(table: pd.DataFrame) -> Iterator[str]:
 
 
 def against_truth(out: Path, table: pd.DataFrame, cores: BusyCores) -> dict[str, Any]:
-    """Stated active power of each cell against that of the processor time used, print a line for each."""
+    """Compare stated active power of each cell with that of the processor time used; print a line for each."""
     held, errors = 0, []
     for _, row in table.sort_values(["device", "timeout_s"]).iterrows():
         if pd.isna(row.get("active_power_w")):
@@ -103,7 +103,7 @@ def against_truth(out: Path, table: pd.DataFrame, cores: BusyCores) -> dict[str,
 
 
 def main() -> int:
-    """Sweep, tell and draw."""
+    """Sweep, print and draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--out", type=Path, default=Path("runs/qubo-budgets"))
     parser.add_argument("--nodes", type=int, default=1000)

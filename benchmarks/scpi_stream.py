@@ -2,7 +2,7 @@
 
     python -m benchmarks.scpi_stream --seconds 60
 
-The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a process of its own: its memory fills in
+The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a separate process: its memory fills in
 real time, and it shows a plant on which a simulated device works, in real time too. Four runs, each through
 engine, disk and estimators: a sound link; the same with an instrument without gain and offset errors, whose
 interval is as narrow as its noise; a link that falls silent for 2 s while the memory holds 2,000,000 readings

@@ -68,7 +68,7 @@ class Story:
 
 
 def grid(cells: int) -> list[str]:
-    """Arguments of a grid of at least so many cells."""
+    """Arguments of a grid of at least this many cells."""
     repetitions = -(-cells // (len(INFERENCE_S) * len(RATE_HZ)))
     vary = [f"inference_s={','.join(map(str, INFERENCE_S))}", f"rate_hz={','.join(map(str, RATE_HZ))}"]
     words = ["--device", "mock", "--simulate", "--repetitions", str(repetitions)]
@@ -76,7 +76,7 @@ def grid(cells: int) -> list[str]:
 
 
 def started(words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A sweep in a process group of its own."""
+    """A sweep as its own process group."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, "-c", SWEEP, *words], start_new_session=True, **quiet)  # type: ignore[call-overload,no-any-return]
 

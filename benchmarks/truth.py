@@ -7,13 +7,13 @@
 Half of the plants are simulated benches that go the whole way: engine, run directory, verified reading, estimators.
 The other half are recordings written by hand, of each kind of bench in turn (``benchmarks.kinds.KINDS``).
 ``--every-kind`` draws that many recordings of each kind and prints a row for each; ``--pairs`` draws benches of
-two kinds at once (``benchmarks.pairs``). "Noise dominates" where white noise
+two kinds at once (``benchmarks.pairs``). "Noise dominates" means that white noise
 makes up seven tenths of the stated variance.
 
 Sharpness is half-width over |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same
 width. Our widths differ by two decades, and then the plain ratio of the two medians is between 2.9 and 5
-even for exact Gaussians. So the gate takes each plant in units of its own half-width, which gives 2.9 for
-all widths; the plain ratio is printed beside it, with its value for exact Gaussians of these widths.
+even for exact Gaussians. So the gate measures each plant in units of its own half-width, which gives 2.9 for
+all widths. The plain ratio is also printed, with its value for exact Gaussians of these widths.
 
 Prints a table and, last, one JSON line; exits 1 when a goal is missed.
 """

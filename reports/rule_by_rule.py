@@ -82,7 +82,7 @@ def verdict_of(validity: Validity | None, rules: Rules | None = None, words: str
 
 
 def _named(runs: Sequence[str], of: int) -> str:
-    """The runs that a rule was judged in, as what stands before it; nothing for a session as a whole."""
+    """Return a prefix that names the runs in which a rule was judged; empty for a whole session."""
     several = list(dict.fromkeys(run for run in runs if run))
     if len(several) <= _NAMED:
         return "".join(f"{text}: " for text in [", ".join(several)] if text)

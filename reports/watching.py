@@ -1,4 +1,4 @@
-"""How a run stands while it is recorded: samples, watts, what waits to be written, and the room on its disk."""
+"""Progress of a run while it is recorded: samples, watts, data waiting to be written, and the room on its disk."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RoomLeft:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run stands: samples done, of how many if its start line says so, the latest power of each rail (W)."""
+    """Progress of a run: samples done, of how many if its start line says so, the latest power of each rail (W)."""
 
     run: Path
     done: int
@@ -113,7 +113,7 @@ class Growing:
         """Where the last whole batch of each trace begins."""
 
     def look(self) -> Standing:
-        """Return how the run stands. What is not written yet, or cannot be read, is left out."""
+        """Return the progress of the run. What is not written yet, or cannot be read, is left out."""
         watts = {}
         for file in sorted((self.path / "traces").glob("*.arrows")):
             last = None
@@ -159,7 +159,7 @@ def answered(replies: Path) -> int:
         pa.memory_map(str(replies)) as source,
         pa.ipc.open_stream(source) as reader,
     ):
-        for batch in reader:  # the output stands in the first row of an answer
+        for batch in reader:  # the output is in the first row of an answer
             first = np.asarray(batch.column("output").is_valid())
             count += int(np.count_nonzero(first & ~batch.column("warmup").to_numpy(zero_copy_only=False)))
     return count

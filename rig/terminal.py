@@ -55,7 +55,7 @@ def say(*lines: object, error: bool = False) -> None:
 def tell(text: str, *, dim: bool = False) -> None:
     """Print a line on standard error for a watching user; if the stream is closed, the line is dropped.
 
-    With ``dim``, a terminal shows it dim, in place of a progress line.
+    With ``dim``, a terminal shows it dim, instead of a progress line.
     """
     line = _short(clean(text))
     try:

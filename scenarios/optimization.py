@@ -23,7 +23,7 @@ def optimization(
     window_s: float = 0.5,
     idle_s: float | None = None,
 ) -> Iterator[Step]:
-    """Idle, each problem ``solves`` times for ``timeout_s`` each, idle. The device draws a new seed for each solve.
+    """Yield idle, each problem ``solves`` times for ``timeout_s`` each, idle. Each solve has a new seed.
 
     ``to_gap`` ends a solve at this relative gap (0.05 for 5 %) to the problem's target: the official one, else the
     specified one, else the best known. ``repeat`` loops a solve inside one span. Without ``repeat``, a run with a meter

@@ -21,7 +21,7 @@ COUNTS = {
 }
 LEAST = (64, 662, 6636)
 ALSO = 0.99
-"""LoadGen also gives an estimate of this percentile, beside the percentile it was set to."""
+"""LoadGen also gives an estimate of this percentile, besides the requested one."""
 TRACED = 100_000
 """With at most this many queries, latencies come from LoadGen's trace, so that estimates can be compared."""
 

@@ -42,7 +42,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Compared:
-    """One claim beside the plain figure. ``allowed`` is how far apart they may lie, in the unit of both."""
+    """One claim and the plain figure. ``allowed`` is how far apart they may be, in the unit of both."""
 
     scope: str
     key: str

@@ -42,7 +42,7 @@ def layout(e: Evidence) -> Verdict:
 
 def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
-    bare = ledger.unsealed if e.subject.submission is None else []  # a manifest stands in for seals
+    bare = ledger.unsealed if e.subject.submission is None else []  # a manifest replaces seals
     seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
     return [*ledger.faults, *_shared(e)], f"as hashed, {seals}", "as hashed; each run its own recording"
 

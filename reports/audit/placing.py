@@ -31,7 +31,7 @@ if no part of a span is in its place), and over ``ALL`` more where only the read
 both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better if it gains over ``SURE`` deviations of noise and ``MORE`` times the power, but less than
-``MOST`` times: where spans draw less than idle, gaps that draw more are not another place of the spans."""
+``MOST`` times: if spans have less power than idle, gaps with more are not another place of the spans."""
 PIECES, UNLIKE = 5, 0.4
 """In a moved trace, the first and the last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
 were lost one by one, or came twice, each span is moved further than the one before it."""
@@ -158,7 +158,7 @@ def looked_at(
     quiet = shortened(idle, bound + period + settle, bound + period)
     knots = quiet[:, :1] + (quiet[:, 1:] - quiet[:, :1]) * PARTS
     eighth = np.stack([knots[:, :-1].ravel(), knots[:, 1:].ravel()], axis=1)
-    slack = min(open_s(run, trace.clock), period)  # so much of a reading may be beyond an edge
+    slack = min(open_s(run, trace.clock), period)  # up to this part of a reading may be beyond an edge
     gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), slack + settle, slack)
     free, inner = ~touch(gaps, other), shortened(window, slack + settle, slack)
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
@@ -174,7 +174,7 @@ def length_s(window: Floats) -> float:
 def _other(run: Run, stamped: Table) -> Floats:
     """Return the windows of other activity than counted spans: warm-up, marks, and work without stamps.
 
-    Work without stamps is that of issues without an answer, and all after the last span of a run that broke off.
+    Work without stamps is unanswered issues, and everything after the last span of a run that broke off.
     """
     every, last = issues(run), float(stamped.off.max())
     begins = every.issued_s[np.isnan(every.answered_s) & ~np.isnan(every.issued_s)]

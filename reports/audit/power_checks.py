@@ -40,7 +40,7 @@ INTEGRAL, JOULES_MOST = "energy_per_inference_integrated_j", 0.05
 SAID = ("kind", "aperture_s", "gain_id", "pin", "pin_lag_s")
 """The fields of a rail that the reader does not compare between the start line and the trace."""
 DRAWN = ("active_power_w", "average_power_w", "runtime_power_w")
-"""Figures of what the whole device draws at work; they are never below zero."""
+"""Figures of the whole device's power at work; they are never below zero."""
 
 
 def _metered(e: Evidence) -> list[tuple[str, Run]]:

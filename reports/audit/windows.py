@@ -1,4 +1,4 @@
-"""Power by plain methods: every reading holds for its stretch of time, and stretches are summed over windows."""
+"""Power by plain methods: every reading is valid for its interval, and intervals are summed over windows."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ class Connection:
 class NetworkInfo:
     """A deployed network.
 
-    ``execution_s`` is the stride of the input that one execution stands for, None where the input has no time.
-    ``convention`` says what the memory holds, where that is a choice.
+    ``execution_s`` is the stride of the input in one execution, None if the input has no time.
+    ``convention`` states what the memory holds, where that is a choice.
     """
 
     layers: Annotated[tuple[Layer, ...], msgspec.Meta(max_length=MOST_PARTS)]

@@ -89,7 +89,7 @@ def _whole(name: str, body: Json, parts: dict[str, Json]) -> Json:
 
 
 def _describe(parts: dict[str, Json]) -> None:
-    """Give each property the docstring that stands below its field; Python 3.13 has those of classes without indent."""
+    """Give each property the docstring below its field; Python 3.13 removes the indent of class docstrings."""
     for part in parts.values():
         if "description" in part:
             part["description"] = inspect.cleandoc(part["description"])

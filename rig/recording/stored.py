@@ -1,6 +1,6 @@
 """Columns of a trace that stay in their file and are read when they are sliced, so that their length has no limit.
 
-A ``rig.recording.traces.Trace`` holds them in place of arrays. They support what the analysis of long traces needs:
+A ``rig.recording.traces.Trace`` holds them instead of arrays. They support what the analysis of long traces needs:
 ``len``, slices, arrays of indices, and ``np.asarray``, which reads the whole column.
 """
 
@@ -82,7 +82,7 @@ Kept = dict[Buffer, IO[bytes]]
 
 
 class Column(NamedTuple):
-    """One column of one batch: how many numbers are absent, the buffer that marks them, and that of the numbers."""
+    """One column of one batch: how many numbers are absent, the buffer that marks them, and the numbers' buffer."""
 
     absent: int
     zstd: int

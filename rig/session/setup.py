@@ -43,7 +43,7 @@ SCENARIO, PROBLEMS = "single-stream", ("qubo", "qubo-mis")
 BOOT_S = 1.0
 """How long (s) a device that a meter feeds may boot before it is opened, unless the bench file states it."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
-"""The methods that a driver must have beside ``info``."""
+"""The methods that a driver must have besides ``info``."""
 YEAR_S = 365.25 * 86400
 
 

@@ -68,7 +68,7 @@ def solver(
 
 
 def _given(solve: Solve) -> list[str]:
-    """The parameters that a solver gets beside the model. Raises ``UsageError`` if it is not a function of a model."""
+    """Return the parameters that a solver gets besides the model. Raises ``UsageError`` for no such function."""
     if not callable(solve):
         raise unfit("solve", type(solve).__name__, "is no function", "Give a function of a dimod.BinaryQuadraticModel")
     parameters = inspect.signature(solve).parameters

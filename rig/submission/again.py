@@ -116,7 +116,7 @@ def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
 
 
 def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
-    """Figures with an interval on a page beside those of the same page made again, in order or, if not as many, any."""
+    """Yield figures with an interval that differ from those on the remade page, in order or, if not as many, any."""
     there, here = (
         [(float(v), float(half), unit) for v, half, unit in _PRINTED.findall(_plain(text))] for text in (found, made)
     )

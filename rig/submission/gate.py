@@ -100,9 +100,9 @@ def judged(c: Comparison, limit: Limit) -> Judged:
 
 
 def _samples_more(over: Quantity, n: int) -> int | None:
-    """How many samples more of each decide with the chance ``POWER``, if as many more make own errors as much smaller.
+    """Return how many more samples of each decide with the chance ``POWER``; their own errors then shrink accordingly.
 
-    A calibration and a bias stay as they are.
+    A calibration and a bias do not shrink.
     """
     if over.limits is not None:
         own, fixed, sure = (over.limits[1] - over.limits[0]) / (2 * coverage_factor(math.inf)), 0.0, 0.0

@@ -41,7 +41,7 @@ COUNTER_BITS = 32
 
 
 class Phases:
-    """Tells the board the phase of its next loop, and refuses inference alone on a sample without features.
+    """Set the phase of the board's next loop, and refuse inference alone on a sample without features.
 
     Computing features outside of spans would be work in the gaps, which may be used for idle power.
     """

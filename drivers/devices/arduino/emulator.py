@@ -1,4 +1,4 @@
-"""QEMU in place of the board: the firmware is built and started, and ends with the process that started it.
+"""QEMU instead of the board: the firmware is built and started, and ends with the process that started it.
 
 Its clock counts instructions (``-icount``), so that equal work takes equal time on any host. It does not model the time
 of a Cortex-M4F.

@@ -32,7 +32,7 @@ class Forecaster(Protocol):
 
 
 Learn = Callable[[Floats, np.random.Generator], tuple[Forecaster, Mapping[str, Any]]]
-"""Draws a network, lets it learn a series of shape (n,), and returns it with what its answer says of the training."""
+"""Draws a network, lets it learn a series of shape (n,), and returns it with a record of the training."""
 
 
 @dataclass(frozen=True, slots=True)

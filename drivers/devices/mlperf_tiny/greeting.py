@@ -48,7 +48,7 @@ def introduced(
 
 
 def _other_mode(on_pin: bool) -> SetupError:
-    """The error for a board that stamps in text in place of a pin, or by a pin in place of text."""
+    """Return the error for a board that stamps in text instead of by a pin, or by a pin instead of in text."""
     found, asked, how, remedy = "performance", "energy", "answers `timestamp` in text", "Give mode=performance"
     if not on_pin:
         found, asked = asked, found

@@ -140,7 +140,7 @@ class NetworkFile:
         return Connection(name, p.source, p.target, synapses, zeros, synapses, fan_out, round(d.delay_ms / d.step_ms))
 
     def check_sources(self, workload: Workload | None) -> None:
-        """Raise ``DataError`` for a workload whose encoding has not as many addresses as the network has sources."""
+        """Raise ``DataError`` unless the workload's encoding has as many addresses as the network has sources."""
         sources = sum(p.size for p in self.description.populations if p.source)
         addresses = None if workload is None else workload.details.get("addresses", sources)
         if workload is not None and addresses != sources:

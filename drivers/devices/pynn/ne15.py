@@ -2,7 +2,7 @@
 
 What the chapter leaves open was taken from the authors' scripts (qian-liu/benchmarking, code/case_study_1): synaptic
 time constants of 1 ms, 3 nA from source to relay, STDP of 0.01 within 10 ms up to 1.3 nA, 180 s of teaching for each
-subclass whatever their number, a refractory time of 3 ms while teaching, and -1.5 nA in place of weights up to 0.1 nA.
+subclass whatever their number, a refractory time of 3 ms while teaching, and -1.5 nA instead of weights up to 0.1 nA.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def open_import(
     with joules per sample at ``rate_hz`` (1000, which its files do not state).
 
     ``idle`` is ``tail``, the time that the script leaves idle after the last inference; ``head``, the time before the
-    first, when a device that has not yet worked may draw another power; or START:END,... in seconds of the trace. The
+    first, when a device that has not yet worked may have another power; or START:END,... in seconds of the trace. The
     log stamps head and tail: without a log there is no idle unless it is given in seconds. ``clock_tolerance`` limits
     the relative error of the clock's rate; ``calibration`` names a calibration file. ``device_description`` and
     ``meter_description`` say what was measured and by what; an audit asks for both.

@@ -52,7 +52,7 @@ class Row:
 
     ``time_ns`` is the board's printed time, ``time_step_ns`` the step of its last digit; ``time_ns`` and ``count`` are
     None without such a column. By rail: ``value`` in the rail's SI unit (NaN if the board printed no number), ``flag``
-    set for such a NaN, and ``step``, that of the last digit.
+    set for such a NaN, and ``step``, the step of the last digit.
     """
 
     time_ns: int | None

@@ -127,8 +127,8 @@ class TraceModel:
     def idle_under(self, windows_s: Floats) -> tuple[Floats, float]:
         """Return weights of readings, shape (n,), for mean idle under windows, shape (k, 2), and its uncertainty.
 
-        This standard uncertainty is beside noise: from how levels change, how blocks scatter, and how far the ways to
-        explain the trace differ.
+        This standard uncertainty excludes noise: it comes from how levels change, how blocks scatter, and how far the
+        ways to explain the trace differ.
         """
         w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
         start = (w[:, 0] - self.from_s) / self.lasts_s

@@ -54,7 +54,7 @@ class Solve:
 
     ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
     ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
-    the budget of the scenario, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the
+    the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the
     budget. The span of a loop shows only the mean of its solves, so the worst solve is used if the answer states it.
     ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
     """

@@ -39,7 +39,7 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
 
 
 def _how(windows: list[Floats], work: Floats) -> str:
-    """How readings of idle windows are restless beside those at work, in words; "" if they are not."""
+    """Describe how readings of idle windows are restless compared with those at work; "" if they are not."""
     quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
     level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
     off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])

@@ -44,7 +44,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
         if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
             return None
         taus.append(float(TAUS[best]) * r.period_s)
-    # a filter delays both by the same time; readings lie at other places beside them, which the curve takes out
+    # a filter delays both edges equally; readings differ in their distance from them, which the curve removes
     tau_s, both_s = float(np.mean(taus)), 0.5 * (edges.begin_s + edges.end_s)
     curves = [_curve(r, (stamp + both_s)[np.isfinite(both_s)], count) for stamp in (c.on_s, c.off_s)]
     if not all(len(y) for _, y in curves):

@@ -82,7 +82,7 @@ def match(wanted: Train, found: Train, reach_s: float, rate_reach: float, input_
 
 @dataclass(frozen=True)
 class _Fit:
-    """Observed edges stand at ``t + shift + rate * (t - at)``."""
+    """Observed edges are at ``t + shift + rate * (t - at)``."""
 
     at: float
     shift: float

@@ -18,7 +18,7 @@ from rig.types import Floats, Indices
 CERTAINTY = 25.0
 """Another place or shape must be better by this much in twice the log-likelihood (five standard deviations)."""
 STANDS_OUT = 0.5
-"""Spans stand out one by one if levels leave less than this share of the variance of the median span."""
+"""Single spans stand out if levels leave less than this share of the variance of the median span."""
 PER_SPAN = 8.0
 """Number of places per length of a span in a first search."""
 COARSE_SPANS = 64

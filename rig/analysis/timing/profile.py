@@ -124,7 +124,7 @@ class Profile:
     def cut_off(self) -> tuple[float, float, float, int] | None:
         """Return the low end of a range that cuts readings off, or None without such readings.
 
-        Beside it are by how much these readings are truly lower on average, their share at idle, and their number. If
+        Returned with it are the mean by which these readings are truly lower, their share at idle, and their number. If
         noise is Gaussian, their share at idle and the mean of all readings at idle give the level and the noise (a
         censored sample; Cohen, Technometrics 1, 1959, 217).
         """

@@ -103,8 +103,8 @@ def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -
     """Return volts that follow the amperes within each reading of the volts, if it spans several of the amperes.
 
     ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
-    the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, beside a
-    straight line over time.
+    the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, fitted
+    together with a straight line over time.
     """
     length_s = float(np.median(amperes.end_s - amperes.start_s)) if len(volts) else 0.0
     if length_s <= 0.0 or round(float(np.median(v.end_s - v.start_s)) / length_s) < MANY:

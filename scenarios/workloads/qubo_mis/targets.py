@@ -130,7 +130,7 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
 
     ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods with their versions by
     target name, and ``targets_proven`` the method that proved a target to be optimal. A proven cost is also the
-    specified target, and outranks that of the Tabu search, which then has the name ``tabu``.
+    specified target, and outranks the Tabu search's, which is then named ``tabu``.
     """
     rows: dict[tuple[str, str], Target] = {}
     proofs: dict[str, Target] = {}

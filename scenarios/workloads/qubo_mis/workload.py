@@ -90,7 +90,7 @@ def open_workload(
     nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and will add larger ones.
     density: share of nodes^2 / 2 that are edges, above 0 and up to 1; the benchmark has 0.01, 0.05, 0.1, 0.25.
     seeds: problem seeds, such as "0-4" or "7,11,20-22".
-    draw: draw this many seeds at random in place of ``seeds``, none of them a tuning seed; ``details`` records them. If
+    draw: draw this many seeds at random instead of ``seeds``, none of them a tuning seed; ``details`` records them. If
     ``targets`` holds seeds that `rig targets --draw` drew for this size and density, these are used.
     announced: the seeds are those that NeuroBench announced for evaluation.
     targets: a file of `rig targets --out`, whose targets are added to those that the rig knows.

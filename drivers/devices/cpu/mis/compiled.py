@@ -11,7 +11,7 @@ from numba import njit
 def compiled(function: Callable[..., Any]) -> Any:
     """Return the function as machine code that does not hold the interpreter's lock, compiled at its first call.
 
-    A later process loads it from beside the source, or from the user's cache where that cannot be written.
+    A later process loads it from the source's folder, or from the user's cache if that folder cannot be written.
     """
     try:
         return njit(function, nogil=True, cache=True)

@@ -23,7 +23,7 @@ LARGEST_BATCH, FEWEST_STEPS = 100, 10
 """The largest number of samples in a step, and the smallest number of steps in an epoch; chosen on tuning seeds."""
 LOGIT_PER_SPIKE = 0.2
 SURROGATE_SLOPE = 2.5
-"""Of the exponential that stands for the derivative of a spike below the threshold."""
+"""Width of the exponential that replaces the derivative of a spike below the threshold."""
 HIGHEST_RATE = 3e-3
 """The rate at which Adam begins; it falls to zero by a cosine."""
 _AT_ONCE = 200

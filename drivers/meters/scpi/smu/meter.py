@@ -78,7 +78,7 @@ class Elog:
     def begin(self, clock: Clock) -> Bracket:
         """Start the log. A trigger that comes before it is ready is refused (-211), and repeated.
 
-        The error queue is queried in a line of its own: an instrument may drop the rest of a line that failed.
+        The error queue is queried in a separate line: an instrument may drop the rest of a line that failed.
         """
         self.session.write(f"*CLS;:INIT:ELOG (@{self.channel})")
         give_up_s = time.monotonic() + TRIGGER_WAIT_S
