@@ -125,7 +125,7 @@ BEYOND = ("idle leaves out its first window",)
 
 
 def shortened(d: Draw, seed: int) -> Draw:
-    """The same plant with one to six spans, and idle windows of a twentieth of a second or more."""
+    """Return the same plant with one to six spans, and idle windows of a twentieth of a second or more."""
     chance = np.random.default_rng([seed, 77])
     windows, idle_s = int(chance.integers(1, 7)), float(np.exp(chance.uniform(np.log(0.05), np.log(2.0))))
     return replace(d, windows=windows, idle_s=min(d.idle_s, idle_s))

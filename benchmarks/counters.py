@@ -82,7 +82,7 @@ class HostDevice:
         self._reply = Reply(samples[0].id, None, (Span("inference", on_ns, off_ns),))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """The answer to the last sample."""
+        """Return the answer to the last sample."""
         return [self._reply]
 
     def close(self) -> None:

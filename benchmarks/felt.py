@@ -101,7 +101,7 @@ def start(a: argparse.Namespace, _: Path) -> Iterator[Row]:
 
 
 def report(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """The README's session, which is measured first."""
+    """Yield the README's session, which is measured first."""
     cpu_s([*RIG, *README, str(folder / "session")])
     whole, one = [*RIG, "report", str(folder / "session")], [*RIG, "report", str(folder / "session/power"), "--json"]
     found = in_turn(a.times, {"imports": IMPORTS, "whole": whole, "one": one})
@@ -110,7 +110,7 @@ def report(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def measure(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """The README's measurement, by the wall's clock."""
+    """Yield the README's measurement, by the wall's clock."""
     turns = [_measured(folder / f"measured-{k}") for k in range(a.times)]
     yield Row("rig measure, until it records", "s", [turn[0] for turn in turns], [], 1.2)
     yield Row("rig measure, last reading to figures", "s", [turn[1] for turn in turns], [], 1.0)

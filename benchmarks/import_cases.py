@@ -78,7 +78,7 @@ def _statistics(end_s: Floats) -> bytes:
 
 
 def rows(head: str, *columns: Any) -> bytes:
-    """A CSV with one header line."""
+    """Return a CSV with one header line."""
     lines = [",".join(f"{x:.9g}" for x in row) for row in zip(*columns, strict=True)]
     return "\n".join([head, *lines, ""]).encode()
 

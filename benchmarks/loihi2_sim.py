@@ -60,7 +60,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def peer() -> Device | None:
-    """The benchmark's own solver, where it is installed."""
+    """Return the benchmark's own solver, where it is installed."""
     try:
         return cpu_tabu.open_device()
     except MissingExtraError as error:

@@ -76,7 +76,7 @@ def grows_evenly(sizes: list[dict[str, Any]]) -> bool:
 
 
 def long_lab(readings: int, cycle: int) -> Lab:
-    """A plain bench at ``RATE_HZ`` with a span every ``cycle`` readings and a tenth of the time at idle."""
+    """Return a plain bench at ``RATE_HZ`` with a span every ``cycle`` readings and a tenth of the time at idle."""
     lab = plain_lab(7, "long report")
     end_s = readings / RATE_HZ + 0.01
     lead_s, cycle_s = 0.05 * end_s, cycle / RATE_HZ

@@ -102,7 +102,7 @@ def by_us(network: Trained, wanted: Floats) -> dict[str, float]:
 
 
 def by_neurobench(network: Trained, wanted: Floats) -> dict[str, float]:
-    """The same by a Benchmark of neurobench, as its example runs one start."""
+    """Do the same with a Benchmark of neurobench, as its example runs one start."""
     import torch
     from neurobench.benchmarks import Benchmark
     from neurobench.metrics.static import ConnectionSparsity, Footprint

@@ -137,7 +137,7 @@ def main() -> int:
 
 
 def subclasses_of(run: Run) -> int:
-    """The subclasses of each digit that the network of a run was trained with."""
+    """Return the subclasses of each digit that the network of a run was trained with."""
     return int(run.start.device.algorithm.training["subclasses"])
 
 

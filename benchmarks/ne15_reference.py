@@ -146,7 +146,7 @@ def learnt(at: Any, relay: Any, teacher: Any, end: int, rest_steps: int, rule: A
 
 
 def template(stimulus: Events) -> NDArray[np.float64]:
-    """The weights that a lesson leaves, shape (784,)."""
+    """Return the weights that a lesson leaves, shape (784,)."""
     steps, addresses = on_grid(stimulus)
     told = addresses == PIXELS
     end, rest = int(steps[-1]) + 8, int(TEACHING_REFRACTORY_MS)
@@ -172,7 +172,7 @@ def on_grid(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def answered(network: NetworkFile, samples: Sequence[Sample]) -> dict[str, Answer]:
-    """The answer to each sample, by id."""
+    """Return the answer to each sample, by id."""
     weights, told = network.arrays["learnt"] + network.arrays["inhibition"], network.description.labels
     found = {}
     for sample in samples:
@@ -224,7 +224,7 @@ def main() -> None:
 
 
 def compared(path: Path, found: Mapping[str, Answer]) -> dict[str, int]:
-    """How many answers of a recording are the same, by label and latency, relay spikes, and decision spikes."""
+    """Return how many answers of a recording are the same, by label and latency, relay spikes, and decision spikes."""
     rows = [row for row in open_run(path).replies.to_pylist() if row["output"] and not row["warmup"]]
     same = [0, 0, 0]
     for row in rows:

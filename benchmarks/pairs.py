@@ -30,7 +30,7 @@ class SenselessError(Exception):
 
 
 def composed(first: str, second: str, seed: int) -> Lab:
-    """A plain lab with one trouble and then another.
+    """Return a plain lab with one trouble and then another.
 
     Raises:
         SenselessError: the second undoes part of the first, or no such bench exists.
@@ -83,7 +83,7 @@ def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
 
 
 def one(seed: int) -> dict[str, Any]:
-    """The row of one pair, drawn by the seed; ``senseless`` says why it is left out."""
+    """Return the row of one pair, drawn by the seed; ``senseless`` says why it is left out."""
     kinds = np.random.default_rng(seed).choice([k for k in KINDS if k != "plain"], 2, replace=False).tolist()
     row: dict[str, Any] = {"seed": seed, "kinds": kinds}
     for order in (kinds, kinds[::-1]):
@@ -126,5 +126,5 @@ def every_pair(count: int, seed: int, workers: int, kept: Path | None) -> dict[s
 
 
 def _halves(row: dict[str, Any]) -> float:
-    """The worst error in half-widths."""
+    """Return the worst error in half-widths."""
     return max((abs(f["error"]) / f["half"] for f in row["figures"].values()), default=0.0)

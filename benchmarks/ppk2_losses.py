@@ -68,7 +68,7 @@ def arrivals(machine: Machine, seed: int, missing: int = 0, lost_s: float = 0.0,
 
 
 def slots(log: Log) -> list[tuple[int, float]]:
-    """The arrival with the least lag of each slot, as the driver keeps it."""
+    """Return the arrival with the least lag of each slot, as the driver keeps it."""
     lag_s = log.at_s - log.count / RATE_HZ
     kept, k = [], 0
     while k < len(lag_s):

@@ -35,7 +35,7 @@ IDLE_W, CORE_W = 8.0, 12.0
 
 
 def sweep(out: Path, devices: Sequence[str], given: argparse.Namespace, *more: str) -> list[str]:
-    """The command of a sweep over the budgets."""
+    """Return the command of a sweep over the budgets."""
     budgets = ",".join(f"{b:g}" for b in given.budgets)
     options = {"nodes": given.nodes, "density": given.density, "seeds": given.seeds, "solves": given.solves}
     told = [part for key, value in options.items() for part in ("--option", f"{key}={value}")]
@@ -71,7 +71,7 @@ def picture(out: Path, quantity: str, against: str) -> None:
 
 
 def told(table: pd.DataFrame) -> Iterator[str]:
-    """A line for each cell."""
+    """Yield a line for each cell."""
     for _, row in table.sort_values(["device", "timeout_s"]).iterrows():
         yield (
             f"{row['device']:9} {row['timeout_s']:8g} s given, {row['execution_time_s']:10.6f} s taken"

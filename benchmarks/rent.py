@@ -56,7 +56,7 @@ def always(answer: Any) -> Callable[..., Any]:
 
 
 def without(rule: Rule) -> Callable[..., Screened]:
-    """The screen of readings without one of its rules."""
+    """Return the screen of readings without one of its rules."""
     return partial(screened, rules=[other for other in RULES if other is not rule])
 
 
@@ -94,7 +94,7 @@ CASES: Mapping[str, Case] = {
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two answers are the same: one object, or equal parts."""
+    """Return whether two answers are the same: one object, or equal parts."""
     if one is other:
         return True
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
@@ -132,7 +132,7 @@ def watched(acted: set[str], names: Sequence[str]) -> Iterator[None]:
 
 
 def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
-    """A plant judged as it is, under "", and with each case off that acts in it."""
+    """Return a plant judged as it is, under "", and with each case off that acts in it."""
     kind, seed, names = task
     lab = plain_lab(seed, kind)
     KINDS[kind](lab)
@@ -149,7 +149,7 @@ def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
 
 
 def words_of(row: Row) -> tuple[bool, bool, bool]:
-    """Whether a plant has figures that all hold, has one that is silently wrong, and has no dynamic power."""
+    """Return whether a plant has figures that all hold, has one that is silently wrong, and has no dynamic power."""
     found = row["figures"].values()
     held = bool(found) and all(abs(f["error"]) <= f["half"] for f in found)
     return held, any(abs(f["error"]) > 2.0 * f["half"] for f in found), FIGURES[0] not in row["figures"]

@@ -71,7 +71,7 @@ def simulator(options: str, seed: int, gain: float) -> Iterator[tuple[int, FarPl
 
 
 def calibration(folder: Path, gain: float) -> Path:
-    """The limits that the simulator keeps, as its owner would write them down."""
+    """Return the limits that the simulator keeps, as its owner would write them down."""
     today = datetime.now(UTC).date()
     path = folder / "calibration.toml"
     path.write_text(
@@ -131,7 +131,7 @@ def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = G
 
 
 def verdict(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
-    """The goals."""
+    """Return the goals."""
     whole = [rows[name] for name in WITHIN]
     lost = rows["stall, no MEM"]
     return {

@@ -76,13 +76,13 @@ def grid(cells: int) -> list[str]:
 
 
 def started(words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A sweep as its own process group."""
+    """Return a sweep as its own process group."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, "-c", SWEEP, *words], start_new_session=True, **quiet)  # type: ignore[call-overload,no-any-return]
 
 
 def seals(folder: Path) -> dict[str, str]:
-    """The digest of the recording of every cell that is done, and when it was sealed."""
+    """Return the digest of the recording of every cell that is done, and when it was sealed."""
     files = [path / SEAL for path in sorted((folder / CELLS).glob("*"))]
     return {file.parent.name: f"{file.read_text()} {file.stat().st_mtime_ns}" for file in files}
 

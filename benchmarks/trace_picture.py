@@ -25,7 +25,7 @@ STATES = ((IDLE, "idle", "C0"), (GAP, "gaps", "C2"), (SPAN, "spans", "C3"))
 
 
 def modelled(kind: str, seed: int) -> RailModel:
-    """The model of the only rail of a simulated bench of a kind."""
+    """Return the model of the only rail of a simulated bench of a kind."""
     lab = plain_lab(seed, kind)
     KINDS[kind](lab)
     with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +41,7 @@ def modelled(kind: str, seed: int) -> RailModel:
 
 
 def drawn(model: RailModel) -> Figure:
-    """The trace with its blocks and idle above, and blocks less their state's level and idle below."""
+    """Return the trace with its blocks and idle above, and blocks less their state's level and idle below."""
     r, blocks = model.readings, model.trace.blocks
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))

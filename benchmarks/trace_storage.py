@@ -183,7 +183,7 @@ def measured(name: str, path: Path, blocks: list[Floats]) -> dict[str, Any]:
 
 
 def total(form: Form, path: Path) -> float:
-    """The sum of all readings."""
+    """Return the sum of all readings."""
     return sum(float(block.sum(dtype=np.float64)) for block in form.read(path))
 
 
@@ -193,7 +193,7 @@ def _blocks_of(form: Form, path: Path) -> Iterator[Floats]:
 
 
 def survived(name: str, path: Path) -> int:
-    """How many readings a cut file gives; a reader that ends its process gives none."""
+    """Return how many readings a cut file gives; a reader that ends its process gives none."""
     with ProcessPoolExecutor(1) as pool:
         try:
             return pool.submit(_read_before_the_cut, name, path).result()

@@ -69,7 +69,7 @@ def unpack(path: Path, folder: Path) -> Path:
 
 
 def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
-    """The regular files of an archive, each with its path and its content."""
+    """Yield the regular files of an archive, each with its path and its content."""
     most = min(BYTES_MOST, max(SMALL, RATIO_MOST * path.stat().st_size))
     bomb = f"is a bomb: it unpacks to more than {most} bytes"
     if path.name.lower().endswith(".zip"):

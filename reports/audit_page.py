@@ -21,7 +21,7 @@ MEND = "Mend it and submit again, or ask its author"
 
 
 def document(audits: Sequence[Audit]) -> str:
-    """The content of ``audit.json``."""
+    """Return the content of ``audit.json``."""
     found = {"schema": f"neurorig-audit/{FORMAT}", "not_seen": not_seen(), "audits": [to_json(one) for one in audits]}
     return json.dumps(found, indent=1, allow_nan=False, default=str) + "\n"
 
@@ -83,7 +83,7 @@ def _derived(one: Audit) -> str:
 
 
 def html(audits: Sequence[Audit]) -> str:
-    """The page of the audits. It needs no network and runs no script."""
+    """Return the page of the audits. It needs no network and runs no script."""
     from jinja2 import Environment, FileSystemLoader
 
     shelf = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True)
@@ -106,7 +106,7 @@ def beside(one: Audit) -> str:
 
 
 def text(one: Audit) -> list[str]:
-    """The lines for a terminal: a table of checks, failed figures, and the worst finding last."""
+    """Return the lines for a terminal: a table of checks, failed figures, and the worst finding last."""
     marks = {"passed": "ok", "warned": "WARNED", "failed": "FAILED", "not applicable": "-"}
     rows = [f"{one.kind} {one.name}" + ("  SIMULATED" if one.simulated else "")]
     for c in one.checks:

@@ -187,6 +187,6 @@ def _on_differences(c: Comparison) -> Iterator[str]:
 
 
 def _shortened(value: Any) -> str:
-    """A declared value; a dash for one that is not declared."""
+    """Return a declared value; a dash for one that is not declared."""
     said = "—" if value is None else f"{value:.6g}" if isinstance(value, float) else clean(value)
     return said if len(said) <= MOST_TEXT else f"{said[: MOST_TEXT - 1]}…"

@@ -69,7 +69,7 @@ def shown_of(stream: Stream) -> Shown:
 
 
 def _rows(stream: Stream, count: int) -> tuple[str, ...]:
-    """The classes, or the most telling ones: those of the scenes shown, then by how probable they were."""
+    """Return the classes, or the most telling ones: those of the scenes shown, then by how probable they were."""
     if len(stream.classes) <= MAX_CLASSES:
         return stream.classes
     scenes = set(stream.scene[:count])
@@ -125,7 +125,7 @@ def right_share(stream: Stream, edges: Floats) -> Floats:
 
 
 def _heard(stream: Stream) -> Indices:
-    """The scene that was heard when each answer came, by its number; shape (k,)."""
+    """Return the scene that was heard when each answer came, by its number; shape (k,)."""
     return np.clip(np.searchsorted(stream.onset_s, stream.at_s, side="right") - 1, 0, None)
 
 

@@ -179,7 +179,7 @@ def unfinished(path: Path) -> bool:
 
 
 def _total(path: Path) -> int | None:
-    """How many samples a run has, from its start line."""
+    """Return how many samples a run has, from its start line."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         with (path / EVENTS).open("rb") as file:
             start = json.loads(file.readline(START_BYTES))
@@ -188,7 +188,7 @@ def _total(path: Path) -> int | None:
 
 
 def _latest_w(batch: pa.RecordBatch) -> tuple[str, float] | None:
-    """The rail of a batch and the mean power of its last readings; None for what is no power."""
+    """Return the rail of a batch and the mean power of its last readings; None for what is no power."""
     try:
         rail = rail_from_json(json.loads((batch.schema.metadata or {})[b"rail"]))
         if rail.kind not in ("mean", "point") or rail.conversion.supply_rail or not batch.num_rows:

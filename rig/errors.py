@@ -39,7 +39,7 @@ class Ended(BaseException):
         return f"{self.message.removesuffix('.')}. {self.remedy}" if self.remedy else self.message
 
     def to_json(self) -> dict[str, object]:
-        """The error as a JSON object, for ``--json``."""
+        """Return the error as a JSON object, for ``--json``."""
         value = self.value if isinstance(self.value, (str, int, float, bool, type(None))) else str(self.value)
         return {
             "error": type(self).__name__,
@@ -294,5 +294,5 @@ def refused(name: str, value: object, remedy: str, message: str = "") -> UsageEr
 
 
 def unfit(name: str, value: object, what: str, remedy: str) -> UsageError:
-    """The error for a value that cannot be used because of ``what``."""
+    """Return the error for a value that cannot be used because of ``what``."""
     return refused(name, value, remedy, f"{name} {value!r} {what}")

@@ -33,7 +33,7 @@ class Option:
 
     @property
     def required(self) -> bool:
-        """Whether it has no default, so that the user must give it."""
+        """Return whether it has no default, so that the user must give it."""
         return self.default is inspect.Parameter.empty
 
 
@@ -104,7 +104,7 @@ def _mend(error: BaseException) -> str:
 
 
 def plain_hint(hint: Any) -> bool:
-    """Whether a user can write values of an annotation: a text or a number, perhaps or None."""
+    """Return whether a user can write values of an annotation: a text or a number, perhaps or None."""
     members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return all(m in (str, int, float, type(None)) for m in members)
 
@@ -158,13 +158,13 @@ def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def needs(factory: Factory, name: str) -> bool:
-    """Whether a factory has a parameter of this name without a default."""
+    """Return whether a factory has a parameter of this name without a default."""
     p = inspect.signature(factory).parameters.get(name)
     return p is not None and p.default is inspect.Parameter.empty
 
 
 def takes(factory: Factory, name: str) -> bool:
-    """Whether a factory has a parameter of this name."""
+    """Return whether a factory has a parameter of this name."""
     return name in inspect.signature(factory).parameters
 
 
@@ -197,7 +197,7 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
 
 
 def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mapping[str, Option]]) -> UnknownNameError:
-    """The error for an option that none of the ``asked`` takers declares."""
+    """Return the error for an option that none of the ``asked`` takers declares."""
     error = UnknownNameError("option", key, sorted({k for who in asked for k in declared[who]}))
     bare = key.rpartition(".")[2]
     if key.startswith("bench."):
@@ -232,7 +232,7 @@ def _plain_type(hint: Any) -> tuple[type, bool]:
 
 
 def _converted(option: Option, text: str, who: str = "") -> Any:
-    """The text as the option's type. ``who`` is the taker that an error names."""
+    """Return the text as the option's type. ``who`` is the taker that an error names."""
     if option.optional and text.lower() in ("none", ""):
         return None
     if option.kind is bool:

@@ -29,7 +29,7 @@ GROUPS = (
 
 
 def registered(group: str) -> Sequence[EntryPoint]:
-    """The registered plugins of a group, sorted by name. Nothing is imported."""
+    """Return the registered plugins of a group, sorted by name. Nothing is imported."""
     return _installed(tuple(sys.path))[group]
 
 
@@ -52,13 +52,13 @@ def problem_factory(name: str, task: str) -> Factory | None:
 
 
 def owner(entry: EntryPoint) -> str:
-    """The name of the package that registered a plugin."""
+    """Return the name of the package that registered a plugin."""
     return "an unknown package" if entry.dist is None else _name_of(entry.dist)
 
 
 @functools.cache
 def _name_of(package: Distribution) -> str:
-    """The name of a package; it is kept, because parsing the metadata takes milliseconds."""
+    """Return the name of a package; it is kept, because parsing the metadata takes milliseconds."""
     return str(package.name)
 
 
@@ -218,7 +218,7 @@ class _SourceLoader(SourceFileLoader):
 
 
 def _module(group: str, name: str, path: Path) -> types.ModuleType:
-    """The file as a module. It runs once unless it changes, so its device and its meter share one module."""
+    """Return the file as a module. It runs once unless it changes, so its device and its meter share one module."""
     key = f"{path.stem}@{abs(hash((path.resolve(), path.stat().st_mtime_ns))):x}"
     if key in sys.modules:
         return sys.modules[key]

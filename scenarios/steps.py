@@ -16,7 +16,7 @@ MOST_REPEAT = 10**9
 
 
 def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int) -> Iterator[Step]:
-    """The work between idle windows: mark, warm-up, idle, work, idle, mark."""
+    """Yield the work between idle windows: mark, warm-up, idle, work, idle, mark."""
     yield Mark()
     for k in range(warmup):
         yield Issue([workload.samples[k % len(workload.samples)]], warmup=True)
@@ -82,5 +82,5 @@ def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> t
 
 
 def chosen(value: float | None, default: float | None) -> float:
-    """The option, else the default, else 0."""
+    """Return the option, else the default, else 0."""
     return float(value if value is not None else default or 0)

@@ -44,7 +44,7 @@ def link_into(site: Path, name: str) -> None:
 
 
 def own_repository(folder: Path) -> Path:
-    """The example repository, which has folders ``drivers`` and ``fixtures`` of its own."""
+    """Return the example repository, which has folders ``drivers`` and ``fixtures`` of its own."""
     return shutil.copytree(ROOT / "examples" / "own_repository", folder / "own")
 
 

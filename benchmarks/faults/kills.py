@@ -37,7 +37,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 
 
 def sweep() -> tuple[str, ...]:
-    """A small sweep of the mock device."""
+    """Return a small sweep of the mock device."""
     return (
         "sweep", "--device", "mock", "--simulate", "--vary", "inference_s=0.02,0.05", "--vary", "rate_hz=500,2000",
         "--option", "samples=5", "--option", "idle_s=0.2",

@@ -112,7 +112,7 @@ class Loopback(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the server."""
+        """Return the address of the server."""
         return f"http://127.0.0.1:{self.server_port}"
 
 

@@ -77,7 +77,7 @@ class Tally:
 
     @property
     def defective(self) -> int:
-        """The number of cases with a wrong outcome."""
+        """Return the number of cases with a wrong outcome."""
         return self.counts.total() - sum(self.counts[outcome] for outcome in RIGHT)
 
 

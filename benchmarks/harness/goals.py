@@ -22,7 +22,7 @@ class Goal:
 
     @property
     def held(self) -> bool:
-        """Whether the goal was reached; with nan it is not."""
+        """Return whether the goal was reached; with nan it is not."""
         return bool(self.found >= self.limit if self.at_least else self.found <= self.limit)
 
     def __str__(self) -> str:

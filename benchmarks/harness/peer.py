@@ -19,7 +19,7 @@ from benchmarks.harness.load import SAMPLES, arrays, costed, said, waiting
 
 
 def system(lg: Any, a: argparse.Namespace) -> int:
-    """The system under test, as a handle of LoadGen's."""
+    """Return the system under test, as a handle of LoadGen's."""
     complete, response, now_ns = lg.QuerySamplesComplete, lg.QuerySampleResponse, time.monotonic_ns
     answer_ns, wait = round(a.answer_s * 1e9), waiting(a.wait)
     kept = [response(0, 0, 0)]

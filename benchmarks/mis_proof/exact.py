@@ -59,7 +59,7 @@ def _subgraph(adjacency: Adjacency, part: list[int]) -> Graph:
 
 
 def _solved(graph: Graph, deadline: float) -> tuple[list[int], bool]:
-    """A maximum independent set of a graph without further reductions, and whether it is proven."""
+    """Return a maximum independent set of a graph without further reductions, and whether it is proven."""
     first = list(improvements(load(graph), 0, moves=_FIRST_MOVES))[-1].solution
     order = _order(graph)
     compatible = _compatible(graph, order)

@@ -54,7 +54,7 @@ def undone(kernel: Kernel, chosen: Iterable[int]) -> set[int]:
 
 
 def components(adjacency: Adjacency) -> list[list[int]]:
-    """The vertices of each connected component, ascending."""
+    """Return the vertices of each connected component, ascending."""
     left, found = set(adjacency), []
     while left:
         reach = [left.pop()]

@@ -62,7 +62,7 @@ class Columns:
         return values
 
     def stamps_ns(self, name: str, unit: str) -> Indices:
-        """A column of times in ``unit`` (s, ms, us, ns) as int64 nanoseconds; whole numbers lose nothing."""
+        """Return a column of times in ``unit`` (s, ms, us, ns) as int64 nanoseconds; whole numbers lose nothing."""
         column: Any = self.frame[name]
         stamps = nanoseconds(self.numbers(name, whole=True), unit, f"{self.path.name}: {name}", name, self.before)
         return np.asarray(column, dtype=np.int64) * NS[unit] if pd.api.types.is_integer_dtype(column.dtype) else stamps

@@ -43,7 +43,7 @@ class Layout:
     has_decimal: bool = False
 
     def unit_below(self, name: str) -> str:
-        """The cell of a column in the row of units; empty without one."""
+        """Return the cell of a column in the row of units; empty without one."""
         return self.units[self.names.index(name)] if self.units else ""
 
     def notes(self, path: Path) -> tuple[str, ...]:

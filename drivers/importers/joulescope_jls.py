@@ -138,7 +138,7 @@ def _signals(reader: Any) -> list[_Signal]:
 
 
 def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> list[_Signal]:
-    """The signals of one instrument."""
+    """Return the signals of one instrument."""
     known = sorted({s.source for s in signals})
     if not known:
         raise _bad(source, "holds no signal of real numbers")

@@ -33,7 +33,7 @@ def open_import(
     inferences: int = 1,
     decimal: str | None = None,
 ) -> SingleTrace:
-    """A PPK2 recording: ``Timestamp(ms),Current(uA)[,D0-D7][,D0,...,D7]``, units as the headers state them.
+    """Import a PPK2 recording: ``Timestamp(ms),Current(uA)[,D0-D7][,D0,...,D7]``, units as the headers state them.
 
     ``supply_v`` (V, at the device) must be stated, since the file holds currents. The stretches in which the digital
     input ``window_channel`` (D0 to D7) is ``window_active`` are windows of ``inferences`` each. ``decimal`` is the mark

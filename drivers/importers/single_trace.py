@@ -68,7 +68,7 @@ class Readings:
     blocks: Iterable[Block]
 
     def trace(self, zero_ns: int) -> ImportedTrace:
-        """The trace in ticks since ``zero_ns``."""
+        """Return the trace in ticks since ``zero_ns``."""
         made = chunks(self.rail.name, self.blocks, self.axis, zero_ns)
         return ImportedTrace(self.rail.name, made, self.axis.t0_ns - zero_ns)
 

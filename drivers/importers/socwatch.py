@@ -59,13 +59,13 @@ class Table:
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def where(self, kinds: str) -> list[int]:
-        """The columns in one of these SI units."""
+        """Return the columns in one of these SI units."""
         units = [unit_of(unit) for _, unit in self.columns]
         return [k for k, u in enumerate(units) if u is not None and u[0] in kinds]
 
     @property
     def time(self) -> int | None:
-        """The column of time."""
+        """Return the column of time."""
         found = [k for k, (name, _) in enumerate(self.columns) if TIME.fullmatch(name)]
         return found[0] if found else None
 
@@ -108,7 +108,7 @@ def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def chosen_table(tables: list[Table], table: str | None, rails: str | None, source: Path) -> tuple[Table, list[str]]:
-    """The table over time and the columns to take."""
+    """Return the table over time and the columns to take."""
     timed = [t for t in tables if t.time is not None and t.where("WJ")]
     timed = [t for t in timed if table is None or table.lower() in t.title.lower()]
     if not timed:
@@ -129,7 +129,7 @@ def chosen_table(tables: list[Table], table: str | None, rails: str | None, sour
 
 
 def stamps_of(table: Table, time_unit: str | None) -> Indices:
-    """The times of the rows in ns. Raises ``UsageError`` where their unit must be stated."""
+    """Return the times of the rows in ns. Raises ``UsageError`` where their unit must be stated."""
     assert table.time is not None
     name, unit = table.columns[table.time]
     known = unit_of_time(unit or time_unit or "")

@@ -37,13 +37,13 @@ class Windows:
     tick_ns: float = 0.0
 
     def joined(self, other: Windows) -> Windows:
-        """The windows of both."""
+        """Return the windows of both."""
         tick_ns = max(self.tick_ns, other.tick_ns)
         return Windows(self.spans + other.spans, self.idle_ns + other.idle_ns, self.files + other.files, tick_ns)
 
 
 def stated(windows: str | None, idle: str | None, timezone: str | None = None) -> Windows:
-    """The windows of the options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds)."""
+    """Return the windows of the options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds)."""
     found = Windows() if windows is None else read_windows(Path(windows), timezone)
     return found.joined(Windows(idle_ns=idle_of(idle)))
 
@@ -75,7 +75,7 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
 
 
 def _bounds(names: Sequence[str]) -> list[str] | None:
-    """The columns of begin and end, or None where one is missing."""
+    """Return the columns of begin and end, or None where one is missing."""
     bare = {_split(name)[0]: name for name in names}
     return [bare[k] for k in ("start", "end")] if "start" in bare and "end" in bare else None
 

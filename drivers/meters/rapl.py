@@ -49,7 +49,7 @@ class Zone:
 
     @property
     def parent(self) -> str:
-        """The key of the zone that contains it; empty at the top."""
+        """Return the key of the zone that contains it; empty at the top."""
         return self.key.rpartition(":")[0]
 
     def holds(self, other: Zone) -> bool:
@@ -74,7 +74,7 @@ class EnergyCounter:
         self._last = None
 
     def look(self) -> float:
-        """The joules so far. Raises ``MeterError`` when the counter may have wrapped since the last look."""
+        """Return the joules so far. Raises ``MeterError`` when the counter may have wrapped since the last look."""
         now_s, raw_j = self._now_s(), self._raw() * 1e-6
         if self._last is None:
             self._total_j = raw_j
@@ -120,7 +120,7 @@ def open_meter(
     rate_hz: float = 100.0,
     most_w: float = 2000.0,
 ) -> Meter:
-    """The energy counters of this computer's processors, one cumulative rail in joules for each power zone.
+    """Open the energy counters of this computer's processors, one cumulative rail in joules for each power zone.
 
     ``domains`` names the zones, separated by commas (package-0, package-0-dram, psys ...); by default every package
     and its memory. Two zones of which one contains the other are refused, since their sum counts twice. ``rate_hz`` is
@@ -171,14 +171,14 @@ def _declared(zone: Zone, rate_hz: float) -> Rail:
 
 
 def connected(addresses: Sequence[str], root: str = ROOT) -> Iterator[Connected]:
-    """The counters of this processor, where it has any."""
+    """Yield the counters of this processor, where it has any."""
     with contextlib.suppress(SetupError):
         zones = zones_of(Path(root))
         yield Connected(f"RAPL counters: {', '.join(zone.rail for zone in zones)}", {})
 
 
 def zones_of(root: Path) -> list[Zone]:
-    """The zones of a powercap tree. Raises ``SetupError`` where there is none."""
+    """Return the zones of a powercap tree. Raises ``SetupError`` where there is none."""
     found: list[tuple[str, str, Path, float]] = []
     if root.is_dir():
         for path in sorted(root.glob(f"{CONTROL}:*"), key=lambda p: _numbers(p.name)):

@@ -55,7 +55,7 @@ class Audit:
 
     @property
     def failed(self) -> list[Check]:
-        """The checks that failed."""
+        """Return the checks that failed."""
         return [c for c in self.checks if c.outcome == "failed"]
 
 

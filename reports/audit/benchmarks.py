@@ -19,7 +19,7 @@ DECLARED = "limits as the submitter declares them"
 
 @functools.cache
 def known() -> dict[str, Any]:
-    """The benchmarks that the auditor knows, by name: what is allowed, and the seconds of one inference."""
+    """Return the benchmarks that the auditor knows, by name: what is allowed, and the seconds of one inference."""
     found: dict[str, Any] = json.loads(Path(__file__).with_name("benchmarks.json").read_bytes())
     return found
 

@@ -56,18 +56,18 @@ class Compared:
 
     @property
     def ok(self) -> bool:
-        """Whether both values agree; a value that is not a number never does."""
+        """Return whether both values agree; a value that is not a number never does."""
         return bool(abs(self.claimed - self.plain) <= self.allowed)
 
     @property
     def said(self) -> str:
-        """The comparison on one line."""
+        """Return the comparison on one line."""
         plain = f"{self.plain:.6g} +- {self.allowed:.2g} {self.unit}"
         return f"{self.scope}: {self.key} is {self.claimed:.6g}, derived {plain}"
 
     @property
     def sharp(self) -> bool:
-        """Whether the plain method alone decides, without the interval of the claim."""
+        """Return whether the plain method alone decides, without the interval of the claim."""
         return bool(self.allowed == self.bound)
 
 
@@ -119,7 +119,7 @@ Verdict = tuple[list[str], str, str]
 
 
 def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[str]:
-    """The faults of every run, with its name."""
+    """Return the faults of every run, with its name."""
     return [f"{name}: {fault}" for name, run in evidence.subject.runs for fault in faults_of(run)]
 
 

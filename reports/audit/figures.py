@@ -85,7 +85,7 @@ def device_line(run: Run) -> Line:
 
 @once
 def spans(run: Run) -> Table:
-    """The spans that the device stamped, in the order of their begin.
+    """Return the spans that the device stamped, in the order of their begin.
 
     ``on`` and ``off`` in s of the run, ``issue``, ``phase``, ``inferences`` and ``warmup``.
     """
@@ -196,7 +196,7 @@ def by_chance(over: int, count: int, share: float) -> bool:
 
 
 def mean_of(values: Iterable[float]) -> float:
-    """The mean of one or more values."""
+    """Return the mean of one or more values."""
     held = list(values)
     return math.fsum(held) / len(held)
 

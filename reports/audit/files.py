@@ -62,7 +62,7 @@ def inside(root: Path, name: object) -> Path:
 
 
 def read_bytes(path: Path, most: int = TEXT_BYTES) -> bytes:
-    """The content of a regular file of at most ``most`` bytes. Raises ``StoreError`` for anything else."""
+    """Return the content of a regular file of at most ``most`` bytes. Raises ``StoreError`` for anything else."""
     try:
         return Folder.at(path.parent).read(path.name, most)
     except OSError as error:

@@ -23,7 +23,7 @@ class Rule:
 
     @property
     def said(self) -> str:
-        """The rule on one line."""
+        """Return the rule on one line."""
         return f"{self.run + ': ' if self.run else ''}{self.rule} {self.found}, allowed {self.allowed}"
 
 

@@ -74,7 +74,7 @@ def power_rails(run: Run) -> dict[str, Trace]:
 
 
 def idle_windows(run: Run) -> Floats:
-    """The idle windows in seconds of the run: float64 of shape (k, 2)."""
+    """Return the idle windows in seconds of the run: float64 of shape (k, 2)."""
     return (run.whole.idle_windows_ns().reshape(-1, 2) - int(run.start["t0_ns"])) * 1e-9
 
 
@@ -197,7 +197,7 @@ def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, 
 
 
 def _figures(each: dict[str, RailPower]) -> Figures:
-    """The figures of each rail, and their sums over rails."""
+    """Return the figures of each rail, and their sums over rails."""
     found: Figures = {}
     why = "noise at the edges, the idle level, and 0.12 % of the method"
     for prefix, rails in [*((f"rail.{n}.", [r]) for n, r in each.items()), ("", list(each.values()))]:

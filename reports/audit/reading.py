@@ -48,7 +48,7 @@ class Run:
 
     @property
     def whole(self) -> Recorded:
-        """The run as the reader returns it; a made-up run has none."""
+        """Return the run as the reader returns it; a made-up run has none."""
         return self.recorded or refuse(self.path.name, "was not read")
 
     @property
@@ -58,17 +58,17 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether the run came to its end."""
+        """Return whether the run came to its end."""
         return self.stop is not None and self.stop.error is None
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the scenario."""
+        """Return the options of the scenario."""
         return self.start["scenario"].get("options") or {}
 
     @property
     def details(self) -> dict[str, Any]:
-        """The facts that the workload states beyond the format."""
+        """Return the facts that the workload states beyond the format."""
         return self.start["workload"].get("details") or {}
 
 
@@ -101,12 +101,12 @@ def read_run(path: Path | Folder) -> Run:
 
 
 def table(run: Run, name: str) -> pa.Table:
-    """A table of the run: samples, replies or progress."""
+    """Return a table of the run: samples, replies or progress."""
     return getattr(run.whole, name)
 
 
 def column(of: pa.Table, name: str) -> list[Any]:
-    """A column as Python values, null as ``None``."""
+    """Return a column as Python values, null as ``None``."""
     return list(of.column(name).to_pylist())
 
 
@@ -123,7 +123,7 @@ def ticks(of: pa.Table, name: str) -> tuple[Indices, Bools]:
 
 
 def traces(run: Run) -> Mapping[str, Trace]:
-    """The traces of a run by the name of their rail."""
+    """Return the traces of a run by the name of their rail."""
     return run.whole.traces
 
 
@@ -147,6 +147,6 @@ def blocks(trace: Trace, origin: int, within: tuple[float, float] = (-np.inf, np
 
 
 def finite(block: Floats) -> Floats:
-    """The readings of a block whose values are numbers."""
+    """Return the readings of a block whose values are numbers."""
     good = np.isfinite(block[2])
     return block if good.all() else block[:, good]

@@ -32,7 +32,7 @@ Values = dict[str, Any]
 
 @functools.cache
 def sets() -> dict[str, Any]:
-    """The sets that the auditor knows."""
+    """Return the sets that the auditor knows."""
     found: dict[str, Any] = json.loads(Path(__file__).with_name("rule_sets.json").read_bytes())
     return found
 
@@ -69,7 +69,7 @@ def values_of(run: Run) -> tuple[Values | None, list[str]]:
 
 
 def judge_run(run: Run, values: Values) -> list[Rule]:
-    """The rules about one run."""
+    """Return the rules about one run."""
     asked = counted(run)
     found = list(_any_purpose(run, values, asked))
     if run.purpose in ("all", "performance", "power", "probe"):

@@ -48,7 +48,7 @@ class Part:
 
     @property
     def searched(self) -> bool:
-        """Whether this is a search for a limit: its runs are not trials of each other."""
+        """Return whether this is a search for a limit: its runs are not trials of each other."""
         return any(run.purpose == "probe" for run in self.runs)
 
 

@@ -130,7 +130,7 @@ class Sums:
 
     @property
     def mean_w(self) -> float:
-        """The mean power in all windows together; NaN where nothing was seen."""
+        """Return the mean power in all windows together; NaN where nothing was seen."""
         seen = float(self.seen_s.sum())
         return float(self.energy_j.sum()) / seen if seen > 0 else np.nan
 

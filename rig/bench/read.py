@@ -69,7 +69,7 @@ class BenchFile:
     lines: Mapping[Where, int] = field(repr=False)
 
     def meters_of(self, device: str) -> tuple[MeterEntry, ...]:
-        """The meters that see a device, in the order of the file."""
+        """Return the meters that see a device, in the order of the file."""
         return tuple(m for m in self.meters.values() if m.sees == device)
 
 

@@ -75,7 +75,7 @@ def _slack(*spans: Span) -> int:
 
 
 def lengths(reply: Reply) -> dict[str, int]:
-    """The ticks of each phase of a reply."""
+    """Return the ticks of each phase of a reply."""
     lasted: dict[str, int] = {}
     for s in reply.spans:
         lasted[s.phase] = lasted.get(s.phase, 0) + s.off_tick - s.on_tick

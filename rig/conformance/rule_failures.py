@@ -129,7 +129,7 @@ def identity(c: Checks, info: DeviceInfo | MeterInfo, again: DeviceInfo | MeterI
 
 
 def _recorded(c: Checks, info: DeviceInfo | MeterInfo) -> str:
-    """The info as a recording holds it; empty if it cannot be written."""
+    """Return the info as a recording holds it; empty if it cannot be written."""
     text: list[str] = []
     error = raised(lambda: text.append(json.dumps(asdict(info), default=str, allow_nan=False)))
     c.rule("info.json", error is None, f"{type(error).__name__}: {error}", "plain values that JSON can hold, no NaN")
@@ -144,7 +144,7 @@ def close(c: Checks, driver: Device | Meter) -> None:
 
 
 def raised(call: Callable[[], Any]) -> Exception | None:
-    """The exception of a call, or None."""
+    """Return the exception of a call, or None."""
     try:
         call()
     except Exception as error:

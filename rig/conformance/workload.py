@@ -56,7 +56,7 @@ def _declared(c: Checks, workload: Workload) -> None:
 
 
 def labels_of(workload: Workload) -> list[str]:
-    """The possible right answers: the declared classes, and the labels of samples in memory."""
+    """Return the possible right answers: the declared classes, and the labels of samples in memory."""
     held = workload.samples if isinstance(workload.samples, list | tuple) else ()
     declared = workload.details.get("classes")
     found = {sample.label for sample in held} | set(declared if isinstance(declared, list | tuple) else ())

@@ -85,10 +85,10 @@ class ImportedRun:
         return lambda tick: middle + round((tick - bracket.tick) * (1e9 / hz))
 
     def rail(self, name: str) -> tuple[MeterInfo, Rail]:
-        """A rail by name, with its meter."""
+        """Return a rail by name, with its meter."""
         return next((meter, rail) for meter in self.meters for rail in meter.rails if rail.name == name)
 
     @property
     def span_clock(self) -> str:
-        """The name of the clock that stamps the windows."""
+        """Return the name of the clock that stamps the windows."""
         return self.device.clock.name if self.device.clock else "host"

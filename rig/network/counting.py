@@ -112,7 +112,7 @@ def _synapses(
 def _spread(
     used: NDArray[Any], shape: Sequence[int], groups: int, strides: list[int], paddings: list[int], dilations: list[int]
 ) -> Counts:
-    """The sum of ``used`` over all windows that contain each input, shape ``shape``."""
+    """Return the sum of ``used`` over all windows that contain each input, shape ``shape``."""
     grouped = used.reshape(groups, -1, *used.shape[1:]).sum(axis=1, dtype=np.int64)
     found = grouped.reshape(shape[0], *used.shape[2:])
     axes = zip(shape[1:], used.shape[2:], strides, paddings, dilations, strict=True)

@@ -69,7 +69,7 @@ def _submission() -> Json:
 
 
 def _whole(name: str, body: Json, parts: dict[str, Json]) -> Json:
-    """A self-contained schema: with the chain's fields and every part that it refers to."""
+    """Return a self-contained schema: with the chain's fields and every part that it refers to."""
     used: dict[str, Json] = {}
     waiting = [body]
     while waiting:

@@ -142,7 +142,7 @@ def _in_memory(
 
 
 def _stored(batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None) -> Trace:
-    """The trace with columns that stay in its file."""
+    """Return the trace with columns that stay in its file."""
     rows = int(batches.row[-1])
     start: Any = Stored(batches, "start_tick")
     end: Any = Stored(batches, "end_tick")

@@ -144,7 +144,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def go_on(folder: Path) -> str:
-    """The command that resumes an interrupted session."""
+    """Return the command that resumes an interrupted session."""
     foreign: dict[str, str] = {}
     with suppress(StoreError):
         found, content = _stored(folder)
@@ -175,7 +175,7 @@ def _code_of(found: Request) -> list[str]:
 
 
 def _stored(folder: Path) -> tuple[Request, bytes]:
-    """The request of a session, and the content of its file."""
+    """Return the request of a session, and the content of its file."""
     try:
         content = read_bounded(folder / REQUEST)
         found: Request = msgspec.json.decode(content, type=Request, dec_hook=lambda kind, value: kind(value))
@@ -207,7 +207,7 @@ def _reopened(folder: Path) -> Book:
 
 
 def _good(run: Path, _: str, purpose: str) -> bool:
-    """Whether a run can be kept. The failure of a probe is a result, unless the probe was interrupted."""
+    """Return whether a run can be kept. The failure of a probe is a result, unless the probe was interrupted."""
     stop = read_log(run).stop
     if stop is None or stop.error is None:
         return stop is not None

@@ -126,7 +126,7 @@ def _known(group: str, name: str) -> str:
 
 
 def _drawn_again(start: Start) -> Mapping[str, Any]:
-    """The options of the workload; seeds that were drawn at random are named one by one."""
+    """Return the options of the workload; seeds that were drawn at random are named one by one."""
     options, seeds = dict(start.workload.options), start.workload.details.get("seeds")
     if options.get("draw") and isinstance(seeds, list):
         options |= {"draw": 0, "seeds": ",".join(map(str, seeds))}

@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 def runtime_dir() -> Path:
-    """The user's directory for lock files.
+    """Return the user's directory for lock files.
 
     It is ``NEURORIG_RUNTIME_DIR``, else ``XDG_RUNTIME_DIR/neurorig``, else ``/run/user/UID/neurorig``, else the user's
     directory in the one for temporary files. Raises ``SetupError`` for a link, and for a directory that another user

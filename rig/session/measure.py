@@ -164,7 +164,7 @@ def _record(
 
 
 def steps_of(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapping[str, str]) -> Iterator[Step]:
-    """The steps of a run, by its scenario."""
+    """Yield the steps of a run, by its scenario."""
     given = {
         "workload": planned.workload,
         "phases": bench.device.info().phases,
@@ -178,7 +178,7 @@ def steps_of(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapp
 
 
 def _for_power(request: Request, setup: BenchSetup) -> Workload:
-    """The workload of a power run: with ``amortise_s``, longer sequences that share the cost of configuring."""
+    """Return the workload of a power run: with ``amortise_s``, longer sequences that share the cost of configuring."""
     if request.amortise_s is None:
         return setup.workload
     if not isinstance(setup.workload, Sequenced):

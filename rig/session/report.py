@@ -40,24 +40,24 @@ class Report:
 
     @property
     def power_refused(self) -> bool:
-        """Whether a meter watched a run, but its readings support no active power."""
+        """Return whether a meter watched a run, but its readings support no active power."""
         if self.runs is not None:
             return any(run.power_refused for run in self.runs)
         return self.result is not None and self.result.power_refused
 
     @property
     def unfinished(self) -> bool:
-        """Whether this is an interrupted session that can be resumed."""
+        """Return whether this is an interrupted session that can be resumed."""
         return self.runs is not None and (self.path / REQUEST).is_file()
 
     @property
     def invalid(self) -> bool:
-        """Whether the verdict is INVALID, or a session is incomplete."""
+        """Return whether the verdict is INVALID, or a session is incomplete."""
         validity = None if self.result is None else self.result.validity
         return self.unfinished or (validity is not None and not validity.valid)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as one JSON object."""
+        """Return the report as one JSON object."""
         kind = "run" if self.runs is None else "session"
         document: dict[str, Any] = {kind: str(self.path)}
         if self.runs is not None:
@@ -135,7 +135,7 @@ class Evaluated:
 
     @property
     def run(self) -> Run:
-        """The run that the result describes; for a session, the run in its pictures."""
+        """Return the run that the result describes; for a session, the run in its pictures."""
         return next(part.run for part in self.parts if part.result.run_digest == self.result.run_digest)
 
 

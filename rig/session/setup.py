@@ -129,13 +129,13 @@ def which_of(device: str, texts: Iterable[str]) -> str:
 
 
 def plant_factory_of(device_factory: Factory, simulate: bool) -> Factory | None:
-    """The factory of the simulated bench that a device needs; None for a device that needs none."""
+    """Return the factory of the simulated bench that a device needs; None for a device that needs none."""
     simulated = needs(device_factory, "bench") or (simulate and takes(device_factory, "bench"))
     return load("plants", PLANT) if simulated else None
 
 
 def bench_of(device: Device) -> SimulatedBench | None:
-    """The simulated real-time bench for a device that states its power; None for any other device."""
+    """Return the simulated real-time bench for a device that states its power; None for any other device."""
     if not getattr(device, "power", None) or not hasattr(device, "draw_from"):
         return None
     bench: SimulatedBench = build(load("plants", PLANT), {"clock": HostClock()}, {})
@@ -199,7 +199,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
 
 
 def feeds(factory: Factory, said: bool | None) -> bool:
-    """Whether a device gets its power through a meter: ``said``, else ``FEEDS`` in the driver's module."""
+    """Return whether a device gets its power through a meter: ``said``, else ``FEEDS`` in the driver's module."""
     own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "FEEDS", False)
     return bool(own) if said is None else said
 
@@ -222,7 +222,7 @@ def _feeding(
 
 
 def _slots(meters: Sequence[str]) -> dict[str, str]:
-    """The names of the drivers by slot, the name under which options address a meter."""
+    """Return the names of the drivers by slot, the name under which options address a meter."""
     return {meter_slot(k): name for k, name in enumerate(name for name in meters if name != "none")}
 
 
@@ -295,7 +295,7 @@ def _of_takers(texts: Iterable[str], takers: Mapping[str, Factory]) -> list[str]
 
 
 def _described(driver: Any, kind: str, name: str) -> Any:
-    """The info of a driver. Raises ``SetupError`` for an object that is not a driver of this kind."""
+    """Return the info of a driver. Raises ``SetupError`` for an object that is not a driver of this kind."""
     wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
         what = f"{kind} {name} failed to describe itself"

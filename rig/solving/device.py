@@ -83,7 +83,7 @@ class Tally:
 
     @property
     def stop_at_cost(self) -> float:
-        """The cost at which the solve ends; minus infinity if there is none."""
+        """Return the cost at which the solve ends; minus infinity if there is none."""
         return -math.inf if self._budget.stop_at_cost is None else self._budget.stop_at_cost
 
     def left_s(self) -> float:
@@ -271,7 +271,7 @@ class SolverDevice(Generic[T]):
 
 
 def _on_end(replies: Sequence[Reply]) -> Reply:
-    """The reply of the first of several solves in a row, with one span over all of them."""
+    """Return the reply of the first of several solves in a row, with one span over all of them."""
     first, last = replies[0], replies[-1]
     if first is last:
         return first
@@ -283,7 +283,7 @@ def _on_end(replies: Sequence[Reply]) -> Reply:
 
 
 def solve_seed(seed: int, k: int) -> int:
-    """A seed of 31 bits for the k-th solve of a device opened with ``seed``."""
+    """Return a seed of 31 bits for the k-th solve of a device opened with ``seed``."""
     return int(np.random.SeedSequence([seed, k]).generate_state(1)[0]) >> 1
 
 

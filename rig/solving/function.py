@@ -110,7 +110,7 @@ def _solved(solve: Solve, given: list[str], loaded: tuple[Qubo, Any], tally: Tal
 
 
 def _best(answer: Any, problem: Qubo) -> tuple[float, Any]:
-    """The cost and the bits of the best sample of a sample set. Raises ``DeviceError`` for anything else."""
+    """Return the cost and the bits of the best sample of a sample set. Raises ``DeviceError`` for anything else."""
     dimod = imported("dimod", "a solver", "qubo", field="device")
     remedy = "Return a dimod.SampleSet; dimod.SampleSet.from_samples_bqm(samples, model) makes one"
     if not isinstance(answer, dimod.SampleSet):

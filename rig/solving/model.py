@@ -36,11 +36,11 @@ class Qubo:
 
     @property
     def nodes(self) -> int:
-        """How many bits a solution has."""
+        """Return how many bits a solution has."""
         return int(self.payload["u"][0])
 
     def cost(self, x: NDArray[Any]) -> float:
-        """The cost of bits of shape (nodes,)."""
+        """Return the cost of bits of shape (nodes,)."""
         terms, chosen = self.payload[1:], np.asarray(x, bool)
         both = chosen[terms["u"]] & chosen[terms["v"]]
         return float(self.payload["weight"][0] + terms["weight"][both].sum())
@@ -167,7 +167,7 @@ def problem_in(payload: NDArray[Any]) -> Any:
 
 
 def from_hex(text: str, nodes: int) -> NDArray[np.uint8]:
-    """The bits, uint8 of shape (nodes,), of ``numpy.packbits(x)`` in hexadecimal digits.
+    """Return the bits, uint8 of shape (nodes,), of ``numpy.packbits(x)`` in hexadecimal digits.
 
     Bit 0 is the first byte's highest. Raises ``DataError`` for any other text.
     """

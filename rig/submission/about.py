@@ -106,12 +106,12 @@ def _lines(known: Mapping[str, str], starts: Sequence[Start]) -> Iterator[str]:
 
 
 def _text(values: Sequence[Any]) -> str:
-    """The distinct values as one line of text, which a basic string of TOML holds once it is quoted as JSON."""
+    """Return the distinct values as one line of text, which a basic string of TOML holds once it is quoted as JSON."""
     return clean("; ".join(dict.fromkeys(_words(v) for v in values if v)))[:MOST_CHARACTERS]
 
 
 def _words(value: Any, inner: bool = False) -> str:
-    """A value of a recording as words: lists by commas, and names of parts before them."""
+    """Return a value of a recording as words: lists by commas, and names of parts before them."""
     if isinstance(value, Mapping):
         found = "; ".join(f"{str(key).replace('_', ' ')} {_words(part, True)}" for key, part in value.items())
         return f"({found})" if inner else found

@@ -135,7 +135,7 @@ def margin(value: float, low: float | None, high: float | None) -> float:
 
 
 def _margins(document: Submission) -> dict[float, float]:
-    """The margins of the claims in a submission, by the claimed number."""
+    """Return the margins of the claims in a submission, by the claimed number."""
     return {
         number: margin(claim.value, claim.low, claim.high)
         for row in document.configurations
@@ -179,7 +179,7 @@ def _alike(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -
 
 
 def _close(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -> bool:
-    """Whether two parts of texts are numbers, not both whole, that differ only by rounding."""
+    """Return whether two parts of texts are numbers, not both whole, that differ only by rounding."""
     if (there.isdigit() and here.isdigit()) or not (_NUMBER.fullmatch(there) and _NUMBER.fullmatch(here)):
         return False
     allowed = margins.get(float(here), 0.0)
@@ -192,12 +192,12 @@ def _close(there: str, here: str, drawn: bool, margins: Mapping[float, float]) -
 
 
 def _plain(page: bytes) -> str:
-    """The text of a page without its tags."""
+    """Return the text of a page without its tags."""
     return html.unescape(re.sub(r"<[^<>]*>", "\n", page.decode("utf-8", "replace")))
 
 
 def _shown(there: str | None, here: str | None, most: int = 60) -> str:
-    """The first part in which two lines differ, with a little text before it."""
+    """Return the first part in which two lines differ, with a little text before it."""
     if there is None or here is None:
         said, again = ("no line" if text is None else repr(text[:most]) for text in (there, here))
         return f"{said}, made again {again}"

@@ -87,12 +87,12 @@ class Difference:
 
     @property
     def shown(self) -> bool | None:
-        """Whether the interval of the difference excludes zero; None without an interval."""
+        """Return whether the interval of the difference excludes zero; None without an interval."""
         return None if self.low is None or self.high is None else not self.low <= 0.0 <= self.high
 
     @property
     def said(self) -> str:
-        """Whether the second is better or worse, if the interval shows it."""
+        """Return whether the second is better or worse, if the interval shows it."""
         if self.shown is None:
             return "no interval stated"
         if not self.shown:
@@ -103,11 +103,11 @@ class Difference:
 
     @property
     def relative(self) -> float | None:
-        """The difference divided by the magnitude of the first; None if the first is zero."""
+        """Return the difference divided by the magnitude of the first; None if the first is zero."""
         return self.value / abs(self.first.value) if self.first.value else None
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as a JSON object."""
+        """Return the difference as a JSON object."""
         found = {"first": self.first.value, "second": self.second.value, "unit": self.first.unit}
         found |= {"difference": self.value, "low": self.low, "high": self.high, "relative": self.relative}
         found |= {"shown": self.shown, "said": self.said, "calibration_cancelled": self.cancelled, "kept": self.kept}
@@ -133,7 +133,7 @@ class Comparison:
         return differing(self.first.result.start, self.second.result.start)
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as a JSON object."""
+        """Return the comparison as a JSON object."""
         return {
             "first": str(self.first.path), "second": str(self.second.path),
             "configuration": [self.first.name, self.second.name], "unlike": list(self.unlike), "differs": self.differs,
@@ -208,14 +208,14 @@ def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
 
 
 def _right(session: Evaluated) -> Right:
-    """The answers behind the accuracy of a session: those of its accuracy run, if it has one."""
+    """Return the answers behind the accuracy of a session: those of its accuracy run, if it has one."""
     parts = [part for part in session.parts if part.purpose == "accuracy"] or session.parts[:1]
     runs = [part.run for part in parts]
     return {(run.start.workload.digest_sha256, name): ok for run in runs for name, ok in right_of(run).items()}
 
 
 def _payloads(session: Evaluated) -> set[str]:
-    """The digests of the samples of a session; folds with different data digests may still share samples."""
+    """Return the digests of the samples of a session; folds with different data digests may still share samples."""
     asked = _right(session)
     return {
         row["payload_sha256"]
@@ -298,7 +298,7 @@ def of_instrument(origin: str | None) -> bool:
 
 
 def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
-    """The quantity with its owner in the name of every origin, so that only a shared calibration cancels."""
+    """Return the quantity with its owner in the name of every origin, so that only a shared calibration cancels."""
 
     def part(c: Component) -> Component:
         keep = c.shared is None or _instrument(c.shared) in shared
@@ -308,7 +308,7 @@ def _owned(q: Quantity, owner: str, shared: frozenset[str]) -> Quantity:
 
 
 def _instrument(origin: str) -> str:
-    """The rail or gain of the instrument to which an origin belongs; empty for an origin of the run."""
+    """Return the rail or gain of the instrument to which an origin belongs; empty for an origin of the run."""
     return origin.partition(":")[2] if origin.startswith(_CALIBRATION) else ""
 
 

@@ -31,7 +31,7 @@ class Row:
 
     @property
     def run(self) -> Run:
-        """The run that the pictures of the configuration show."""
+        """Return the run that the pictures of the configuration show."""
         return self.sessions[0][1].run
 
 
@@ -45,7 +45,7 @@ def rows_of(sessions: Sequence[tuple[str, Evaluated]]) -> list[Row]:
 
 
 def _identity(parts: Sequence[Part]) -> str:
-    """The part that all trials of a configuration share: device, scenario, workload and rules, as recorded."""
+    """Return the part that all trials of a configuration share: device, scenario, workload and rules, as recorded."""
     lines = [(part.purpose, part.run.start.configuration, part.run.start.as_recorded) for part in parts]
     keys = ("device", "scenario", "workload", "rules")
     alike = {
@@ -84,7 +84,7 @@ def _claim(key: FigureKey, q: Quantity, sessions: Sequence[tuple[str, Evaluated]
 
 
 def _runs_behind(key: FigureKey, q: Quantity, parts: Sequence[Part]) -> int:
-    """How many runs of a session have the figure, among runs of the purpose that provides it."""
+    """Return how many runs of a session have the figure, among runs of the purpose that provides it."""
     powered = q.unit in ("W", "J")
     by = {p: [part for part in parts if part.purpose == p and key in part.result.quantities] for p in _GIVERS}
     if key.quantity in ("accuracy", "balanced_accuracy") and by["accuracy"]:
@@ -119,7 +119,7 @@ def _facts(result: Result) -> dict[str, str]:
 
 
 def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that fit in a name, including lists of one value."""
+    """Return the values that fit in a name, including lists of one value."""
     single = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in values.items()}
     plain = (str, int, float, bool)
     return {k: v for k, v in single.items() if isinstance(v, plain) and len(str(v)) <= MOST_CHARACTERS >= len(k)}

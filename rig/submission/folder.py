@@ -108,7 +108,7 @@ def _check_paths(sessions: Sequence[Path], out: Path, archive: Path | None) -> N
 
 
 def _holder(path: Path) -> Path | None:
-    """The submission, session or run that contains a path, if its hashes cover that place."""
+    """Return the submission, session or run that contains a path, if its hashes cover that place."""
     for folder in path.resolve().parents:
         if folder.name == DERIVED:
             return None
@@ -121,7 +121,7 @@ def _holder(path: Path) -> Path | None:
 
 
 def _names(sessions: Sequence[Path]) -> list[str]:
-    """A plain name for each session, numbered if two have the same."""
+    """Return a plain name for each session, numbered if two have the same."""
     names: list[str] = []
     for path in sessions:
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", path.resolve().name).lstrip(".")[:100] or "session"

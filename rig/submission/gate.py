@@ -55,7 +55,7 @@ class Judged:
     """Whether the figure is a share of counts, so that more trials of the same samples show nothing new."""
 
     def to_json(self) -> dict[str, Any]:
-        """The limit and what was found as a JSON object."""
+        """Return the limit and what was found as a JSON object."""
         return {**asdict(self), "limit": self.limit.text}
 
 
@@ -127,7 +127,7 @@ def _samples_more(over: Quantity, n: int) -> int | None:
 
 
 def _checked(c: Comparison, limit: Limit) -> FigureKey:
-    """The key of the figure that a limit names. Raises ``UsageError`` if the figure cannot be judged."""
+    """Return the key of the figure that a limit names. Raises ``UsageError`` if the figure cannot be judged."""
     if unlike := [what for what in c.unlike if not what.startswith(MAY_DIFFER)]:
         remedy = f"Measure the second as the first: {command('measure', '--like', c.first.path)}"
         raise _refused(limit, f"{c.first.path} and {c.second.path} cannot be compared: {'; '.join(unlike)}", remedy)

@@ -23,7 +23,7 @@ ANALYSIS = Path(__file__).resolve().parents[2] / "rig" / "analysis"
 
 
 def _text(node: ast.expr, names: dict[str, str]) -> str | None:
-    """A rule as its module writes it, with X for inserted values."""
+    """Return a rule as its module writes it, with X for inserted values."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return re.sub(r"\{\w+\}", "X", node.value)
     if isinstance(node, ast.JoinedStr):

@@ -22,7 +22,7 @@ needs_xylo = pytest.mark.skipif(
 
 
 def open_solver(*, simulate: bool = False) -> Device:
-    """A device whose samples are each a network, so it declares none."""
+    """Return a device whose samples are each a network, so it declares none."""
     return open_device(open_plant())
 
 

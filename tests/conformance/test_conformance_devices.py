@@ -156,7 +156,7 @@ def any_phase(d: GoodDevice) -> Any:
 
 
 def counts(number: float, network: NetworkInfo | None = NETWORK) -> Spoil:
-    """A device that declares a network, and this number of active neurons in one execution of each sample."""
+    """Return a device that declares a network, and this number of active neurons in one execution of each sample."""
 
     def spoil(d: GoodDevice) -> None:
         says(network=network)(d)

@@ -17,7 +17,7 @@ GOOD = rig.workload(SAMPLES, name="steps")
 
 
 def fields(type_: str, value: object) -> Any:
-    """A payload with one field of whole numbers, and one of another type."""
+    """Return a payload with one field of whole numbers, and one of another type."""
     payload = np.zeros(3, [("whole", "u1", 2), ("other", type_)])
     payload["other"] = value
     return payload

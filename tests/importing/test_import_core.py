@@ -25,7 +25,7 @@ CASES = cases()
 
 
 def small(**more: object) -> ImportedRun:
-    """A second of 2 W at 100 Hz with one window, on one clock."""
+    """Return a second of 2 W at 100 Hz with one window, on one clock."""
     clock = ClockInfo("c", 1e3, 1e-4)
     rail = Rail("core", rate_hz=100.0)
     imported = ImportedRun(

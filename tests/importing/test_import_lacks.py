@@ -44,7 +44,7 @@ of_range_percent = 0.01
 def opened_plain(
     folder: Path, spoil: Callable[[np.ndarray, np.ndarray], Any] = lambda t, w: (t, w), **more: Any
 ) -> Any:
-    """A trace's plain CSV, damaged."""
+    """Return a trace's plain CSV, damaged."""
     t, watts, _ = trace()
     source = table(folder / "a.csv", "t,p", *spoil(t, watts))
     options = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(folder)} | more

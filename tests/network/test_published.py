@@ -44,7 +44,7 @@ def spiking(held: Mapping[str, Any], weights: list[str], sizes: list[int]) -> Ne
 
 
 def buffered(held: Mapping[str, Any], channels: int) -> NetworkInfo:
-    """The primate network with 50 past samples, one of them there before the first execution."""
+    """Return the primate network with 50 past samples, one of them there before the first execution."""
     names = ("input", "hidden1", "hidden2", "output")
     synapses = [linear(f"fc{k}", names[k - 1], names[k], held[f"fc{k}.weight"].T) for k in (1, 2, 3)]
     past = Memory("past inputs", "buffers", 50 * channels, 32, channels)

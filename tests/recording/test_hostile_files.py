@@ -46,7 +46,7 @@ def run(recording: Path, tmp_path: Path) -> Path:
 
 
 def halved(run: Path) -> bytes:
-    """The file of the trace with half of the power, for the same hash of nothing."""
+    """Return the file of the trace with half of the power, for the same hash of nothing."""
     (batch,) = read(run / "traces/core.arrows").combine_chunks().to_batches()
     values = pa.array(np.asarray(batch.column("value")) / 2)
     sink = pa.BufferOutputStream()

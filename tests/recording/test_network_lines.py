@@ -84,7 +84,7 @@ def test_a_description_out_of_bounds_is_refused_by_line_and_field(what: str) -> 
 
 
 def recording(path: Path, *lines: Document, ended: bool = True) -> Path:
-    """A run of one sample; its lines follow one of unknown type. A crashed run has no samples yet."""
+    """Return a run of one sample; its lines follow one of unknown type. A crashed run has no samples yet."""
     samples = table(SAMPLES, [{"id": "a", "inferences": 1}])
     events = [start_line(), {"type": "door", "open": True}, *lines]
     if ended:
@@ -122,7 +122,7 @@ def test_a_crashed_run_may_have_lost_the_sample_but_not_described_it_twice(tmp_p
 
 
 def answered(path: Path, *networks: Any) -> Path:
-    """A run whose device gave these networks for one sample, in turn."""
+    """Return a run whose device gave these networks for one sample, in turn."""
     with Recorder(path / "run") as recorder:
         recorder.event(start())
         recorder.sample(Sample("a", np.zeros(1)))

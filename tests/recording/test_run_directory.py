@@ -31,7 +31,7 @@ FIGURES = ("execution_time_s", "idle_power_w", "active_power_w", "dynamic_power_
 
 
 def engine_written(path: Path, seed: int = 5, windows: int = 40) -> SimPlant:
-    """A measured drawn plant; the meter's clock is a multiple of its rate, so ticks are whole."""
+    """Return a measured drawn plant; the meter's clock is a multiple of its rate, so ticks are whole."""
     d = draw(seed)
     whole = {"rate_hz": 1000.0, "aperture": 1.0, "filter_tau_s": 0.0, "drop": 0.0, "clip": 0.0}
     device = d.device | {"inference_s": 0.03, "marks": True}

@@ -114,7 +114,7 @@ def test_a_missing_seal_is_said_not_refused(recording: Path, tmp_path: Path) -> 
 
 
 def crashed(recording: Path, path: Path) -> Path:
-    """The same run after a crash: no stop line, no seal."""
+    """Return the same run after a crash: no stop line, no seal."""
     events, _ = read_plainly(recording)
     shutil.copytree(recording, path)
     write_lines(path, events[:-1], seal=False)

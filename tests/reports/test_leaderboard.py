@@ -28,7 +28,7 @@ def claim(value: float, unit: str = "W") -> Claim:
 
 
 def made(folder: Path, name: str, about: About = ABOUT, **more: Any) -> str:
-    """A submission without sessions in ``folder/name``; return its root hash."""
+    """Make a submission without sessions in ``folder/name``; return its root hash."""
     given: dict[str, Any] = {
         "name": name,
         "scenario": "single-stream",

@@ -259,7 +259,7 @@ def test_a_page_with_every_figure_has_its_names_once() -> None:
 
 
 def counted(connections: int, name: str = "part") -> Result:
-    """A result with complexity by layer: connection k performs k of 100 (k + 1) operations."""
+    """Return a result with complexity by layer: connection k performs k of 100 (k + 1) operations."""
     found = {FigureKey("activation_sparsity", layer=f"{name} layer {k}"): q(0.5, "1") for k in range(connections)}
     for k in range(connections):
         for quantity, value in (("dense_operations", 100 * (k + 1)), ("effective_acs", k), ("effective_macs", 0)):

@@ -124,7 +124,7 @@ def test_the_recording_says_what_waits_to_be_written(tmp_path: Path) -> None:
 
 
 def recorded(path: Path, name: str = "core") -> tuple[Recorder, Callable[[int], None]]:
-    """A recorder of a run of 5 samples, and a function that records one answer, and 100 readings of 2 mW."""
+    """Return a recorder of a run of 5 samples, and a function that records one answer, and 100 readings of 2 mW."""
     recorder = Recorder(path)
     recorder.event(start(workload={"name": "none", "samples": 5}))
     recorder.open_trace(METER, Rail(name, rate_hz=1e3), 0)

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def merged(folder: Path) -> tuple[Any, Result]:
-    """The session's result, rendered with its first power run."""
+    """Return the session's result, rendered with its first power run."""
     run = SimpleNamespace(path=folder / "power-1", stop={}, error=None, truncated=())
     result = without_pictures(made_up())
     return cast(Any, run), replace(result, run_id="session", start=structs.replace(result.start, run_id="power-1"))

@@ -22,7 +22,7 @@ HERE, STEP, CLIP_HZ = Path(__file__).parent, 97, 44100
 
 
 def clip(seconds: float = 3.0) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """A sweep and tones up to frequencies that a rate of 8 kHz must filter out, in stereo."""
+    """Return a sweep and tones up to frequencies that a rate of 8 kHz must filter out, in stereo."""
     t = np.arange(round(seconds * CLIP_HZ)) / CLIP_HZ
     left = 0.4 * np.sin(2 * np.pi * (100.0 * t + 1200.0 * t * t)) + 0.05 * np.sin(2 * np.pi * 15000.0 * t)
     right = 0.3 * np.sin(2 * np.pi * 523.25 * t) + 0.2 * (t > 1.25) * np.sin(2 * np.pi * 3900.0 * t)

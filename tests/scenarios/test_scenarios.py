@@ -213,7 +213,7 @@ def test_offline_throughput_is_the_devices_batches() -> None:
 
 
 def heard(path: Path, seconds: float, scenes: AscWorkload, **options: Any) -> tuple[SimPlant, Result]:
-    """The stream played to a device that takes ``seconds`` for each frame, on a link without delay."""
+    """Return the stream played to a device that takes ``seconds`` for each frame, on a link without delay."""
     plant = open_plant()
     links: dict[str, Any] = {"device_forward_s": 0, "device_back_s": 0, "device_jitter_s": 0}
     device = open_device(plant, inference_s=seconds - SETTLE_S, hit_rate=1.0, marks=False, **links)

@@ -30,7 +30,7 @@ IDS = [f"mis-n20-d0.25-s{seed}" for seed in (5, 6)]
 
 
 def row(seed: int, **changes: Any) -> Target:
-    """A true row of a problem of 20 nodes: the single node 0."""
+    """Return a true row of a problem of 20 nodes: the single node 0."""
     graph = gnm_edges(20, 0.25, seed)
     made = Target(20, 0.25, seed, -1, to_hex([1] + [0] * 19), digest(20, graph.edges), "by hand")
     return replace(made, **changes)

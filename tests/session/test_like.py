@@ -34,7 +34,7 @@ def run(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def edited(run: Path, folder: Path, **values: Any) -> Path:
-    """The run with other values in its start line, and right hashes."""
+    """Return the run with other values in its start line, and right hashes."""
 
     def change(lines: list[dict[str, Any]], _: dict[str, Any]) -> None:
         for name, value in values.items():

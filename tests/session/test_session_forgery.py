@@ -41,7 +41,7 @@ def session(sessions: tuple[Path, Path], tmp_path: Path) -> Path:
 
 
 def result_of(session: Path) -> Result:
-    """The session's result, without its pictures."""
+    """Return the session's result, without its pictures."""
     found = open_session(session)
     parts = [Part(path.name, why, run := open_run(path), evaluate(run)) for path, why in found.runs]
     result = session_result(found, parts)

@@ -79,7 +79,7 @@ def test_nothing_cancels_where_no_instrument_is_named() -> None:
 
 
 def meter(**more: Any) -> MeterRecord:
-    """A meter of one rail, with its certificate."""
+    """Return a meter of one rail, with its certificate."""
     rail = Rail("core", accuracy=Accuracy(1e-3, 0.0, source="certificate 12"))
     given: dict[str, Any] = {"name": "m", "serial_number": "7", "rails": [rail]}
     return MeterRecord(**(given | more))
@@ -193,7 +193,7 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(
 
 
 def answered(right: Mapping[str, bool]) -> Subject:
-    """A subject with one run on the data ``d``, with these samples right."""
+    """Return a subject with one run on the data ``d``, with these samples right."""
     accuracy = proportion(sum(right.values()), len(right), "")
     return replace(subject({ACCURACY: accuracy}), right={("d", name): ok for name, ok in right.items()})
 

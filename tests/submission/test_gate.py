@@ -22,7 +22,7 @@ ENERGY = FigureKey("energy_per_inference_j")
 
 
 def energy(value: float, own: float = 0.0, gain: float = 0.0, bias: float = 0.0, n: int = 100) -> Quantity:
-    """An energy with its own uncertainty and one of the instrument, both of 1."""
+    """Return an energy with its own uncertainty and one of the instrument, both of 1."""
     parts = (Component("white noise", own), Component("gain calibration", gain * value, shared="gain:core"))
     return Quantity(value, "J", parts, bias, n)
 

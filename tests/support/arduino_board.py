@@ -17,7 +17,7 @@ CHANNELS = 4
 
 
 def network_of(seed: int = 1) -> Quantised:
-    """A network of random weights."""
+    """Return a network of random weights."""
     rng = np.random.default_rng(seed)
 
     def layer(inputs: int) -> Convolution:
@@ -34,7 +34,7 @@ def network_of(seed: int = 1) -> Quantised:
 
 
 def network_file(folder: Path, seed: int = 1) -> Path:
-    """The same as an exported header."""
+    """Return the same as an exported header."""
     path = folder / f"random-{seed}.h"
     path.write_text(header(network_of(seed)), encoding="utf-8")
     return path
@@ -64,6 +64,6 @@ def stating(stated: dict[str, object]) -> Spoil:
 
 
 def audio(k: int = 0, samples: int = SLICE, rate_hz: float = RATE_HZ) -> Sample:
-    """A slice of noise."""
+    """Return a slice of noise."""
     rng = np.random.default_rng(k)
     return Sample(f"s{k}", rng.uniform(-0.5, 0.5, samples).astype(np.float32), CLASSES[k % 4], rate_hz=rate_hz)

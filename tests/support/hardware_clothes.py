@@ -63,7 +63,7 @@ class Clothed:
 
 
 def device(bench: SimPlant) -> Any:
-    """A classifier with pre-processing and inference."""
+    """Return a classifier with pre-processing and inference."""
     return Clothed(open_device(bench, inference_s=0.02, preprocess_s=0.01, hit_rate=1.0))
 
 
@@ -73,7 +73,7 @@ def meter(bench: SimPlant, *, rate_hz: float = 500.0) -> Any:
 
 
 def solver(bench: SimPlant) -> Any:
-    """A solver that finds the best set at once, and then uses up its budget."""
+    """Return a solver that finds the best set at once, and then uses up its budget."""
     return Clothed(Solver(bench))
 
 
@@ -91,7 +91,7 @@ def scenes() -> asc.AscWorkload:
 
 
 def batches() -> asc.AscWorkload:
-    """The same, for a benchmark presented as Offline and Server; 1.0 has none."""
+    """Return the same, for a benchmark presented as Offline and Server; 1.0 has none."""
     opened = scenes()
     presented = Parameter((), ("offline", "server"), "a benchmark of a test")
     return replace(opened, benchmark=replace(opened.benchmark, scenarios=presented))
@@ -149,7 +149,7 @@ def best_of(graph: Graph) -> tuple[int, list[int]]:
 
 
 def proven_targets(path: Path) -> Path:
-    """A file of targets for ``SEEDS``, each proven by trying every set."""
+    """Return a file of targets for ``SEEDS``, each proven by trying every set."""
     rows = []
     for seed in SEEDS:
         graph = gnm_edges(NODES, DENSITY, seed)
@@ -177,7 +177,7 @@ class Session:
 
 
 def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session:
-    """A session of ``scenario`` that keeps every rule, by ``neurobench-1.0`` if no ``rules`` are given."""
+    """Return a session of ``scenario`` that keeps every rule, by ``neurobench-1.0`` if no ``rules`` are given."""
     asked: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "single-stream": ("device", "scenes", ()),
         "real-time": ("device", "scenes", ("stream_s=12", "scene_s=4", "rate_hz=100")),
@@ -200,7 +200,7 @@ def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session
 
 
 def read(folder: Path) -> Session:
-    """The session in a directory."""
+    """Return the session in a directory."""
     parts = []
     for path, purpose in runs_in(folder):
         run = open_run(path)

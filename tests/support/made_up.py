@@ -91,7 +91,7 @@ def made_up_start(name: str, mode: str) -> Start:
 def made_up(
     *, simulated: bool = True, complete: bool = True, name: str = "core", readings: int = 4000, spans: int = 20
 ) -> Result:
-    """A small run: idle, spans of two phases, idle; one rail called ``name`` and one called ``io``."""
+    """Return a small run: idle, spans of two phases, idle; one rail called ``name`` and one called ``io``."""
     considered = {"brackets": 8e-5, "marks": math.inf}
     return Result(
         run_id=f"run-{name}",
@@ -108,7 +108,7 @@ def made_up(
 
 
 def without_pictures(result: Result) -> Result:
-    """The same without anything to draw, for tests that need no pictures."""
+    """Return the same without anything to draw, for tests that need no pictures."""
     none = np.empty((0, 2))
     series = Series((), {}, none, none, none, np.empty(0), np.empty(0), np.empty(0), None, ())
     given = {key: q(x.value, x.unit) for key, x in result.quantities.items()}
@@ -132,7 +132,7 @@ def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, to
 
 
 def with_checks(result: Result, *checks: Finding, submittable: bool = False) -> Result:
-    """The result with a verdict by the bench's rules: one kept rule and the given ones."""
+    """Return the result with a verdict by the bench's rules: one kept rule and the given ones."""
     kept = Finding("the run", "to the end", "to the end", True)
     ruling = Ruling("quick", "none: for the bench, never for submission", submittable)
     return replace(result, findings=(*result.findings, kept, *checks), ruling=ruling)

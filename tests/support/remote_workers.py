@@ -44,7 +44,7 @@ def open_worker(options):
 
 
 def worker(body: str = "", *, timeout_s: float = 5.0, **terms: Any) -> Worker:
-    """An honest worker with ``output(self, sample, budget)``, or more of it, replaced."""
+    """Return an honest worker with ``output(self, sample, budget)``, or more of it, replaced."""
     source = HONEST.replace('"timeout_s": 5.0', f'"timeout_s": {timeout_s}')
     indented = "\n".join(f"    {line}" for line in body.splitlines())
     changed = f"{source}\nclass Changed(Worker):\n    pass\n{indented}\n\n"
@@ -107,7 +107,7 @@ def _group(pid: int) -> int:
 
 
 def script(path: Path, text: str) -> str:
-    """A separate program."""
+    """Return a separate program."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)

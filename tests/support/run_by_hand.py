@@ -104,7 +104,7 @@ def with_ticks(table: pa.Table) -> pa.Table:
 
 
 def start_line(**more: Any) -> Document:
-    """The least that a reader needs, with a device clock and a meter clock."""
+    """Return the least that a reader needs, with a device clock and a meter clock."""
     clocks = [
         {"name": "host", "tick_hz": 1e9},
         {"name": "device", "tick_hz": 12.5e6},
@@ -119,7 +119,7 @@ def start_line(**more: Any) -> Document:
 
 
 def observed(path: Path, seed: int) -> tuple[SimPlant, int]:
-    """A plant measured without engine, mock device or mock meter; return the plant and its number of spans."""
+    """Measure a plant without engine, mock device or mock meter; return the plant and its number of spans."""
     rng = np.random.default_rng([seed, 0xA11D])
     plant = open_plant(seed=seed, idle_drift_per_s=rng.uniform(-1e-3, 1e-3))
     idle_w, busy_w = 1e-3, rng.uniform(1.5e-3, 5e-3)
@@ -155,7 +155,7 @@ def observed(path: Path, seed: int) -> tuple[SimPlant, int]:
 
 
 def short_recording(folder: Path) -> Path:
-    """A sealed run of a few thousand readings with every kind of file, and a derived one beside them."""
+    """Return a sealed run of a few thousand readings with every kind of file, and a derived one beside them."""
     observed(folder / "long", 2)
     events, tables = read_plainly(folder / "long")
     tables["traces/core.arrows"] = tables["traces/core.arrows"].slice(0, 2500)

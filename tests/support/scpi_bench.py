@@ -62,7 +62,7 @@ def live(
 def calibration(
     folder: Path, *, unit: str = "A", full_scale: float = 0.1, percent: float = 0.05, serial: str = "SIM0000001"
 ) -> str:
-    """A calibration file, valid today, with one range."""
+    """Return a calibration file, valid today, with one range."""
     today = datetime.now(UTC).date()
     path = folder / "calibration.toml"
     path.write_text(

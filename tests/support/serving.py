@@ -214,7 +214,7 @@ class Wrapped:
 
 
 def honest(bench: SimPlant, *, inference_s: float = 0.05, spread: float = 0.0) -> Any:
-    """The same answers in the same time, whoever asks."""
+    """Return the same answers in the same time, whoever asks."""
     return Wrapped(bench, lambda device, sample: sample, inference_s=inference_s, span_spread=spread)
 
 

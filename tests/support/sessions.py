@@ -11,7 +11,7 @@ from tests.support.start_lines import start
 
 
 def bound(folder: Path, runs: Sequence[tuple[str, str]]) -> Path:
-    """A session in ``folder`` of runs, each with a name and a purpose."""
+    """Return a session in ``folder`` of runs, each with a name and a purpose."""
     for name, purpose in runs:
         with Recorder(folder / name) as recorder:
             recorder.event(start(run_id=name, purpose=purpose))

@@ -15,5 +15,5 @@ LEAST: dict[str, Any] = {
 
 
 def start(**fields: Any) -> Start:
-    """The least that a reader needs, with these fields replaced."""
+    """Return the least that a reader needs, with these fields replaced."""
     return declared_start(LEAST | fields)

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """A golden recording, with its results in ``derived``."""
+    """Return a golden recording, with its results in ``derived``."""
     with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     said = json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))["said"]
@@ -33,7 +33,7 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
-    """A submission of one session; its claims are those of the results."""
+    """Return a submission of one session; its claims are those of the results."""
     held = folder / "sessions" / session.name
     results = json.loads((session / "derived" / "results.json").read_text())
     for place in sorted(p for p in session.rglob("*") if p.is_file() and "derived" not in p.parts):

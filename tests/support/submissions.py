@@ -23,7 +23,7 @@ WHOLE = "\n".join(
 
 
 def session(folder: Path, *options: str, **more: Any) -> Path:
-    """A session of the mock in ``folder``, in virtual time."""
+    """Return a session of the mock in ``folder``, in virtual time."""
     request = Request(
         device="mock", meters=("mock",), scenario="single-stream", workload="asc", options=(*SMALL, *options),
         out=folder, argv=(), **more,
@@ -32,7 +32,7 @@ def session(folder: Path, *options: str, **more: Any) -> Path:
 
 
 def submitted(folder: Path, *sessions: Path, about: str = WHOLE, **more: Any) -> Submitted:
-    """A submission in ``folder/sub``."""
+    """Return a submission in ``folder/sub``."""
     folder.mkdir(exist_ok=True)
     (folder / "submission.toml").write_text(about)
     return submit(sessions, folder / "submission.toml", folder / "sub", **more)

@@ -33,12 +33,12 @@ def sweep(*words: str) -> int:
 
 
 def quick(out: Path, *words: str, jobs: int = 0) -> int:
-    """A grid of the mock device, in this process unless there are jobs."""
+    """Return a grid of the mock device, in this process unless there are jobs."""
     return sweep("--device", "mock", *QUICK, *words, "--out", str(out), "--jobs", str(jobs))
 
 
 def started(*words: str) -> subprocess.Popen[str]:
-    """A sweep as its own process group."""
+    """Return a sweep as its own process group."""
     path = str(ROOT)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONFAULTHANDLER": ""}
     return subprocess.Popen(

@@ -9,7 +9,7 @@ from drivers.devices.arduino import mfe
 
 
 def mfe_header() -> str:
-    """The parameters and tables of the pre-processing as a C header."""
+    """Return the parameters and tables of the pre-processing as a C header."""
     made = mfe.tables()
     reach = [np.flatnonzero(row) for row in made.weights]
     spans = [(int(bins[0]), int(bins[-1]) + 1) for bins in reach]
@@ -44,7 +44,7 @@ def mfe_header() -> str:
 
 
 def array(kind: str, name: str, values: NDArray[np.integer]) -> str:
-    """A constant array in C."""
+    """Return a constant array in C."""
     flat = values.ravel().tolist()
     rows = [",".join(map(str, flat[at : at + 24])) for at in range(0, len(flat), 24)]
     return f"static const {kind} {name}[{len(flat)}] = {{\n" + ",\n".join(rows) + "};"

@@ -77,7 +77,7 @@ def open_device(
     clock_tolerance: float = 1e-3,
     tuning: str = "",
 ) -> Device:
-    """The board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
+    """Open the board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
 
     ``network`` is the exported network (.h) that the firmware was built with, by default the shipped one; the board
     must run the same. With ``together`` both phases are one span, ``both``. ``warmups`` executions come before each

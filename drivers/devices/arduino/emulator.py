@@ -90,7 +90,7 @@ class Emulator:
 
     @property
     def shell_pid(self) -> int:
-        """The process that watches over QEMU."""
+        """Return the process that watches over QEMU."""
         return self._shell.pid
 
     def close(self) -> None:

@@ -71,7 +71,7 @@ class Tables:
 
 @cache
 def tables() -> Tables:
-    """The tables of ``PARAMETERS``."""
+    """Return the tables of ``PARAMETERS``."""
     angle = 2 * np.pi * np.arange(POINTS // 2) / POINTS
     steps = 1 << LOG_STEPS_BITS
     slope = 10 * math.log10(2) / PARAMETERS.db_per_code
@@ -164,7 +164,7 @@ def _complex_transform(real: Whole, imaginary: Whole) -> tuple[Whole, Whole]:
 
 
 def _log2(values: Whole) -> Whole:
-    """The logarithm to base 2 of whole numbers from 1 on (below: of 1), interpolated in a table."""
+    """Return the logarithm to base 2 of whole numbers from 1 on (below: of 1), interpolated in a table."""
     table, values = tables().log2, np.maximum(values, 1)
     place = np.zeros_like(values)
     for bit in (32, 16, 8, 4, 2, 1):

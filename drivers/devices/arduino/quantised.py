@@ -89,14 +89,14 @@ def patches(image: NDArray[Any]) -> NDArray[Any]:
 
 
 def pooled(image: NDArray[Any]) -> NDArray[Any]:
-    """The maximum of each 2 x 2 places; an odd last row or column is left out."""
+    """Return the maximum of each 2 x 2 places; an odd last row or column is left out."""
     samples, height, width, channels = image.shape
     kept = image[:, : height // 2 * 2, : width // 2 * 2]
     return np.asarray(kept.reshape(samples, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4)))
 
 
 def header(network: Quantised) -> str:
-    """The network as a C header with its digest."""
+    """Return the network as a C header with its digest."""
     about = {"classes": list(network.classes), "mfe_sha256": mfe.digest(), "training": dict(network.training)}
     sizes = {"CLASSES": len(network.classes)}
     sizes |= {"CHANNELS_1": len(network.first.weights), "CHANNELS_2": len(network.second.weights)}

@@ -69,7 +69,7 @@ class FloatNetwork:
     dense_bias: Floats
 
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.float64]:
-        """The scores of features (samples, frames, filters), shape (samples, classes)."""
+        """Return the scores of features (samples, frames, filters), shape (samples, classes)."""
         found = []
         for at in range(0, len(features), AT_ONCE):
             flat = self.pooled_twice(features[at : at + AT_ONCE])[1].reshape(-1, self.dense_weights.shape[1])
@@ -77,18 +77,18 @@ class FloatNetwork:
         return np.concatenate(found)
 
     def pooled_twice(self, features: NDArray[np.int8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The activations of both convolutions."""
+        """Return the activations of both convolutions."""
         first = self.first.activations(_image(features))
         return first, self.second.activations(first)
 
 
 def batch_of(samples: int) -> int:
-    """The samples of one step."""
+    """Return the samples of one step."""
     return max(1, min(LARGEST_BATCH, samples // FEWEST_STEPS))
 
 
 def accuracy(scores: NDArray[Any], labels: Labels) -> float:
-    """The share of samples whose label has the largest score."""
+    """Return the share of samples whose label has the largest score."""
     return float((scores.argmax(axis=1) == labels).mean())
 
 

@@ -85,7 +85,7 @@ def _key(sample: Sample) -> tuple[str, bytes]:
 
 
 def _series(sample: Sample, washout: int) -> Floats:
-    """The series of a sample, shape (n,). Raises ``DataError`` unless half of it is longer than ``washout``."""
+    """Return the series of a sample, shape (n,). Raises ``DataError`` unless half of it is longer than ``washout``."""
     series = np.asarray(sample.payload)
     if series.ndim != 1 or not np.issubdtype(series.dtype, np.floating) or not np.all(np.isfinite(series)):
         what = f"a series must be finite floats of shape (n,), not {series.dtype} of shape {series.shape}"

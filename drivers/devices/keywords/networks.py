@@ -104,5 +104,5 @@ def _stepped(model: Any, given: Any, last: Callable[[Any], Any]) -> Any:
 
 
 def _module(nn: Any, name: str, forward: Callable[..., Any], more: Mapping[str, Any] | None = None) -> Any:
-    """A class of modules, made here because torch is not imported before a device is opened."""
+    """Return a class of modules, made here because torch is not imported before a device is opened."""
     return type(name, (nn.Module,), {"forward": forward, **(more or {})})

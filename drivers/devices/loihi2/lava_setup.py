@@ -38,18 +38,18 @@ class Interpreter:
 
     @property
     def fits(self) -> bool:
-        """Whether Lava can be installed in it."""
+        """Return whether Lava can be installed in it."""
         return self.python.startswith(f"{PYTHON}.")
 
 
 def environment() -> Path:
-    """The virtual environment that is looked for: ``neurorig/lava`` in the user's cache."""
+    """Return the virtual environment that is looked for: ``neurorig/lava`` in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "neurorig" / "lava"
 
 
 def recipe() -> str:
-    """The commands that make it."""
+    """Return the commands that make it."""
     return f"python{PYTHON} -m venv {environment()} && {environment()}/bin/pip install {' '.join(PINS)}"
 
 
@@ -67,7 +67,7 @@ def candidates(interpreter: str = "") -> Iterator[str]:
 
 
 def found(interpreter: str = "") -> list[Interpreter]:
-    """The candidates that answer. Raises ``SetupError`` for a named one that does not."""
+    """Return the candidates that answer. Raises ``SetupError`` for a named one that does not."""
     named = bool(interpreter or os.environ.get(VARIABLE))
     answering = []
     for path in candidates(interpreter):
@@ -84,7 +84,7 @@ def found(interpreter: str = "") -> list[Interpreter]:
 
 
 def chosen(interpreter: str = "") -> Interpreter:
-    """The first interpreter with Lava. Raises ``SetupError`` when there is none."""
+    """Return the first interpreter with Lava. Raises ``SetupError`` when there is none."""
     answering = found(interpreter)
     for one in answering:
         if one.lava is not None:

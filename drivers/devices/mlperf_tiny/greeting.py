@@ -17,7 +17,7 @@ QUIET_S = 0.05
 def introduced(
     line: SerialLine, clock: Callable[[], Unwraps], boot_s: float, answer_s: float, on_pin: bool = False
 ) -> tuple[Board, dict[str, str]]:
-    """The board on a line, and what it states of itself.
+    """Return the board on a line, and what it states of itself.
 
     ``clock`` makes the object that unwraps its counter. Raises ``SetupError`` when no board names itself within
     ``boot_s``, or when it stamps in another way than ``on_pin`` states.

@@ -69,7 +69,7 @@ class Model:
 
 
 def model_of(kind: str, scale: float | None, zero_point: int, labels: str, threshold: float | None) -> Model:
-    """The model that the options describe. Raises ``UsageError`` for options that do not fit each other."""
+    """Return the model that the options describe. Raises ``UsageError`` for options that do not fit each other."""
     one_of(KINDS, input_type=kind)
     positive(input_scale=scale)
     names = tuple(part.strip() for part in labels.split(",")) if labels else ()

@@ -74,7 +74,7 @@ class Board:
         return lines
 
     def hello(self) -> Talk[dict[str, str]]:
-        """The ``name``, ``profile`` and ``model`` of the board, as far as it states them."""
+        """Return the ``name``, ``profile`` and ``model`` of the board, as far as it states them."""
         found: dict[str, str] = {}
         for command in ("name", "profile"):
             for line in (yield from self.ask(command)):
@@ -169,11 +169,11 @@ class Board:
     # ---- errors ---------------------------------------------------------------------------
 
     def failed(self, what: str, remedy: str = "") -> RigError:
-        """The error for a board that breaks the protocol; the line is unusable from now on."""
+        """Return the error for a board that breaks the protocol; the line is unusable from now on."""
         return self.line.failed(what, remedy=remedy)
 
     def silent(self, allowed_s: float) -> RigError:
-        """The error for a board that sends nothing for too long."""
+        """Return the error for a board that sends nothing for too long."""
         return self.line.failed(f"gave no answer within {allowed_s:g} s", silent=True)
 
     def _out_of_order(self, line: str) -> RigError:
@@ -196,7 +196,7 @@ class Board:
 
     @property
     def _due(self) -> int:
-        """The number of time stamps in text between the begin and the end of an ``infer``."""
+        """Return the number of time stamps in text between the begin and the end of an ``infer``."""
         return 0 if self._on_pin else 2
 
     def _inferred(

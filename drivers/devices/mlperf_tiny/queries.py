@@ -121,7 +121,7 @@ class TinyDevice:
             raise
 
     def timer(self) -> int:
-        """The board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
+        """Return the board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
         if self._plan.on_pin:
             raise DeviceError(
                 "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"

@@ -52,12 +52,12 @@ class Course:
 
     @property
     def split(self) -> str:
-        """The images of MNIST that it takes."""
+        """Return the images of MNIST that it takes."""
         return "train" if self.fold is None else "test"
 
     @property
     def network(self) -> tuple[int, float]:
-        """How many sources the encoding has, and the weight of a relay in nA."""
+        """Return how many sources the encoding has, and the weight of a relay in nA."""
         return ADDRESSES[self.encoding], RELAY_NA if self.encoding == "poisson" else SURE_RELAY_NA
 
 

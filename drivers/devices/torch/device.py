@@ -170,7 +170,7 @@ class _Runner:
                 counter.close()
 
     def _prepared(self) -> list[tuple[str, Any]]:
-        """The inputs by the name of their sample; without any, the example."""
+        """Return the inputs by the name of their sample; without any, the example."""
         found = [(name, values) for name, (_, values) in self._inputs.items()]
         return found or [("", self._model.example[None].to(self.dtype))]
 

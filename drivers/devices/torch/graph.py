@@ -260,7 +260,7 @@ def _values(name: str, node: Any, dt_s: float) -> dict[str, NDArray[Any]]:
 
 
 def _size(values: Any) -> Any:
-    """A size as torch takes it: a text, or a number for each axis."""
+    """Return a size as torch takes it: a text, or a number for each axis."""
     return values if isinstance(values, str) else tuple(int(v) for v in np.ravel(values))
 
 

@@ -23,7 +23,7 @@ LAID = "one behind the other; the pauses between them were not recorded"
 
 
 def jsons(source: Path) -> list[Path]:
-    """The ``results.json`` with energy samples in or below a folder, or the one file."""
+    """Return the ``results.json`` with energy samples in or below a folder, or the one file."""
     found = [source] if source.is_file() else below(source, RESULTS)
     return [p for p in found if p.suffix == ".json" and _holds_samples(p)]
 
@@ -118,6 +118,6 @@ def _facts(log: str) -> dict[str, str]:
 
 
 def wrong_rate(path: Path, rate_hz: float, stated: float) -> DataError:
-    """The error for an option ``rate_hz`` that contradicts the file."""
+    """Return the error for an option ``rate_hz`` that contradicts the file."""
     what = f"states {rate_hz:g} Hz, but the option says {stated:g} Hz"
     return bad_file(path, what, "Leave the option out", field="rate_hz", value=stated)

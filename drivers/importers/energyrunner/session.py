@@ -60,14 +60,14 @@ class Session:
 
 
 def bins(source: Path) -> list[Path]:
-    """The energy traces in or below a folder, or the one file."""
+    """Return the energy traces in or below a folder, or the one file."""
     if source.is_file():
         return [source] if source.name.endswith(ENERGY) else []
     return below(source, f"*{ENERGY}")
 
 
 def read_session(path: Path, name: str, alone: bool, inferences: int | None, unit: str) -> Session:
-    """The trace at ``path`` with its stamps and texts. Raises ``DataError``, ``UsageError``."""
+    """Return the trace at ``path`` with its stamps and texts. Raises ``DataError``, ``UsageError``."""
     if unit not in UNITS:
         raise refused("unit", unit, f"Give {', '.join(UNITS)}")
     prefix = path.name.removesuffix(ENERGY)
@@ -216,7 +216,7 @@ def _counts(
 
 
 def other_count(name: str, counted: object, inferences: int) -> UsageError:
-    """The error for a count of inferences that contradicts the option."""
+    """Return the error for a count of inferences that contradicts the option."""
     what = f"{name} counts {counted} inferences, but the option says {inferences}"
     return UsageError(what, field="inferences", value=inferences, remedy="Leave the option out")
 
@@ -261,5 +261,5 @@ def day_of(session: str) -> date | None:
 
 
 def bad(path: Path, what: str, value: object) -> DataError:
-    """The error for a file that is not of the format."""
+    """Return the error for a file that is not of the format."""
     return bad_file(path, what, REMEDY, field=path.name, value=value)

@@ -42,7 +42,7 @@ class Phase:
         return begins and stop - SLACK_MS <= last_ms <= stopped + SLACK_MS
 
     def holds(self, first_ms: int, last_ms: int) -> bool:
-        """Whether a window lies inside this phase."""
+        """Return whether a window lies inside this phase."""
         return self.edges_ms[0] - SLACK_MS <= first_ms and last_ms <= self.edges_ms[3] + SLACK_MS
 
 
@@ -80,7 +80,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _phase(values: Mapping[str, Any] | None, kind: str) -> Phase | None:
-    """The phase of this kind; None where the file lacks it, as older ones do."""
+    """Return the phase of this kind; None where the file lacks it, as older ones do."""
     phases = values.get("phases") if values else None
     marks = phases.get(kind) if isinstance(phases, dict) else None
     if not (isinstance(marks, list) and len(marks) == 4 and all(isinstance(m, list) and m for m in marks)):

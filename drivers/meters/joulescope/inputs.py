@@ -55,7 +55,7 @@ class Bits:
             self._held = (first, bits)
 
     def edges(self, ended: bool) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """The sample number of each edge since the last call, and the level after it; shapes (n,)."""
+        """Return the sample number of each edge since the last call, and the level after it; shapes (n,)."""
         with self._lock:
             if ended and self._held is not None and self.rate_hz:
                 self._take(round(self.sample_hz / self.rate_hz), len(self._held[1]) - 7)

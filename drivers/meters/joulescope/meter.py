@@ -48,7 +48,7 @@ class Joulescope:
 
 @of_settings
 def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
-    """A Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
+    """Open a Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
 
     ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is one of the instrument's
     (1 to 1,000,000, a JS110's to 2,000,000, in steps of 1, 2, 5). ``range_mode`` is ``auto``, a range of current such
@@ -142,7 +142,7 @@ def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
 
 
 def range_settings(path: str, range_mode: str) -> dict[str, str]:
-    """The topics that set the range of current, in order.
+    """Return the topics that set the range of current, in order.
 
     A JS110 has one; its ``s/i/range/mode`` is what it does to readings at a change of range (js110_usb.c). The later
     models are told whether to choose by themselves, and else which (Joulescope's own ``js220.py``).

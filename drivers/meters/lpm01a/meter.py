@@ -47,7 +47,7 @@ class Lpm01a:
 
 @of_settings
 def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
-    """An LPM01A on a serial ``port``; pyserial opens it (extra ``serial``).
+    """Open an LPM01A on a serial ``port``; pyserial opens it (extra ``serial``).
 
     ``output`` is ``energy`` (each reading is the energy of its whole period; 10 kHz at most) or ``current``
     (instantaneous; 100 kHz at most). ``rate_hz`` is 1, 2 or 5 times a power of ten, 1 Hz to 100 kHz. ``supply_v`` (1.8

@@ -40,12 +40,12 @@ class ShieldSettings:
 
     @property
     def energy(self) -> bool:
-        """Whether each reading is the energy of its period."""
+        """Return whether each reading is the energy of its period."""
         return self.output == "energy"
 
     @property
     def per_reading(self) -> float:
-        """The factor from a sent reading to the rail's unit: joules per period to watts, or 1."""
+        """Return the factor from a sent reading to the rail's unit: joules per period to watts, or 1."""
         return self.rate_hz if self.energy else 1.0
 
 

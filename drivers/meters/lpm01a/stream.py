@@ -154,7 +154,7 @@ class Timekeeper:
 
 
 def step_at(value: float) -> float:
-    """The distance between neighbouring readings at a value, which have 12 bits of mantissa."""
+    """Return the distance between neighbouring readings at a value, which have 12 bits of mantissa."""
     return float(_POWERS[int(np.flatnonzero(value / _POWERS[:15] <= 4095.0)[-1])])
 
 

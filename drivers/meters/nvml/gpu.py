@@ -30,7 +30,7 @@ class Energy:
         self._last_j = 0.0
 
     def look(self) -> float:
-        """The joules so far, in steps of 1 mJ. Raises ``MeterError`` for a counter that falls."""
+        """Return the joules so far, in steps of 1 mJ. Raises ``MeterError`` for a counter that falls."""
         joules = self._gpu.energy_j()
         if joules < self._last_j:
             raise self._gpu.failed(
@@ -53,19 +53,19 @@ class Gpu:
 
     @property
     def rail(self) -> str:
-        """The name of its rail."""
+        """Return the name of its rail."""
         return f"gpu{self.index}"
 
     def energy_j(self) -> float:
-        """The value of nvmlDeviceGetTotalEnergyConsumption, which is in millijoules."""
+        """Return the value of nvmlDeviceGetTotalEnergyConsumption, which is in millijoules."""
         return 1e-3 * float(self._query("nvmlDeviceGetTotalEnergyConsumption"))
 
     def average_w(self) -> float:
-        """The value of nvmlDeviceGetPowerUsage, which is in milliwatts."""
+        """Return the value of nvmlDeviceGetPowerUsage, which is in milliwatts."""
         return 1e-3 * float(self._query("nvmlDeviceGetPowerUsage"))
 
     def instant_w(self) -> float:
-        """The field NVML_FI_DEV_POWER_INSTANT, an unsigned int in milliwatts."""
+        """Return the field NVML_FI_DEV_POWER_INSTANT, an unsigned int in milliwatts."""
         value = self._query("nvmlDeviceGetFieldValues", [self.nvml.NVML_FI_DEV_POWER_INSTANT])[0]
         if value.nvmlReturn != self.nvml.NVML_SUCCESS:
             raise self.failed(f"gave no NVML_FI_DEV_POWER_INSTANT: error {value.nvmlReturn}", "Use source=energy")
@@ -79,11 +79,11 @@ class Gpu:
             raise self.failed(f"gave no {function}: {error}", "Check that nvidia-smi still lists it") from error
 
     def failed(self, what: str, remedy: str) -> MeterError:
-        """The error to raise for this GPU."""
+        """Return the error to raise for this GPU."""
         return meter_failed(f"GPU {self.index} ({self.name}) {what}", "gpu", self.uuid, remedy)
 
     def supports(self, call: Callable[[], float]) -> bool:
-        """Whether a number is available and above zero."""
+        """Return whether a number is available and above zero."""
         try:
             return call() > 0.0
         except MeterError:
@@ -91,7 +91,7 @@ class Gpu:
 
 
 def gpus_of(nvml: Any, wanted: str) -> list[Gpu]:
-    """The GPUs named by index or UUID. Raises ``SetupError`` without any, ``UsageError`` for an unknown one."""
+    """Return the GPUs named by index or UUID. Raises ``SetupError`` without any, ``UsageError`` for an unknown one."""
     try:
         count = int(nvml.nvmlDeviceGetCount())
         every = [_gpu(nvml, k) for k in range(count)]
@@ -158,5 +158,5 @@ def open_nvml() -> Any:
 
 
 def text_of(said: Any) -> str:
-    """The text of an answer, which older versions of NVML's bindings give as bytes."""
+    """Return the text of an answer, which older versions of NVML's bindings give as bytes."""
     return said.decode() if isinstance(said, bytes) else str(said)

@@ -61,7 +61,7 @@ class Otii:
 
 @of_settings
 def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
-    """An Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
+    """Open an Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
     switched on and left on), ``off-at-close``, or ``keep`` (nothing of it is set). ``channel`` is ``current`` (A, and

@@ -70,7 +70,7 @@ def silence(line: SerialLine, timeout_s: float) -> None:
 
 
 def ports() -> dict[str, str]:
-    """The first port of each Power Profiler Kit II on USB, by serial number; newer firmware has two."""
+    """Return the first port of each Power Profiler Kit II on USB, by serial number; newer firmware has two."""
     from serial.tools.list_ports import comports
 
     found: dict[str, str] = {}

@@ -99,7 +99,7 @@ class LossDetector:
 
     @property
     def proved_s(self) -> float:
-        """The time of the last arrival that proved that nothing is missing."""
+        """Return the time of the last arrival that proved that nothing is missing."""
         return self._at_s
 
     def tick_at(self, at_s: float) -> float:

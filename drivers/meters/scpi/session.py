@@ -56,11 +56,11 @@ class Identity:
 
     @property
     def simulated(self) -> bool:
-        """Whether the serial number is that of a simulator."""
+        """Return whether the serial number is that of a simulator."""
         return self.serial.startswith("SIM")
 
     def described(self) -> dict[str, Any]:
-        """The fields of ``MeterInfo`` that identify the instrument."""
+        """Return the fields of ``MeterInfo`` that identify the instrument."""
         versions = {f"{self.model} {self.serial}": self.firmware, "pyvisa": version("pyvisa")}
         return {"versions": versions, "serial_number": self.serial, "firmware": self.firmware}
 
@@ -274,7 +274,7 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
 
 
 def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
-    """The instruments on USB, and those at ``addresses``, whose model matches a pattern. Each is asked ``*IDN?``.
+    """Yield the instruments on USB, and those at ``addresses``, whose model matches a pattern. Each is asked ``*IDN?``.
 
     The network is not searched, because that would query every host in it. An instrument that does not answer is listed
     as uncertain. Raises ``MissingExtraError`` without pyvisa-py, and at the end ``SetupError`` if USB is not readable.

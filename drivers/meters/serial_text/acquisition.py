@@ -123,7 +123,7 @@ class TextSource:
         self._last, self._count = tick, self._count + missing + 1
 
     def _rows(self, data: bytes) -> Iterator[Row]:
-        """The readings among the lines that end in these bytes."""
+        """Yield the readings among the lines that end in these bytes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LINE_MOST:
             raise self._line.failed(f"sent {len(self._rest)} bytes without a line end, at {self._line.baud} baud")

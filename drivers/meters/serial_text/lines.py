@@ -74,7 +74,7 @@ class Layout:
 
     @property
     def rails(self) -> tuple[Column, ...]:
-        """The columns that become rails, in order."""
+        """Return the columns that become rails, in order."""
         return tuple(c for c in self.columns if c.role == "rail")
 
     def has(self, role: str) -> bool:
@@ -160,7 +160,7 @@ def by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, 
 
 
 def numbers_by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, float]:
-    """The values of ``by_rail`` as numbers. Raises ``UsageError`` for one that is not above zero."""
+    """Return the values of ``by_rail`` as numbers. Raises ``UsageError`` for one that is not above zero."""
     found = by_rail(option, text, names)
     for value in found.values():
         if not (_NUMBER.fullmatch(value) and 0 < float(value) < math.inf):

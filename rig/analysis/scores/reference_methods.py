@@ -63,7 +63,7 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Foun
 
 
 def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Found:
-    """The runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
+    """Return the runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
 
     Stamps are numbers of samples. Energy is the sum of the samples between two stamps times the sampling interval,
     power is energy over the time of those samples, and the result is the median energy per inference.

@@ -60,7 +60,7 @@ def versions() -> dict[str, str]:
 
 
 def probe(path: Path) -> Header:
-    """The header of an audio file, without decoding it.
+    """Return the header of an audio file, without decoding it.
 
     Raises DataError (field: the path) when the file is missing, unreadable, empty, or holds less
     than its container promises; MissingExtraError when soundfile is absent.

@@ -18,7 +18,7 @@ _DATA = "N, ASC, Benchmark dataset: "
 
 
 def benchmark_of(details: Mapping[str, Any]) -> Benchmark:
-    """The benchmark, from the details of an opened workload."""
+    """Return the benchmark, from the details of an opened workload."""
     return Benchmark(
         ASC,
         Parameter(

@@ -46,7 +46,7 @@ class Catalogue:
 
 
 def read_folder(root: Path) -> Catalogue:
-    """The clips in ``root/labels.csv``: a column filename, file or clip, and a column label.
+    """Return the clips in ``root/labels.csv``: a column filename, file or clip, and a column label.
 
     A column ``source`` states which clips were cut from one recording; without it, each clip is a separate one.
     Audio lies in ``root`` or in ``root/audio``. Raises DataError for a list that cannot be used,
@@ -114,7 +114,7 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
 
 
 def _tau_meta(path: Path) -> dict[str, str]:
-    """The labels of the used clips by name, as the file names state them."""
+    """Return the labels of the used clips by name, as the file names state them."""
     used = []
     for row in _rows(path, "\t", ("filename", "scene_label")):
         parts = PurePosixPath(row["filename"]).stem.split("-")

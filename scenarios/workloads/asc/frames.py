@@ -68,7 +68,7 @@ class Frames(Sequence[Sample]):
         return self.scenes[max(k, 0)]
 
     def _heard(self, begin: int, end: int) -> NDArray[np.float32]:
-        """The samples ``begin`` to ``end`` of the stream at ``rate_hz``."""
+        """Return the samples ``begin`` to ``end`` of the stream at ``rate_hz``."""
         parts: list[NDArray[np.float32]] = []
         per_slice = round(SLICE_S * self.rate_hz)
         firsts = [round(scene.begin_s * self.rate_hz) for scene in self.scenes]

@@ -59,7 +59,7 @@ class AscWorkload:
     benchmark: Benchmark
 
     def sequences(self, seconds: float) -> AscWorkload:
-        """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
+        """Return the same slices joined to sequences of ``seconds``, for power amortised over long streams.
 
         Each label is cut into whole sequences first. Leftovers are joined across labels (label None), and
         a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is

@@ -142,7 +142,7 @@ def _surfaces_of(path: Path) -> Recorded:
 
 @lru_cache(maxsize=1)
 def _events(path: Path) -> NDArray[Any]:
-    """The events of a file in order of time. Raises ``DataError`` for a file that is cut, or has no events."""
+    """Return the events of a file in order of time. Raises ``DataError`` for a file that is cut, or has no events."""
     wizard = imported("expelliarmus", "raw events", "detection", field="data", value=str(path)).Wizard
     encoding, body, word = _encoding(path)
     if body % word:
@@ -162,7 +162,7 @@ def _events(path: Path) -> NDArray[Any]:
 
 
 def _encoding(path: Path) -> tuple[str, int, int]:
-    """The encoding by expelliarmus's name, the number of bytes after the header, and the bytes of a word."""
+    """Return the encoding by expelliarmus's name, the number of bytes after the header, and the bytes of a word."""
     try:
         with path.open("rb") as file:
             header = b""

@@ -97,7 +97,7 @@ def _weights(step: float) -> tuple[float, tuple[float, float], float]:
 
 
 def _between(x: Floats, slope: Floats, index: Indices, share: Floats, step: float) -> Floats:
-    """The cubic through values and derivatives, at a share of the step after each index."""
+    """Return the cubic through values and derivatives, at a share of the step after each index."""
     rest = 1.0 - share
     left, right = x[index], x[index + 1]
     bend = rest * (slope[index] * step - (right - left)) - share * (slope[index + 1] * step - (right - left))

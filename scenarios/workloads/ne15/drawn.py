@@ -100,7 +100,7 @@ def retina(frames: Iterator[Floats]) -> Events:
 
 
 def _on_screen(image: Floats) -> Floats:
-    """An image in the middle of the retina's view, three times as large."""
+    """Return an image in the middle of the retina's view, three times as large."""
     large = ndimage.zoom(image, 3, order=1)
     return np.pad(large, (aer.SIDE - len(large)) // 2)
 

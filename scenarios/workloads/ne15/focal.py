@@ -72,7 +72,7 @@ def _retina() -> tuple[NDArray[np.int64], Floats, Floats]:
 
 
 def _kernel(sign: float, width: int, sigma: float, surround: float) -> Floats:
-    """A difference of two Gaussians of sum 1 each, scaled to norm 1."""
+    """Return a difference of two Gaussians of sum 1 each, scaled to norm 1."""
     at = np.arange(width) - width // 2
     squared = at[:, None] ** 2 + at**2
     centre, around = (np.exp(-squared / (2 * s**2)) for s in (sigma, surround * sigma))
@@ -81,7 +81,7 @@ def _kernel(sign: float, width: int, sigma: float, surround: float) -> Floats:
 
 
 def _at(kernel: Floats, offsets: NDArray[np.int64]) -> Floats:
-    """The values of a kernel at offsets (..., 2) from its middle, 0 outside of it."""
+    """Return the values of a kernel at offsets (..., 2) from its middle, 0 outside of it."""
     index = offsets + kernel.shape[0] // 2
     inside = ((index >= 0) & (index < kernel.shape[0])).all(axis=-1)
     index = np.where(inside[..., None], index, 0)

@@ -87,7 +87,7 @@ def reaches_of(targets: Floats) -> Indices:
 
 
 def _spikes(file: Any, times_s: Floats) -> Bools:
-    """Whether any unit of a channel had a spike in the step before each of the times, shape (steps, channels).
+    """Return whether any unit of a channel had a spike in the step before each of the times, shape (steps, channels).
 
     A spike in the step that ends at a time belongs to the next time. The reference implementation has this delay of one
     step, and the published networks were trained with it.

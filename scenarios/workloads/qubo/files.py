@@ -49,11 +49,11 @@ class Lines:
     rows: Sequence[tuple[int, list[str]]]
 
     def fault(self, line: int, what: str, remedy: str = "Correct the file, or restore it") -> DataError:
-        """The error about a line."""
+        """Return the error about a line."""
         return DataError(f"{self.name}:{line}: {what}", field="data", value=f"{self.name}:{line}", remedy=remedy)
 
     def number(self, line: int, text: str) -> float:
-        """A finite number of a line."""
+        """Return a finite number of a line."""
         try:
             value = float(text)
         except ValueError:
@@ -63,7 +63,7 @@ class Lines:
         return value
 
     def index(self, line: int, text: str, first: int, n: int) -> int:
-        """The number of a variable, from 0 on; the file numbers its ``n`` variables from ``first`` on."""
+        """Return the number of a variable, from 0 on; the file numbers its ``n`` variables from ``first`` on."""
         if not (text.isascii() and text.isdigit() and first <= int(text[:12]) < first + n):
             last = "" if n == MAX_NODES else f" to {first + n - 1}"
             raise self.fault(line, f"{text[:40]!r} is not a variable: they are whole numbers from {first}{last}")

@@ -60,7 +60,7 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
 
 
 def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
-    """The costs of a file by target name and problem. Raises ``DataError`` with the line, ``UsageError``."""
+    """Return the costs of a file by target name and problem. Raises ``DataError`` with the line, ``UsageError``."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -83,7 +83,7 @@ def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph
 
 
 def _computed(path: Path, graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
-    """The rows of `rig targets --out` that are of these graphs, each verified."""
+    """Return the rows of `rig targets --out` that are of these graphs, each verified."""
     found: dict[str, dict[str, float]] = {}
     known = {digest(graph.nodes, graph.edges): name for name, graph in graphs.items()}
     for row in read_rows(path):

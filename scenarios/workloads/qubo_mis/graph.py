@@ -63,11 +63,11 @@ class Graph:
         return CONFLICT_COST * self._conflicts(chosen) + NODE_COST * int(np.count_nonzero(chosen))
 
     def conflicts(self, x: Any) -> int:
-        """How many edges lie inside the set; 0 for an independent set. Raises ``UsageError`` as ``cost``."""
+        """Return how many edges lie inside the set; 0 for an independent set. Raises ``UsageError`` as ``cost``."""
         return self._conflicts(self.checked(x))
 
     def judge(self, solution: str) -> tuple[int, int]:
-        """The cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
+        """Return the cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
 
         Raises ``DataError`` for a text that is not a solution of this graph.
         """
@@ -99,7 +99,7 @@ class Graph:
         return q
 
     def to_bqm(self) -> Any:
-        """A ``dimod.BinaryQuadraticModel`` of bits 0 to n - 1, whose energy is the cost.
+        """Return a ``dimod.BinaryQuadraticModel`` of bits 0 to n - 1, whose energy is the cost.
 
         Raises ``MissingExtraError`` when dimod is not installed.
         """
@@ -110,7 +110,7 @@ class Graph:
         return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weights), 0.0, dimod.BINARY)
 
     def to_payload(self) -> NDArray[np.int32]:
-        """The payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,).
+        """Return the payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,).
 
         It shares the memory of ``edges`` if they are the tail of a payload already.
         """
@@ -130,7 +130,7 @@ class Graph:
 
 
 def from_payload(payload: NDArray[Any]) -> Graph:
-    """The inverse of ``Graph.to_payload``, without a copy of an int32 payload.
+    """Return the inverse of ``Graph.to_payload``, without a copy of an int32 payload.
 
     The payload of a QUBO is also accepted if it is the independent-set problem of a graph. Raises ``DataError`` for a
     payload that is not a graph.
@@ -150,7 +150,7 @@ def from_payload(payload: NDArray[Any]) -> Graph:
 
 
 def _of_rows(problem: Qubo) -> Graph:
-    """The graph of a problem with the costs of independent sets. Raises ``DataError`` for any other."""
+    """Return the graph of a problem with the costs of independent sets. Raises ``DataError`` for any other."""
     rows, n = problem.payload, problem.nodes
     alone = rows["u"] == rows["v"]
     apart = np.sort(rows[~alone], order=["u", "v"])
@@ -164,7 +164,7 @@ def _of_rows(problem: Qubo) -> Graph:
 
 
 def to_hex(x: Any) -> str:
-    """A 0/1 vector as the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the first byte's highest bit.
+    """Return a 0/1 vector as the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the first byte's highest bit.
 
     Raises ``UsageError`` for anything but a vector of 0 and 1.
     """
@@ -185,12 +185,12 @@ def _is_payload(flat: Any) -> TypeGuard[NDArray[np.int32]]:
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays are the same memory with the same shape and type."""
+    """Return whether two arrays are the same memory with the same shape and type."""
     return bool(a.__array_interface__ == b.__array_interface__)
 
 
 def _in_order(edges: NDArray[Any], nodes: int) -> bool:
-    """Whether the rows are sorted, distinct edges of ``nodes`` nodes; checked in pieces to save memory."""
+    """Return whether the rows are sorted, distinct edges of ``nodes`` nodes; checked in pieces to save memory."""
     for at in range(0, len(edges), _CHUNK):
         part = edges[max(at - 1, 0) : at + _CHUNK].astype(np.int64, copy=False)
         u, v = part[:, 0], part[:, 1]
@@ -200,7 +200,7 @@ def _in_order(edges: NDArray[Any], nodes: int) -> bool:
 
 
 def _bits(x: Any) -> Vector:
-    """An array of real numbers, all 0 or 1, as uint8. Raises ``UsageError`` for anything else."""
+    """Return an array of real numbers, all 0 or 1, as uint8. Raises ``UsageError`` for anything else."""
     try:
         array = np.asarray(x)
     except (ValueError, OverflowError) as error:

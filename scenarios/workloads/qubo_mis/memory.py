@@ -29,7 +29,7 @@ def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgr
 
 
 def _groups(proc: Path, cgroup: Path) -> list[Path]:
-    """The folders of this process's control group and of its parent groups."""
+    """Return the folders of this process's control group and of its parent groups."""
     found = []
     for line in _lines(proc / "self" / "cgroup"):
         number, kinds, inner = line.split(":", 2)

@@ -62,12 +62,12 @@ def gnm_edges(nodes: int, density: float, seed: int) -> Graph:
 
 
 def edge_count(nodes: int, density: float) -> int:
-    """The benchmark's number of edges: int(0.5 density nodes^2), in floating point and in this order."""
+    """Return the benchmark's number of edges: int(0.5 density nodes^2), in floating point and in this order."""
     return int(0.5 * density * nodes**2)
 
 
 def checked(nodes: int, density: float, seed: int) -> tuple[int, float, int]:
-    """The arguments as plain numbers. Raises ``UsageError`` if no graph fits them."""
+    """Return the arguments as plain numbers. Raises ``UsageError`` if no graph fits them."""
     n, s = _whole("nodes", nodes), _whole("seed", seed)
     if not 2 <= n <= MAX_NODES:
         raise unfit("nodes", nodes, "is not a number of nodes", f"Give a whole number from 2 to {MAX_NODES}")
@@ -150,7 +150,7 @@ def _draw(drawn: _Pairs, keys: Keys, pairs: int) -> None:
 
 
 def _new(block: Keys, early: Keys, late: Keys, missing: int) -> Keys:
-    """The first ``missing`` distinct pairs of ``block``, in drawn order, that neither sorted array holds."""
+    """Return the first ``missing`` distinct pairs of ``block``, in drawn order, that neither sorted array holds."""
     order = block.argsort(kind="stable") if len(block) > missing else None
     if order is None:
         block.sort()

@@ -55,7 +55,7 @@ class Target:
         return self.nodes, self.density, self.seed
 
     def __str__(self) -> str:
-        """The row by its name and problem, for messages."""
+        """Return the row by its name and problem, for messages."""
         return f"{self.name} of n {self.nodes}, density {self.density:g}, seed {self.seed}"
 
 
@@ -92,7 +92,7 @@ def write_rows(rows: Iterable[Target], path: Path) -> Path:
 
 
 def better(known: Target | None, other: Target) -> Target:
-    """The better of two rows of one problem: the one of lower cost, else the proven one, else ``known``."""
+    """Return the better of two rows of one problem: the one of lower cost, else the proven one, else ``known``."""
     return other if known is None or _rank(other) < _rank(known) else known
 
 

@@ -48,12 +48,12 @@ class Instance:
 
 
 def official_target(nodes: int, density: float, seed: int) -> int | None:
-    """The published target cost of a problem, or None; published are 9 sizes, 4 densities, seeds 0 to 4."""
+    """Return the published target cost of a problem, or None; published are 9 sizes, 4 densities, seeds 0 to 4."""
     return _target(_table(), nodes, density, seed)
 
 
 def revised_target(nodes: int, density: float, seed: int) -> int | None:
-    """The target in the other known revision of the published file; None if the revisions agree."""
+    """Return the target in the other known revision of the published file; None if the revisions agree."""
     other = _target(_table()["other_revision"], nodes, density, seed)
     return None if other == official_target(nodes, density, seed) else other
 
@@ -65,7 +65,7 @@ def source() -> Mapping[str, str]:
 
 
 def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FILE) -> Target | None:
-    """The table's row of a problem, or None. At density 1 the graph is complete and any single node is best.
+    """Return the table's row of a problem, or None. At density 1 the graph is complete and any single node is best.
 
     Raises ``DataError`` for a table that cannot be read.
     """
@@ -81,7 +81,7 @@ def load_table(path: Path = BEST_KNOWN_FILE) -> dict[Key, Target]:
 
 
 def fault_of(target: Target, graph: Graph) -> str | None:
-    """The fault of a row, or None; it is checked against its graph by code that no solver uses.
+    """Return the fault of a row, or None; it is checked against its graph by code that no solver uses.
 
     A proof is not repeated here; ``benchmarks/qubo_targets.py`` does that.
     """
@@ -102,7 +102,7 @@ class TargetFile:
     about: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, instance: Instance, graph: Graph) -> list[Target]:
-        """The rows of an instance, each verified against its graph. Raises ``DataError`` for a wrong row."""
+        """Return the rows of an instance, each verified against its graph. Raises ``DataError`` for a wrong row."""
         rows = self.rows.get((instance.nodes, instance.density, instance.seed), ())
         for target in rows:
             if (fault := fault_of(target, graph)) is not None:
@@ -112,7 +112,7 @@ class TargetFile:
         return list(rows)
 
     def drawn(self, nodes: int, density: float) -> list[int]:
-        """The seeds of this size and density that were drawn together with their targets."""
+        """Return the seeds of this size and density that were drawn together with their targets."""
         keys = (key for key, rows in self.rows.items() if any(row.drawn for row in rows))
         return [seed for n, d, seed in keys if (n, d) == (nodes, density)]
 
@@ -126,7 +126,7 @@ def open_file(path: Path) -> TargetFile:
 
 
 def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
-    """The recorded details about targets. ``more`` holds the rows of a file by problem id.
+    """Return the recorded details about targets. ``more`` holds the rows of a file by problem id.
 
     ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods with their versions by
     target name, and ``targets_proven`` the method that proved a target to be optimal. A proven cost is also the

@@ -69,7 +69,7 @@ class LazyGraphs(Sequence[Sample]):
         return Sample(id=instance.id, payload=payload, target_cost=target, seed=instance.seed, keep=True)
 
     def graph(self, instance: Instance) -> Graph:
-        """The graph of an instance, drawn unless it was the last one."""
+        """Return the graph of an instance, drawn unless it was the last one."""
         if instance.id not in self.kept:
             self.kept.clear()  # first, so that two large graphs are never in memory together
             self.kept[instance.id] = gnm_edges(instance.nodes, instance.density, instance.seed)

@@ -200,7 +200,7 @@ def test_a_declared_rate_that_the_samples_contradict_is_told(tmp_path: Path) -> 
 
 
 def spiking(activity: Mapping[str, Any]) -> dict[str, Any]:
-    """The same activity, in which layers also count their spikes."""
+    """Return the same activity, in which layers also count their spikes."""
     spikes = {name: {"spikes": [2 * n for n in activity[name]["active"]]} for name in ("hidden", "output")}
     return {name: {**counters, **spikes.get(name, {})} for name, counters in activity.items()}
 

@@ -55,7 +55,7 @@ def mean_of(n: int) -> Floats:
 
 
 def busy_against_idle(n: int) -> Floats:
-    """The middle third minus the two outer ones, like dynamic power."""
+    """Return the middle third minus the two outer ones, like dynamic power."""
     third = n // 3
     return np.concatenate([np.full(third, -0.5 / third), np.full(third, 1.0 / third), np.full(third, -0.5 / third)])
 

@@ -36,7 +36,7 @@ LIMITS = Accuracy(1e-3, 1e-6, linearity=0.0)
 
 
 def plant_of(spans: Floats, leak_w: float = 0.0, times: float = 1.0, **ways: Any) -> SimPlant:
-    """A plant with inference spans and, if requested, an undeclared power after each of them."""
+    """Return a plant with inference spans and, if requested, an undeclared power after each of them."""
     plant = open_plant(**ways)
     scaled = {rail: w * times for rail, w in IDLE_W.items()}
     leaking = {rail: w + leak_w for rail, w in scaled.items()}

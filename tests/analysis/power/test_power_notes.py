@@ -20,7 +20,7 @@ from tests.support.run_by_hand import rewritten
 
 
 def measured(folder: Path, seed: int = 0, kind: str = "") -> Path:
-    """A recording of a plain device on a lab bench, or of one of a kind."""
+    """Return a recording of a plain device on a lab bench, or of one of a kind."""
     lab = plain_lab(seed, kind)
     if kind:
         KINDS[kind](lab)

@@ -26,7 +26,7 @@ def table() -> list[Row]:
 
 
 def off_by(table: list[Row], factor: float) -> list[Row]:
-    """The table of an estimator whose values are all multiplied by ``factor``."""
+    """Return the table of an estimator whose values are all multiplied by ``factor``."""
 
     def broken(f: Row) -> Row:
         return f | {"error": (f["truth"] + f["error"]) * factor - f["truth"]}

@@ -21,7 +21,7 @@ needs_coco = pytest.mark.skipif(not has("faster_coco_eval"), reason="extra detec
 
 
 def answer(x: float, score: float = 0.9, kind: int = 2) -> list[float]:
-    """A box as large as the car, at ``x``."""
+    """Return a box as large as the car, at ``x``."""
     return [kind, score, x, 100.0, 100.0, 100.0]
 
 

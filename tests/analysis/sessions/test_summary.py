@@ -61,7 +61,7 @@ def asked(
 
 
 def at_another_time(a: Asked, by_s: float) -> Asked:
-    """The query some seconds later: no two runs are recorded at the same time."""
+    """Return the query some seconds later: no two runs are recorded at the same time."""
     return replace(a, **{name: t + by_s for name in ("due", "at", "done") if (t := getattr(a, name)) is not None})
 
 

@@ -44,7 +44,7 @@ def late(path: Path) -> tuple[str, str]:
 
 
 def changed(run: Path, to: Path, budget_s: float, answer: Callable[[Answer], Answer]) -> Path:
-    """The run with another budget, and with other answers."""
+    """Return the run with another budget, and with other answers."""
 
     def edit(events: list[Document], tables: dict[str, pa.Table]) -> None:
         events[0]["scenario"]["options"]["timeout_s"] = budget_s
@@ -56,7 +56,7 @@ def changed(run: Path, to: Path, budget_s: float, answer: Callable[[Answer], Ans
 
 
 def silent(answer: Answer) -> Answer:
-    """An answer that states nothing about its budget."""
+    """Return an answer that states nothing about its budget."""
     return {key: value for key, value in answer.items() if not key.endswith("_s")}
 
 

@@ -31,7 +31,7 @@ FLAT = Quantity(2.0, "W", (), 0.0, 1, "")
 
 
 def solve(problem: str, cost: float = -40.0, closing: dict[float, float] | None = None, over_s: float = 0.0) -> Solve:
-    """A solve of 1 s with target -50; ``closing`` is its cost at each time."""
+    """Return a solve of 1 s with target -50; ``closing`` is its cost at each time."""
     found = closing or {0.5: cost}
     at_s, costs = np.array(list(found)), np.array(list(found.values()))
     return Solve(problem, 1.0 + over_s, 1.0, cost, cost, 0, True, at_s, costs, {"official": -50.0}, over_s)

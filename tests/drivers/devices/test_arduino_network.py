@@ -88,13 +88,13 @@ def test_a_header_is_read_back_as_it_was_written(file: Path, learnt: tuple[train
 
 
 def resealed(text: str) -> str:
-    """A header with the right digest for its content."""
+    """Return a header with the right digest for its content."""
     body = text.split("\n", 1)[1]
     return f"// sha256 of all that follows this line: {hashlib.sha256(body.encode()).hexdigest()}\n{body}"
 
 
 def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> str:
-    """A header in which one array has other values, in as many places as needed."""
+    """Return a header in which one array has other values, in as many places as needed."""
     begin = text.index(f"NETWORK_{name}[")
     end = text.index("};", begin)
     values = change(text[text.index("{\n", begin) + 2 : end].split(","))

@@ -51,7 +51,7 @@ def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def python(path: Path, version: str, lava: str | None) -> str:
-    """A program that answers like such an interpreter when it is probed."""
+    """Return a program that answers like such an interpreter when it is probed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = "null" if lava is None else f'"{lava}"'
     says = f'{{"python": "{version}", "versions": {{"lava-optimization": {found}}}}}'

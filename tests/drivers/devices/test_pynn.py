@@ -57,7 +57,7 @@ def network(scale: float = 1.0) -> NetworkFile:
 
 
 def shown(template: int, seed: int = 0) -> Sample:
-    """An image that is one template."""
+    """Return an image that is one template."""
     image = np.zeros(PIXELS, np.uint8)
     image[30 * template : 30 * template + 30] = 200
     stream = poisson(image, 5000.0, 1.0, np.random.default_rng([seed, template]))
@@ -72,7 +72,7 @@ def sent(sample: Sample) -> dict[str, Any]:
 
 
 def synapses() -> dict[str, int]:
-    """The synapses of each projection, by the description."""
+    """Return the synapses of each projection, by the description."""
     description = network().description
     return {f"{p.source} to {p.target}, {p.receptor}": description.synapses(p) for p in description.projections}
 

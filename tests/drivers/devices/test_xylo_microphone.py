@@ -74,7 +74,7 @@ def heard(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
 
 
 def heard_whole(device: XyloDevice, sample: Sample) -> Reply:
-    """The same; if the machine missed time steps, which the driver reports, the sample is played again."""
+    """Return the same; if the machine missed time steps, which the driver reports, the sample is played again."""
     for _ in range(20):
         try:
             return heard(device, sample)
@@ -289,7 +289,7 @@ def test_a_command_that_takes_longer_than_its_sound_is_refused() -> None:
 
 
 def played(opened: Callable[..., XyloDevice], playing: Any, monkeypatch: pytest.MonkeyPatch) -> XyloDevice:
-    """A device whose samples are played by ``playing``."""
+    """Return a device whose samples are played by ``playing``."""
     device = opened()
     monkeypatch.setattr(device, "_play", lambda sample, times: playing)
     return device

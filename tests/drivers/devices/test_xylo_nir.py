@@ -66,7 +66,7 @@ def graph(seed: int = 0, sizes: tuple[int, ...] = (3, 5, 2), recurrent: bool = T
 
 
 def nested(seed: int, depth: int = 1, **more: Any) -> tuple[dict[str, Any], Any]:
-    """The same network as ``graph``, with its recurrent layer inside ``depth`` nested graphs."""
+    """Return the same network as ``graph``, with its recurrent layer inside ``depth`` nested graphs."""
     nodes, edges = graph(seed)
     inner = {"lif": nodes.pop("n0"), "w_rec": nodes.pop("r0"), **more}
     inside = [("input", "lif"), ("lif", "w_rec"), ("w_rec", "lif"), ("lif", "output")]

@@ -24,7 +24,7 @@ COUNT = 40
 
 
 def trace(path: Path, rate_hz: float, stamps: list[float], scale: float = 1e6) -> list[float]:
-    """A trace of 2 mW in windows and 1 mW between; stored energies, in J times ``scale``."""
+    """Return a trace of 2 mW in windows and 1 mW between; stored energies, in J times ``scale``."""
     noise = random.Random(7)
     n = round((stamps[-1] + 1.5) * rate_hz)
     busy = [any(a <= k / rate_hz < b for a, b in zip(stamps[1::2], stamps[2::2], strict=True)) for k in range(n)]
@@ -180,7 +180,7 @@ def trial(k: int, stamps: list[tuple[str, int]], length: int = 13_000, **more: o
 
 
 def successor(folder: Path, trials: list[dict[str, object]]) -> list[tuple[str, str]]:
-    """A session of the runner of 1.3; total energy and energy per inference in its output."""
+    """Return a session of the runner of 1.3; total energy and energy per inference in its output."""
     folder.mkdir(parents=True)
     (folder / "results.json").write_text(json.dumps(trials))
     printed, text = [], "Power Edition Output\n"

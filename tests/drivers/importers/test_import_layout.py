@@ -20,7 +20,7 @@ from tests.support.import_traces import IDLE, SUPPLY_V, check, table, trace, win
 
 
 def scope(folder: Path, above: str = "", below: str = "", header: str = "Time,Ch1", **how: Any) -> Path:
-    """A trace with something before and after its header line."""
+    """Return a trace with something before and after its header line."""
     t, watts, _ = trace()
     path = table(folder / "scope.csv", header, t, watts, **how)
     head, rows = path.read_text().split("\n", 1)

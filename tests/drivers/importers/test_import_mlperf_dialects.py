@@ -38,7 +38,7 @@ def millis(moment: datetime, order: str = US) -> str:
 
 
 def readings(begin: datetime, watts: float) -> list[tuple[datetime, float]]:
-    """A reading a second, from 20 s before to 20 s after the load."""
+    """Return a reading a second, from 20 s before to 20 s after the load."""
     noise = random.Random(str(begin))
     at = [begin + timedelta(seconds=k - 20, milliseconds=420) for k in range(LENGTH_S + 40)]
     return [(t, round((watts if 20 <= k < 80 else 100.0) + noise.gauss(0.0, 0.2), 2)) for k, t in enumerate(at)]

@@ -16,7 +16,7 @@ TICK_HZ, COUNT = 1e6, 40
 
 
 def run_of(late_ns: Indices) -> Run:
-    """A clock that is read each second; ``late_ns`` passes after the tick, and 1000 ns before it."""
+    """Return a clock that is read each second; ``late_ns`` passes after the tick, and 1000 ns before it."""
     tick = np.arange(COUNT, dtype=np.int64) * 1_000_000
     brackets = {"device": np.column_stack([tick * 1000 - 1000, tick, tick * 1000 + late_ns])}
     start = {"t0_ns": 0, "clocks": [{"name": "device", "tick_hz": TICK_HZ, "tolerance": 1e-3}]}

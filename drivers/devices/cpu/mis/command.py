@@ -121,7 +121,7 @@ def _kept_of(known: Target | None, found: Target) -> Target:
 
 
 def _rows_of(keys: Sequence[Key]) -> list[Target]:
-    """The table's rows of these problems. Raises ``UsageError`` for a problem without one."""
+    """Return the table's rows of these problems. Raises ``UsageError`` for a problem without one."""
     rows = []
     for nodes, density, seed in keys:
         if (row := best_known(nodes, density, seed)) is None:
@@ -133,7 +133,7 @@ def _rows_of(keys: Sequence[Key]) -> list[Target]:
 
 
 def _found(key: Key, method: str, seconds: float) -> tuple[Target, dict[str, int | None]]:
-    """The target of one problem, computed and verified, and what the tables hold."""
+    """Return the target of one problem, computed and verified, and what the tables hold."""
     graph = gnm_edges(*key)
     found = compute(graph, *key[1:], method=method, seconds=seconds)
     certify(graph.nodes, graph.edges, found.certificate, found.cost)

@@ -57,7 +57,7 @@ def compute(
 
 
 def largest_set(graph: Graph) -> Vector:
-    """A maximum independent set (uint8, shape (nodes,)) by branch and bound: quick below 50 nodes."""
+    """Return a maximum independent set (uint8, shape (nodes,)) by branch and bound: quick below 50 nodes."""
     near = [0] * graph.nodes
     for u, v in graph.edges.tolist():
         near[u] |= 1 << v

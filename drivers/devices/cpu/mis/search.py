@@ -37,7 +37,7 @@ class Parameters:
 
 
 def parameters(nodes: int, density: float) -> Parameters:
-    """The search's parameters, which depend on nodes and density alone."""
+    """Return the search's parameters, which depend on nodes and density alone."""
     first, last = (2.0, 5.0) if density <= 0.02 else (3.0, 7.0)
     return Parameters(first, last, 5, STEP * max(1, 20 * nodes // STEP), 1.5)
 
@@ -93,11 +93,11 @@ class Search:
 
     @property
     def cost(self) -> int:
-        """The QUBO cost of the largest set so far: minus its size."""
+        """Return the QUBO cost of the largest set so far: minus its size."""
         return -int(self._counters[BEST])
 
     def solution(self) -> Vector:
-        """The largest set so far: uint8 of shape (nodes,), a copy."""
+        """Return the largest set so far: uint8 of shape (nodes,), a copy."""
         return self._best.copy()
 
 
@@ -128,7 +128,7 @@ def _compile() -> None:
 
 
 def _scrambled(seed: int) -> int:
-    """An int64 for the generator, never 0, that differs widely for neighbouring seeds (Stafford's mix 13)."""
+    """Return an int64 for the generator, never 0, that differs widely for neighbouring seeds (Stafford's mix 13)."""
     z = (seed + 1) * 0x9E3779B97F4A7C15 & _MASK64
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK64
     z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK64

@@ -50,7 +50,7 @@ class Dmm:
 
 @of_settings
 def open_meter(settings: Dmm, clock: Clock | None = None) -> Meter:
-    """A 34465A or 34470A at a VISA ``address``, with fixed range, aperture and sample timer, autozero off.
+    """Open a 34465A or 34470A at a VISA ``address``, with fixed range, aperture and sample timer, autozero off.
 
     ``function`` is ``current``, or ``voltage`` over a resistor of ``shunt_ohm``; ``supply_v`` is the voltage of the
     supply. ``range_max`` is the largest reading expected, in A or V. ``aperture_s`` is by default as long as

@@ -55,7 +55,7 @@ class CaptureSettings:
 
 
 def setup_lines(settings: CaptureSettings) -> list[str]:
-    """The commands for the settings, in the order of the manual: the timer comes after what limits it."""
+    """Return the commands for the settings, in the order of the manual: the timer comes after what limits it."""
     node = NODE[settings.function]
     return [
         "*RST;*CLS",
@@ -206,6 +206,6 @@ def range_for(function: str, largest: float) -> float:
 
 
 def _major(firmware: str) -> int:
-    """The major number of the main firmware, ``h.ff.ff-pp.pp-...`` (manual: *IDN?); 0 where it is not stated."""
+    """Return the major number of the main firmware, ``h.ff.ff-pp.pp-...`` (manual: *IDN?); 0 where it is not stated."""
     parts = firmware.partition("-")[0].split(".")
     return int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0

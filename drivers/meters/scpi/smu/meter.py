@@ -53,7 +53,7 @@ SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
 def setup_lines(
     channel: int, columns: Sequence[str], ranges: Sequence[float], period_s: float, module: str
 ) -> list[str]:
-    """The commands that set up the log. Those that switch a function off come first."""
+    """Return the commands that set up the log. Those that switch a function off come first."""
     at = f"(@{channel})"
     lines = ["*CLS", f"ABOR:ELOG {at}", "FORM REAL", "FORM:BORD NORM", "SENS:SWE:TINT:RES RES20"]
     for node in ("CURR", "VOLT"):
@@ -152,7 +152,7 @@ class Smu:
 
 @of_settings
 def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
-    """The data log of one output: watts, from voltage and current of each period.
+    """Open the data log of one output: watts, from voltage and current of each period.
 
     With ``power=keep`` the output must be on already; ``on`` switches it on, at the volts that it is set to. With
     ``supply_v`` only the current is logged, twice as fast, and stays in amperes. So does a module that logs one of
