@@ -48,17 +48,17 @@ COMPLETE_UP_TO = 1000
 
 
 def ours(nodes: int, density: float, seed: int) -> Any:
-    """Return the rig's generator."""
+    """Return the edges of the rig's generator."""
     return gnm_edges(nodes, density, seed).edges
 
 
 def ours_dense(nodes: int, density: float, seed: int) -> Any:
-    """Return the rig's generator, then Q as the official code hands it out."""
+    """Return Q from the rig's generator, in the official code's form."""
     return gnm_edges(nodes, density, seed).q_matrix()
 
 
 def official(nodes: int, density: float, seed: int) -> Any:
-    """Return the official way."""
+    """Return Q, computed in the official way."""
     networkx = import_module("networkx")
     graph = networkx.gnm_random_graph(n=nodes, m=edge_count(nodes, density), directed=False, seed=seed)
     adjacency = np.array(networkx.adjacency_matrix(graph).toarray())
@@ -159,7 +159,7 @@ def race(nodes: int, density: float, times: int) -> Json:
 
 
 def compare_all() -> Json:
-    """Return the official workloads and complete graphs, edge for edge against networkx."""
+    """Compare the official workloads and complete graphs with networkx's, edge for edge."""
     gnm = import_module("networkx").gnm_random_graph
     tasks = [(n, d, s) for n in SIZES for d in DENSITIES for s in range(5)]
     tasks += [(n, 1.0, s) for n in SIZES if n <= COMPLETE_UP_TO for s in range(5)]

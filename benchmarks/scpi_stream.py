@@ -131,7 +131,7 @@ def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = G
 
 
 def verdict(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
-    """Return the goals."""
+    """Return each goal, and whether it is met."""
     whole = [rows[name] for name in WITHIN]
     lost = rows["stall, no MEM"]
     return {

@@ -127,7 +127,7 @@ def _plain_if_exact(half: Array) -> float | None:
 
 
 def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return the goals, found against allowed, over simulated benches and rows of the ``second`` draw."""
+    """Return each goal with its found and allowed values, over simulated benches and rows of the ``second`` draw."""
     every = table + (second or [])
     figures = {name: summary(table, name) for name in FIGURES}
     plain = [r for r in table if r["rate_hz"] >= 1000 and r["window_s"] >= 20e-3]

@@ -45,7 +45,7 @@ def rates(text: str) -> list[float]:
 
 
 def arguments() -> argparse.Namespace:
-    """Return the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.harness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

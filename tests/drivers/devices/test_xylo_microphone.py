@@ -74,7 +74,7 @@ def heard(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
 
 
 def heard_whole(device: XyloDevice, sample: Sample) -> Reply:
-    """Return the same; if the machine missed time steps, which the driver reports, the sample is played again."""
+    """Do the same; if the machine missed time steps, which the driver reports, play the sample again."""
     for _ in range(20):
         try:
             return heard(device, sample)
