@@ -65,7 +65,7 @@ class HostDevice:
     rng: np.random.Generator
 
     def info(self) -> DeviceInfo:
-        """As a CPU's."""
+        """Return an info like that of a CPU."""
         return DeviceInfo("cpu", "simulator", timeout_s=1e4)
 
     def stage(self, samples: Sequence[Sample]) -> None:

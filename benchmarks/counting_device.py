@@ -69,7 +69,7 @@ class Counting:
         self._info = replace(inner.info(), name="counting", network=network)
 
     def info(self) -> DeviceInfo:
-        """What the mock device says, and the network."""
+        """Return the mock device's info, with the network."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:

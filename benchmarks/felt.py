@@ -158,7 +158,7 @@ def single(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def arrivals(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """How well a schedule is kept."""
+    """Measure how well a schedule is kept."""
     _check_peer()
     for rate_hz, most in ((2000.0, 0.01), (20000.0, 0.25)):
         found = {side: list[tuple[float, float]]() for side in ("ours", "peer")}

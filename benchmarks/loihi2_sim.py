@@ -55,7 +55,7 @@ def solve(device: Device, sample: Sample, budget_s: float) -> Outcome:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of one or more."""
+    """Return the mean of one or more values."""
     return sum(values) / len(values)
 
 

@@ -46,7 +46,7 @@ MACHINES = {"calm": Machine(2e-4, 0.05, 0.02), "busy": Machine(5e-4, 2.0, 0.06),
 
 @dataclass(frozen=True)
 class Log:
-    """What the host saw: ``count`` readings in all by ``at_s``, shapes (n,); ``lost_at`` is the place of a loss."""
+    """The host's view: ``count`` readings in all by ``at_s``, shapes (n,); ``lost_at`` is the place of a loss."""
 
     count: Indices
     at_s: Floats

@@ -1,4 +1,4 @@
-"""What compiling the generator with numba would bring: the same graphs from a bitmap that one loop fills.
+"""The gain of compiling the generator with numba: the same graphs from a bitmap that one loop fills.
 
 Not part of the rig. ``benchmarks.qubo_generate`` times it against ``random_graphs`` of the workload, whose numpy
 needs no compiler; the figures say why that is enough.

@@ -114,7 +114,7 @@ def peak_bytes() -> int:
 
 
 def in_a_process(*arguments: object, limit_bytes: int | None = None) -> Json | None:
-    """What ``child`` found in a process of its own; None where the generator refused the size."""
+    """Return the result of ``child`` in a separate process; None if the generator refused the size."""
 
     def limited() -> None:
         if limit_bytes is not None:

@@ -156,7 +156,7 @@ def words_of(row: Row) -> tuple[bool, bool, bool]:
 
 
 def changes(before: Row, after: Row) -> Iterator[str]:
-    """What switching a case off does to a plant."""
+    """Return the effect of switching a case off on a plant."""
     (held, silent, refused), (held_now, silent_now, refused_now) = words_of(before), words_of(after)
     yield from (
         word

@@ -56,7 +56,7 @@ class Kill:
 
 @dataclass
 class Story:
-    """What became of one sweep: seconds at work, cells done at each kill, and what was missed."""
+    """The outcome of one sweep: seconds at work, cells done at each kill, and what was missed."""
 
     name: str
     work_s: float = 0.0
@@ -115,7 +115,7 @@ def told(name: str, folder: Path, words: Sequence[str], kills: Sequence[Kill], v
 
 
 def checked(story: Story, folder: Path, done: dict[str, str]) -> Story:
-    """What is required of a sweep that has come to its end."""
+    """Check what is required of a completed sweep."""
     final = seals(folder)
     story.missed += [f"{key} was recorded again" for key in done if final.get(key) != done[key]]
     with (folder / "table.csv").open() as file:
@@ -134,7 +134,7 @@ def checked(story: Story, folder: Path, done: dict[str, str]) -> Story:
 
 
 def moments(rng: random.Random, whole: Story, kills: int) -> list[Kill]:
-    """When to kill: at random counts of cells, each some way past the one before."""
+    """Return when to kill: at random counts of cells, each some way past the one before."""
     counts = sorted(rng.sample(range(max(whole.cells - 10, kills)), kills))
     return [Kill(count, rng.uniform(0.0, 0.5)) for count in counts]
 

@@ -110,7 +110,7 @@ class Growing:
         self.path = path
         self.room = Room(path)
         self._at: dict[Path, int] = {}
-        """Where the last whole batch of each trace begins."""
+        """The begin of the last whole batch of each trace."""
 
     def look(self) -> Standing:
         """Return the progress of the run. What is not written yet, or cannot be read, is left out."""

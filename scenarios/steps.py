@@ -1,4 +1,4 @@
-"""What the scenarios share: idle windows around the work, and how often the set is repeated."""
+"""Common parts of the scenarios: idle windows around the work, and how often the set is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both harnesses share: the samples, the wait for an answer, and the measurement of the process.
+"""Common parts of both harnesses: the samples, the wait for an answer, and the measurement of the process.
 
 It imports only numpy, so that no side loads the other side's packages.
 """

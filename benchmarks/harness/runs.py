@@ -31,7 +31,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where children run: a scratch folder, the number of tries for a calm turn, and the longest wait for calm."""
+    """A scratch folder for children, the number of tries for a calm turn, and the longest wait for calm."""
 
     folder: Path
     tries: int

@@ -1,4 +1,4 @@
-"""What all importers of one instrument's trace share; each of them reads only its own format."""
+"""Common parts of all importers of one instrument's trace; each of them reads only its own format."""
 
 from __future__ import annotations
 

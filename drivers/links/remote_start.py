@@ -46,7 +46,7 @@ print("{_MARK}" + json.dumps({{"python": platform.python_version(), "versions": 
 
 @dataclass(frozen=True)
 class Worker:
-    """What a worker runs and where.
+    """The program of a worker, and its place.
 
     ``sources`` are modules by name and text, as ``drivers/workers/serve.py`` takes them.
     ``interpreter`` is a path ("" for the one that runs this); ``host`` is "" for this computer, else ssh's name of it.

@@ -28,7 +28,7 @@ UNVERIFIED = "its signature is not verified, for ssh-keygen is not installed; in
 
 @dataclass(frozen=True)
 class Audit:
-    """What the audit of one path found."""
+    """The findings of the audit of one path."""
 
     name: str
     kind: str

@@ -89,7 +89,7 @@ def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Co
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the checks look at."""
+    """The input of the checks."""
 
     subject: Subject
     rules: tuple[Rule, ...]

@@ -19,7 +19,7 @@ SHARP = 2e-3
 APART = 0.03
 """If the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in the gaps."""
 MET = 0.35
-"""Where a span meets other activity, at most this part of a reading is on the wrong side."""
+"""Next to other activity, at most this part of a reading is on the wrong side of a span's end."""
 EDGE_NOISE = 1.5
 """Two correct methods may differ in the readings at the ends of a span: by this many deviations of their noise."""
 BLIND = 2.0
@@ -63,7 +63,7 @@ class RailPower:
     clock_bound_s: float
     readings_per_span: float
     misplaced_s: float
-    """How much later than stamped the trace shows the spans; 0 if it shows no other place."""
+    """How much later than their stamps the trace shows the spans; 0 if it shows no other place."""
     unseen: float
     """The share of the spans' time for which there are no readings."""
 

@@ -1,4 +1,4 @@
-"""What the rig requires of a driver, checked by calling it. For the tests of driver authors:
+"""The rig's requirements for a driver, checked by calling it. For the tests of driver authors:
 
     check_device(open_device(), samples)
     check_meter(open_meter(), clock=bench.clock)

@@ -1,4 +1,4 @@
-"""What the checks of devices and meters share: failures, and the rules of clocks and of closing."""
+"""Common parts of the checks of devices and meters: failures, and the rules of clocks and of closing."""
 
 from __future__ import annotations
 

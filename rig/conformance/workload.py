@@ -16,7 +16,7 @@ from rig.errors import RigError
 from rig.types import Sample, Workload
 
 ATTRIBUTES = ("name", "task", "version", "digest_sha256", "samples", "details")
-"""What a workload must have."""
+"""Attributes that a workload must have."""
 LOOKED_AT = 20
 
 

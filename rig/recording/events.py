@@ -62,7 +62,7 @@ class SessionLink(Record, frozen=True):
     number: Count
     """Place of the run in the session, counted from 1."""
     of: int | None = None
-    """How many runs the complete session has; null while a search goes on."""
+    """How many runs the complete session has; null while a search continues."""
     previous: str = GENESIS
     """SHA-256 of events.jsonl of the run before; 64 zeros in the first run."""
 

@@ -57,7 +57,7 @@ def several(found: list[Path], given: str, what: str) -> UsageError:
 
 
 def _recorded_s(path: Path) -> float | None:
-    """When a recording was last written, in seconds of the system's clock; None if the path is no recording."""
+    """Return when a recording was last written, in seconds of the system's clock; None if it is no recording."""
     times = [file.stat().st_mtime for name in (FILE, EVENTS) if (file := path / name).is_file()]
     return max(times, default=None)
 

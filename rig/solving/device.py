@@ -197,7 +197,7 @@ class SolverDevice(Generic[T]):
         self.power, self.draw_from = self._worker.power, self._worker.draw_from
 
     def info(self) -> DeviceInfo:
-        """What was declared."""
+        """Return the declared info."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:

@@ -45,9 +45,9 @@ class Again:
     """Differences between a submission and the same made again, and the versions in which its making differed."""
 
     documents: tuple[str, ...]
-    """Of the description, the table, and the list of files."""
+    """Differences of the description, the table, and the list of files."""
     pages: tuple[str, ...]
-    """Of pages and metadata."""
+    """Differences of pages and metadata."""
     others: tuple[str, ...]
     unexplained: tuple[str, ...] = ()
     """Differences that no other version explains: words, figures beyond the new intervals, files left over."""

@@ -61,7 +61,7 @@ class Subject:
     result: Result
     submitted: bool
     digests: frozenset[str]
-    """Of its runs."""
+    """Digests of its runs."""
     instruments: Mapping[str, str]
     """By rail or gain: the instrument and its calibration, if both are stated."""
     right: Right = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def differs(self) -> dict[str, tuple[Any, Any]]:
-        """What the two declare differently, by its place in the start line."""
+        """Declared differences between the two, by their place in the start line."""
         return differing(self.first.result.start, self.second.result.start)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What is streamed: one folder for each workload."""
+"""Workloads, whose samples are streamed: one folder for each."""

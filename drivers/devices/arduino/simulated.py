@@ -55,7 +55,7 @@ class SimulatedBoard:
         self.poll, self.timer, self.stage = self._time.finished, self._time.timer, board.stage
 
     def info(self) -> DeviceInfo:
-        """What the board stated when it was opened."""
+        """Return what the board stated when it was opened."""
         return self._board.info()
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:

@@ -32,7 +32,7 @@ _GREATEST_BIAS = 2.0**30
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is chosen before training."""
+    """Choices made before training."""
 
     seed: int
     epochs: int

@@ -1,4 +1,4 @@
-"""What the two D-Wave samplers share as devices: how they are opened, and reads that fit the remaining time.
+"""Common parts of the two D-Wave samplers as devices: how they are opened, and reads that fit the remaining time.
 
 A call of either sampler cannot be stopped from outside, and its set-up alone may exceed a short budget. The time of a
 call beyond its search is therefore measured when a graph is loaded. A call that would not end in time is not begun, and

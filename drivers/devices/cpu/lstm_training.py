@@ -20,7 +20,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What is learnt: of ``n`` cells that read windows of ``m`` points.
+    """What ``n`` cells that read windows of ``m`` points learn.
 
     ``norm`` (2, m) scales and shifts a normalised window, ``into`` (m, 4 n) and ``back`` (n, 4 n) lead to the gates,
     ``bias`` is (2, 4 n), and ``out`` (n + 1,) reads the cells and a constant.
@@ -39,7 +39,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """What the cells carry from step to step: the hidden state and the cell state, shapes (n,)."""
+    """The state that cells carry from step to step: hidden state and cell state, shapes (n,)."""
 
     hidden: Floats
     cell: Floats

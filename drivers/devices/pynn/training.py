@@ -35,7 +35,7 @@ Lessons = tuple[list[int], frozenset[str], Iterator[Events]]
 
 @dataclass(frozen=True)
 class Course:
-    """What is taught: the test images of a folder outside a fold, or without a fold its training images."""
+    """The images to teach: a folder's test images outside a fold, or without a fold its training images."""
 
     data: Path
     subclasses: int

@@ -237,7 +237,7 @@ def _neurons(torch: Any, values: dict[str, NDArray[Any]], spiking: bool, to_zero
 
 
 def _values(name: str, node: Any, dt_s: float) -> dict[str, NDArray[Any]]:
-    """What neurons keep and take in one step by Euler's method, each of the shape of the neurons."""
+    """The shares that neurons keep and take in one step by Euler's method, each of the neurons' shape."""
     kind, r = _kind(node), np.asarray(node.r, np.float64)
     cuba, leaks = kind in ("CubaLIF", "CubaLI"), kind not in ("IF", "I")
     steps = {what: np.asarray(getattr(node, what), np.float64) / dt_s for what in ("tau_syn", "tau_mem", "tau")

@@ -52,7 +52,7 @@ class Learner:
 
     @property
     def simulator(self) -> SimBackend:
-        """What runs the network as it is now."""
+        """Return the simulator of the present network."""
         return self._chip.backend
 
     def info(self) -> NetworkInfo:

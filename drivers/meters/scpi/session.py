@@ -226,7 +226,7 @@ class ScpiSession:
 
 @dataclass(frozen=True)
 class Visa:
-    """Where an instrument is: its VISA ``address``, the library that reaches it, and how long it may be silent."""
+    """The place of an instrument: its VISA ``address``, the library that reaches it, and its longest silence."""
 
     address: str = ""
     visa_library: str = "@py"

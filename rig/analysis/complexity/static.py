@@ -1,4 +1,4 @@
-"""What a network costs before it runs: footprint, parameters, connection sparsity, dense operations, execution rate.
+"""The cost of a network before it runs: footprint, parameters, connection sparsity, dense operations, execution rate.
 
 The definitions are NeuroBench's ("Specifications of the Algorithm Track Metrics"). The reference implementation counts
 states once they exist, so its footprint depends on when it is read. Here, the footprint at the start and the full

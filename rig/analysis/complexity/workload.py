@@ -1,4 +1,4 @@
-"""What a network did while it ran: activation sparsity, synaptic operations and membrane updates.
+"""A network's activity while it ran: activation sparsity, synaptic operations and membrane updates.
 
 The figures are means over the samples that were asked, and each sample counts once. An execution is one forward pass of
 the network, and a sample takes one or more executions. The paper states operations per execution, and its reference

@@ -43,7 +43,7 @@ AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
 REMEDY = (
     "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again"
 )
-"""What to do where a check fails."""
+"""The remedy if a check fails."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ COARSE_SPANS = 64
 RIVALS = 6
 """At most this many places are looked at closely."""
 GROUPS = 16
-"""Where single spans show no edges, they are placed in at most this many groups."""
+"""If single spans show no edges, they are placed in at most this many groups."""
 STRETCHES = 8
 """The scatter of this many stretches of the run shows what a straight line does not explain."""
 APART = 2.5

@@ -1,4 +1,4 @@
-"""What the values of a rail look like: how often they come back, their smallest step, and the ends of their range.
+"""A profile of a rail's values: how often they recur, their smallest step, and the ends of their range.
 
 Noise seldom repeats a value. So a value that recurs too often, or a row of values that recurs at all, was not measured
 each time. If all readings share few values, these are the levels of a converter.
@@ -25,7 +25,7 @@ CERTAINTY = 5.0
 CHANCE = 0.01
 """If more than this share of readings recurs by chance, noise repeats values."""
 NOISY = 0.3
-"""Where noise exceeds a step, at most this share of successive readings is equal; else at most this share differs."""
+"""If noise exceeds a step, at most this share of successive readings is equal; else at most this share differs."""
 WIDEST = 32
 """Rows are made longer until they do not recur by chance, up to this many readings."""
 SEVERAL = 8

@@ -59,7 +59,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule found: ``words`` for its sentences, and its effects.
+    """The findings of a rule: ``words`` for its sentences, and its effects.
 
     ``trace`` is without what was not measured. All its readings may be late by ``late_ticks``, and idle may be off by
     ``bias``, in the unit of the readings. ``fails`` says that its check fails.

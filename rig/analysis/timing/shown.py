@@ -244,7 +244,7 @@ def _cells(windows_s: Floats, period_s: float) -> Cells:
 
 @dataclass(frozen=True)
 class Edges:
-    """How late begins and ends of spans are in the trace against their stamps, shapes (k,); NaN where not seen."""
+    """How late begins and ends of spans are in the trace, compared with their stamps, shapes (k,); NaN if not seen."""
 
     on_s: Floats
     off_s: Floats

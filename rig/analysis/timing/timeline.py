@@ -51,7 +51,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Activity:
-    """What the device did, in run seconds: spans by the device's clock, idle windows by the host's clock."""
+    """The device's activity, in run seconds: spans by the device's clock, idle windows by the host's clock."""
 
     phases: Mapping[str, Phase]
     warmup_s: Floats
@@ -64,7 +64,7 @@ class Activity:
     step_s: float = 0.0
     """The step of the stamps of spans: either end of a span may be off by one step."""
     unspanned_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
-    """When a trace shows work that no span covers."""
+    """Times at which a trace shows work that no span covers."""
     unlooped: bool = False
     """Whether samples were to be looped inside one span, but each span holds one execution."""
 

@@ -23,7 +23,7 @@ PROVEN_BELOW = 50
 
 @dataclass(frozen=True)
 class Limits:
-    """What a benchmark allows: scenarios, and by name the values of its parameters and of options of the scenario.
+    """The limits of a benchmark: scenarios, and by name the values of its parameters and of options of the scenario.
 
     ``inference_s`` is the length of data of one inference, or None if the benchmark does not state it.
     """

@@ -1,4 +1,4 @@
-"""What to do where a rule fails, by the rule."""
+"""The remedies of failed rules, by rule."""
 
 from __future__ import annotations
 

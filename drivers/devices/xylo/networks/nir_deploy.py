@@ -104,7 +104,7 @@ def floats_of(graph: Graph, dt_s: float) -> FloatNetwork:
 
 
 def _gain(layer: Neurons, dt_s: float) -> Floats:
-    """What one weight adds to the membrane in a step, by Euler's method."""
+    """Return what one weight adds to the membrane in a step, by Euler's method."""
     v = layer.values
     return np.asarray(v["w_in"] * dt_s / v["tau_syn"] * v["r"] * dt_s / v["tau_mem"])
 

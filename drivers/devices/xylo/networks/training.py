@@ -31,7 +31,7 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is chosen before training: the sizes of the hidden layers, the seed, and the epochs."""
+    """Choices made before training: the sizes of the hidden layers, the seed, and the epochs."""
 
     hidden: tuple[int, ...]
     seed: int
