@@ -67,5 +67,5 @@ def _check_out(out: Path, paths: list[Path]) -> None:
     whole = out.resolve()
     for path in paths:
         if whole.is_relative_to(path.resolve()) and "derived" not in whole.relative_to(path.resolve()).parts:
-            what = f"--out {out} lies inside of what is audited"
+            what = f"--out {out} lies inside the audited folder"
             raise UsageError(what, field="out", value=str(out), remedy="Name another folder, or PATH/derived")

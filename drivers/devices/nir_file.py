@@ -56,7 +56,7 @@ def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, st
         for kind in ("Input", "Output"):
             names = [own[name] for name, node in inner.items() if type(node).__name__ == kind]
             if len(names) != 1:
-                remedy = f"Its edges do not say which one they mean: give it one {kind}, or move its nodes out of it"
+                remedy = f"Give it one {kind}, so that its edges are clear, or move its nodes out of it"
                 raise refused(graph, f"is a nested graph with {len(names)} nodes of the kind {kind}", remedy)
             (through,) = names
             into = [a for a, b in links if b == through or (kind, b) == ("Input", graph)]

@@ -146,7 +146,7 @@ def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp:
     if unit == "W":
         return Readings(Rail(name, "mean", Conversion("W")), axis_of([stamps], stamp), [(stamps, values)])
     if energy not in ("interval", "cumulative"):
-        what = f"the column {name} is energy, and the file does not say whether of each interval or since the beginning"
+        what = f"the column {name} is energy, but the file does not say if it is per interval or a running sum"
         raise unstated("energy", what, "energy=interval or energy=cumulative", energy)
     if energy == "cumulative":
         return Readings(Rail(name, "cumulative", Conversion("J")), axis_of([stamps], "end"), [(stamps, values)])

@@ -129,7 +129,7 @@ def _lost(run: Run) -> Iterator[str]:
     """Yield a fault for each trace with another number of readings than arrived, if the run ended."""
     for name, batches in zip(traces(run), run.whole.trace_files, strict=True) if run.stop is not None else ():
         if (held := int(batches.row[-1])) != run.arrived.get(name, held):
-            yield f"the trace of {clean(name)} holds {held} readings, and {run.arrived[name]} arrived"
+            yield f"the trace of {clean(name)} holds {held} readings, but {run.arrived[name]} arrived"
 
 
 def _two_clocks(run: Run) -> Iterator[str]:

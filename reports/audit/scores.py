@@ -145,13 +145,13 @@ def problem(run: Run, sample: str) -> tuple[int, Any] | None:
         bits = int(body["u"][0]) if body.ndim == 1 and len(body) else 0
         ends = [body[1:][name] for name in ("u", "v")] if bits else []
         if not 0 < bits <= NODES_MOST or any(len(end) and (end.min() < 0 or end.max() >= bits) for end in ends):
-            refuse(f"the problem {sample!r}", f"has a term of no bit of its own, or more than {NODES_MOST} bits")
+            refuse(f"the problem {sample!r}", f"uses a bit that it lacks, or more than {NODES_MOST} bits")
         return bits, body
     if body.dtype != "<i4" or body.ndim != 1 or len(body) < 2 or len(body) != 2 + 2 * body[1]:
-        refuse(f"the problem {sample!r}", "does not hold nodes, edges, and the edges")
+        refuse(f"the problem {sample!r}", "does not hold its numbers of nodes and edges, then the edges")
     nodes, edges = int(body[0]), body[2:].reshape(-1, 2)
     if not 0 < nodes <= NODES_MOST or (len(edges) and (edges.min() < 0 or edges.max() >= nodes)):
-        refuse(f"the problem {sample!r}", f"has an edge to no node of its own, or more than {NODES_MOST} nodes")
+        refuse(f"the problem {sample!r}", f"uses a node that it lacks, or more than {NODES_MOST} nodes")
     return nodes, edges
 
 

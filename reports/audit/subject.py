@@ -112,7 +112,7 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
         part, digest = _part(inside(path, name), name.rpartition("/")[2], ledger)
         ledger.used(f"{name}/{SESSION if part.bound else EVENTS}", digest or "")
         parts.append(part)
-    faults += [f"{name} stands in more than one configuration" for name in set(names) if names.count(name) > 1]
+    faults += [f"{name} belongs to more than one configuration" for name in set(names) if names.count(name) > 1]
     held = {f"sessions/{p.name}" for p in (path / "sessions").iterdir()} if (path / "sessions").is_dir() else set()
     faults += [clean(f"{name} belongs to no configuration") for name in sorted(held - set(names))]
     return Subject("submission", path, clean(path.resolve().name), parts, ledger, document, faults, root)

@@ -30,7 +30,7 @@ def workload(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         ids = column(table(run, "samples"), "id")
         if len(set(ids)) != len(ids):
-            yield "a sample stands twice"
+            yield "a sample is listed twice"
         if unknown := set(issues(run).sample) - set(ids):
             yield f"{len(unknown)} issued samples are not recorded"
         yield from _inferences(run)
@@ -78,7 +78,7 @@ def _inferences(run: Run, known: bool = True) -> Iterator[str]:
     many = sum((n or 1) != 1 for n in held.values()) if is_solving(run) else 0
     rows = {own: truth_of(run, own, run.details["regress"], 0) for own in held} if "regress" in run.details else {}
     if many := many + sum(len(wanted) not in (0, held[own] or 1) for own, wanted in rows.items()):
-        yield f"{many} samples hold other inferences than what is to be answered of them"
+        yield f"{many} samples do not hold one inference for each answer due"
 
 
 def _other_data(run: Run) -> bool:
@@ -192,7 +192,7 @@ def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         most = max((n or 1 for n in column(table(run, "replies"), "executions")), default=1)
         if most > (declared := _repeats(run)) and not run.start.get("imported"):
-            yield f"a span holds {most} executions, and {declared} are declared"
+            yield f"a span holds {most} executions, but {declared} are declared"
 
     faults = each(e, faults_of) + broken(e, OTHERWISE)
     for part in e.subject.parts:

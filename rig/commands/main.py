@@ -230,7 +230,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
         what, remedy = f"the argument {odd!r} is not UTF-8", "Rename the file or folder that it names"
         raise UsageError(what, field="argument", value=odd, remedy=remedy)
     if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
-        parser().error(f"{given[0]} stands before the command. Write it after: rig COMMAND {given[0]}")
+        parser().error(f"{given[0]} must follow the command: rig COMMAND {given[0]}")
     args, unknown = parser(given[0] if given else "").parse_known_args(given)
     if "--out=" in given or ("--out", "") in pairwise(given):  # an empty Path would be the current directory
         args.parser.error("--out is empty. Name a directory or file")

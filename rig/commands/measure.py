@@ -163,7 +163,7 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is None:
         request = _request(args)
     else:
-        _check_alone(args, _BESIDE, "--resume", "a session goes on with what it was asked for")
+        _check_alone(args, _BESIDE, "--resume", "a session continues with its first options")
         request = request_in(args.resume, args.trust)
     quiet = args.quiet or (args.json and sys.stderr.isatty())  # a terminal shows both streams: print only the document
     try:

@@ -184,7 +184,7 @@ def _field(meta: bytes, table: int, number: int) -> int:
     """Return the place of a field of a table; 0 if the field is left out."""
     vtable = table - struct.unpack_from("<i", meta, table)[0]
     if vtable < 0:
-        raise Damaged("a message refers to what is before it")
+        raise Damaged("a message refers to bytes before it")
     size = struct.unpack_from("<H", meta, vtable)[0]
     inner = struct.unpack_from("<H", meta, vtable + 4 + 2 * number)[0] if 4 + 2 * number < size else 0
     return table + inner if inner else 0

@@ -151,7 +151,7 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
         raise StoreError(f"{path / EVENTS} is empty", field="run", value=str(path), remedy="Nothing was recorded")
     ends = [head.seq for head in heads if head.type == "stop"]
     if ends and (ends[0] < len(heads) - 1 or lines[len(heads) :] not in ([], [b""])):
-        raise altered(path, f"{EVENTS} goes on after its stop line")
+        raise altered(path, f"{EVENTS} has lines after its stop line")
     return heads, lines[: len(heads)]
 
 

@@ -263,7 +263,7 @@ def check_columns(name: str, schema: pa.Schema) -> None:
     try:
         names = schema.names  # decoded only now
     except UnicodeDecodeError as error:
-        what = f"{name} names a column in no UTF-8: {error}"
+        what = f"{name} has a column name that is not UTF-8: {error}"
         raise StoreError(what, field="columns", value=name, remedy=REMEDY) from error
     if len({*names}) < len(names) or len(names) > MOST_COLUMNS:
         what = f"{name} has {len(names)} columns with {len({*names})} names, where at most {MOST_COLUMNS} may be"

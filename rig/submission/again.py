@@ -92,7 +92,7 @@ def made_again(folder: Path) -> Again:
 def _beyond(found: Submission, made: Submission) -> Iterator[str]:
     """Yield what no version of the code would state in the description for the same recordings."""
     if len(found.configurations) != len(made.configurations) or found.about != made.about:
-        yield f"{FILE} has other rows, or says otherwise than {about_file.FILE}"
+        yield f"{FILE} has other rows, or its text differs from {about_file.FILE}"
         return
     for row, again in zip(found.configurations, made.configurations, strict=True):
         for key in ("name", "scenario", "workload", "rules", "device", "class_", "verdict", "page", "sessions"):

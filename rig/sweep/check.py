@@ -148,7 +148,7 @@ def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload],
         seeds = one.details.get("seeds")
         named = f"seeds={','.join(map(str, seeds))}" if isinstance(seeds, list) and len(seeds) <= 50 else "its seeds"
         what = f"workload {one.name} draws new samples each time it is opened, so no two cells would measure the same"
-        remedy = f"Fix its samples: --option {named}, in place of the option that draws them"
+        remedy = f"Fix its samples with --option {named} instead of the option that draws them"
         raise refused("workload", one.name, remedy, what)
 
 

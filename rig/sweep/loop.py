@@ -73,7 +73,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
                 remedy=f"Continue with: {command('sweep', folder)}",
             )
         if missing := sum(state_of(folder, cell) == "open" for cell in cells):
-            what = f"{missing} of {len(cells)} cells are not there any more"
+            what = f"{missing} of {len(cells)} cells are missing now"
             raise SetupError(what, field="out", value=str(folder), remedy="Give the same command again to measure them")
     return cells
 

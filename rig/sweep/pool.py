@@ -134,7 +134,7 @@ def _beginning(jobs: int) -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool as error:
-        remedy = "See what they print above, or use --jobs 0 for none"
+        remedy = "See their output above, or use --jobs 0 for no processes"
         raise SetupError("workers die before they begin", field="jobs", value=jobs, remedy=remedy) from error
 
 

@@ -28,8 +28,8 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [
-        ("--json report runs/good", 2, "--json stands before the command"),
-        ("--verbose report runs/good", 2, "Write it after: rig COMMAND --verbose"),
+        ("--json report runs/good", 2, "--json must follow the command"),
+        ("--verbose report runs/good", 2, "must follow the command: rig COMMAND --verbose"),
         (f"{MOCK} --out .", 7, ". is not empty"),
         (f"{MOCK} --out /", 7, "/ is not empty"),
         (f"{MOCK} --device xylo", 2, "--device is given twice"),

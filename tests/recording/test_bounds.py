@@ -150,7 +150,7 @@ def test_a_column_whose_name_is_no_text_is_refused(run: Path) -> None:
     file = run / "samples.arrows"
     file.write_bytes(file.read_bytes().replace(b"payload_sha256", b"payload\xffsha256"))
     hash_again(run)
-    with pytest.raises(StoreError, match="names a column in no UTF-8"):
+    with pytest.raises(StoreError, match="has a column name that is not UTF-8"):
         open_run(run)
 
 

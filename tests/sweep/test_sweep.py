@@ -390,7 +390,7 @@ def test_a_sweep_whose_cells_are_removed_while_it_runs_has_not_succeeded(tmp_pat
     file, out = tmp_path / "removing.py", tmp_path / "sweep"
     file.write_text(REMOVING.format(removed=str(out / "cells")))
     words = ("--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0")
-    with pytest.raises(SetupError, match="1 of 2 cells are not there"):
+    with pytest.raises(SetupError, match="1 of 2 cells are missing now"):
         sweep(*words, "--vary", "level=1,2", "--out", str(out), "--jobs", "0")
 
 

@@ -165,7 +165,7 @@ def _parsed(body: str) -> Quantised:
     network = Quantised(classes, first, second, dense, arrays["DENSE_BIAS"], about["training"])
     network.scores(np.zeros((1, mfe.FRAMES, mfe.FILTERS), np.int8))  # raises where the layers do not fit each other
     if header(network).partition("\n")[2] != body:
-        raise ValueError("it holds other lines than the network in it needs")
+        raise ValueError("its lines differ from those of the network in it")
     return network
 
 

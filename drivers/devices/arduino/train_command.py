@@ -31,7 +31,7 @@ def train(
     """
     found = labelled(data, _features)
     if len(found.classes) < 2:
-        what = "the data have one class, and a network tells two or more apart"
+        what = "the data have one class, and a network needs two or more"
         raise DataError(what, field="classes", value=1, remedy="Use data with more classes")
     features = np.stack(found.inputs)
     tell(f"training on {len(features)} samples of {len(found.classes)} classes, {settings.epochs} epochs")

@@ -78,7 +78,7 @@ def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
             boards = list(zip(*find(), strict=True))
     except ValueError as error:  # ``find`` stops at a board that it refuses
         least = ", ".join(f"{chip.firmware} for {chip.name}" for chip in CHIPS.values())
-        remedy = f"At least {least} are needed; the vendor's manual says how"
+        remedy = f"Update it to at least {least}, as in the vendor's manual"
         raise SetupError(
             f"Rockpool refuses an attached Xylo board as too old: {error}", field="device", value="xylo", remedy=remedy
         ) from error

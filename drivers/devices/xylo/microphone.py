@@ -175,7 +175,7 @@ class MicrophoneBackend:
     def _check(self, heard: Heard) -> None:
         self.board.check()
         if self._error is not None:
-            what = f"the chip does not listen any more: {self._error!r}"
+            what = f"the chip stopped listening: {self._error!r}"
             raise DeviceError(what, field="device", value="xylo", remedy="Check its cable") from self._error
         if time.monotonic_ns() > heard.end_ns + round(self._timeout_s * 1e9):
             what = f"the last time step of sample {heard.job.sample_id} did not come"

@@ -75,7 +75,7 @@ def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None)
         raise bad(path, f"trial {k} holds no list of joules per sample", str(samples)[:60])
     joules = np.array(samples, dtype=np.float64)
     if np.any(np.isinf(joules)) or np.all(np.isnan(joules)):
-        raise bad(path, f"trial {k} holds a sample that cannot be", None)
+        raise bad(path, f"trial {k} holds an infinite sample, or only NaN", None)
     ends = [s[1] for s in stamps if isinstance(s, list) and len(s) == 2] if isinstance(stamps, list) else []
     if len(ends) < 2 or len(ends) != len(stamps) or not all(isinstance(e, int) for e in ends):
         raise bad(path, f"trial {k} does not stamp the begin and end of its window", str(stamps)[:60])

@@ -195,7 +195,7 @@ def _log_in(server: OtiiServer) -> None:
     usable = sorted((each for each in held if each.get("type") in LICENCES), key=lambda each: not each["reserved_to"])
     if not usable:
         what = f"the Otii user {user} has no free Automation licence"
-        raise SetupError(what, field="licence", value=len(held), remedy="Return it where it is reserved")
+        raise SetupError(what, field="licence", value=len(held), remedy="Release one where it is reserved now")
     if not usable[0]["reserved_to"]:
         server.request("otii_reserve_license", license_id=usable[0]["id"])
         server.last.insert(0, ("otii_return_license", {"license_id": usable[0]["id"]}))

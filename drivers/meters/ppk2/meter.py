@@ -87,7 +87,7 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
         rail = Rail(s.rail, "mean", conversion, RATE_HZ, resolution=step_a, gain_id=f"{s.own.name}:{s.rail}")
         rail = s.own.limited(rail, commands.serial_number(line), one_range=False)
         if stated.defaults and s.own.calibration is None:
-            source = f"typical values for {', '.join(stated.defaults)}, of which the PPK2 states none that can be"
+            source = f"typical values for {', '.join(stated.defaults)}: the PPK2 states none that are possible"
             rail = replace(rail, accuracy=Accuracy(TYPICAL_OFF[0], TYPICAL_OFF[1] * step_a / 4.0, source))
         marks = [Rail(s.mark_channel, "edges", rate_hz=RATE_HZ, pin=s.pin, pin_lag_s=s.pin_lag_s)]
         info = s.own.info(

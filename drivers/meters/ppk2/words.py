@@ -107,8 +107,8 @@ def _uncalibrated(key: str, text: str) -> SetupError:
         f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes",
         field=key,
         value=text,
-        remedy=f"Ask Nordic for the values of this kit, as in {THREAD}. Or give modifiers=default: typical values take "
-        "the place of those that cannot be, readings may then be half of themselves off, and results say so",
+        remedy=f"Ask Nordic for the values of this kit, as in {THREAD}. Or give modifiers=default: typical values "
+        "replace the impossible ones. Readings may then be wrong by half, and results say so",
     )
 
 

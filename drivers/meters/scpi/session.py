@@ -294,7 +294,7 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
         if re.search(model, who.model):
             yield Connected(f"{who.maker} {who.model}, serial {who.serial}", {"address": address})
     if not usb:
-        raise SetupError(f"USB cannot be looked at. {NO_PYUSB}", field="address", value="USB", remedy=NO_PYUSB)
+        raise SetupError(f"USB cannot be searched. {NO_PYUSB}", field="address", value="USB", remedy=NO_PYUSB)
     if hidden > 0:
         what = f"{hidden} instruments on USB may not be opened by this user. {USB}"
         raise SetupError(what, field="address", value="USB", remedy=USB)

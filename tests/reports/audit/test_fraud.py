@@ -378,7 +378,7 @@ CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
         start(lambda run, line: [meter.update(serial_number=run) for meter in line["meters"]]),
         "24", "power runs have 5 sets of meters",
     ),
-    "readings that were taken away": (short, "21", "readings, and"),
+    "readings that were taken away": (short, "21", "readings, but"),
     "labels of half of the samples": (
         column("samples.arrows", "label", lambda labels: [None, *labels[1:]]), "15", "1 of 12 samples have no label"
     ),
@@ -404,7 +404,7 @@ CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
     ),
     "executions that were doubled": (
         column("replies.arrows", "executions", lambda all_: [None if n is None else 2 * n for n in all_]),
-        "28", "a span holds 2 executions, and 1 are declared",
+        "28", "a span holds 2 executions, but 1 are declared",
     ),
     "inferences that were doubled": (
         column("samples.arrows", "inferences", lambda all_: [2] * len(all_)),

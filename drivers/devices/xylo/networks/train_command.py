@@ -40,7 +40,7 @@ def train(
         what = (
             f"the data have {len(classes)} classes, and a network for Xylo Audio 2 tells 2 to {LIMITS['output']} apart"
         )
-        raise DataError(what, field="classes", value=len(classes), remedy="Use data with so many classes")
+        raise DataError(what, field="classes", value=len(classes), remedy="Choose other data")
     settings = training.Settings(layers, seed, epochs)
     tell(f"training on {len(labels)} samples of {len(classes)} classes, {settings.epochs} epochs")
     floats = training.trained(events, labels, len(classes), settings, tell)
