@@ -195,7 +195,7 @@ def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
         return
     thread.join(patience_s)
     if thread.is_alive():
-        say(f"rig: {name} has not returned for {patience_s:g} s: rig leaves it; the recording is complete", error=True)
+        say(f"rig: {name} has not returned for {patience_s:g} s, and is left; the recording is complete", error=True)
 
 
 def patiently(call: Callable[[], T], kind: type[RigError], what: str, name: str, patience_s: float | None = None) -> T:

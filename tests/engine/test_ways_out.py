@@ -123,7 +123,7 @@ def test_whatever_leaves_a_meter_is_its_error(play: Play, plant: SimPlant, metho
 
 def failing(error: BaseException) -> Iterator[Step]:
     yield Issue(samples(1))
-    raise error  # the error names this line
+    raise error  # this line is named
 
 
 @pytest.mark.parametrize("error", [*EXITS, OSError("no such cable")], ids=repr)
