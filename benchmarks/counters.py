@@ -90,7 +90,7 @@ class HostDevice:
 
 
 def one(kind: str, seed: int) -> dict[str, Any]:
-    """One run: error, half-width and components by figure."""
+    """Make one run: error, half-width and components by figure."""
     rng = np.random.default_rng([seed, len(kind), 0xC0])
     low, high = LEVELS_W[kind[:4]]
     busy_w = float(np.exp(rng.uniform(np.log(2.0 * low), np.log(high))))

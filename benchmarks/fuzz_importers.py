@@ -4,7 +4,7 @@
 
 Each input is a small valid recording with one to three mutations: cut off, lines dropped, doubled and swapped, bytes
 flipped, numbers replaced by NaN, 1e308, negative and repeated ones, headers changed, options too. Prints how many were
-tried, how many became a run and which errors the others got; anything that is no ``RigError`` fails with its seed.
+tried, how many became a run and which errors the others gave. Any other error than a ``RigError`` fails, with its seed.
 What pyjls says about damaged files goes to standard error.
 """
 
@@ -84,7 +84,7 @@ def fuzz(name: str, case: Case, inputs: int, seed: int) -> int:
 
 
 def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
-    """Import, write, read back and evaluate one mutant (without ``rng``, the case itself). Return the outcome.
+    """Import, write, read back and evaluate one mutant (the case itself without ``rng``). Return the outcome.
 
     All errors except ``RigError`` pass through; so do warnings, and figures that are no numbers.
     """

@@ -95,7 +95,7 @@ def judged(path: Path, real: Mapping[str, float]) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]], kinds: int) -> dict[str, Any]:
-    """Shares held by figure, refused and silent, with the corrected upper bound of each share held."""
+    """Return shares held by figure, shares refused and silent, and the corrected upper bound of each share held."""
     found: dict[str, Any] = {"n": len(rows), "held": {}, "upper": {}}
     misses = 0
     for name in FIGURES:
@@ -116,7 +116,7 @@ def summary(rows: list[dict[str, Any]], kinds: int) -> dict[str, Any]:
 
 
 def missed(found: dict[str, Any]) -> bool:
-    """Return whether a kind is held too rarely (below 90 %, upper bound below 93.5 %), refused too often, or wide."""
+    """Return whether a kind is held too rarely (below 90 %, bound below 93.5 %), refused too often, or too wide."""
     low = [
         found["upper"][n] < ASKED and (found["held"][n] or 0.0) < LEAST for n in FIGURES if found["held"][n] is not None
     ]
@@ -124,7 +124,7 @@ def missed(found: dict[str, Any]) -> bool:
 
 
 def second_draw(first: int, count: int, workers: int) -> Iterator[dict[str, Any]]:
-    """``count`` recordings of all kinds in turn."""
+    """Record ``count`` benches, all kinds in turn."""
     names = list(KINDS)
     with ProcessPoolExecutor(workers) as pool:
         yield from pool.map(one, [(names[k % len(names)], first + k) for k in range(count)], chunksize=4)

@@ -9,7 +9,7 @@ Prints both times and their ratio, as wall time and as processor time (which oth
 memory of that process, and each figure against the truth; last, one JSON line for each size. A process that evaluates
 nearly nothing shows the part of the time that does not grow with the trace. Between two sizes it prints the processor
 time of the additional readings, relative to reading and hashing them. Exits 1 when a goal is missed: at most six times
-the time of reading and hashing at the last size, equal cost of additional readings within 20 % from size to size, at
+the time of reading and hashing at the last size, additional readings cost the same within 20 % at every size, at
 most 1 GiB, every truth inside its interval.
 """
 

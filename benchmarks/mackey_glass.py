@@ -9,7 +9,7 @@ thread, and of the forecast alone in numpy and in torch. Prints one JSON line. E
 
 The line holds ``ok``, the means and quartiles of sMAPE of both, the ``largest_difference`` of each figure, and
 ``processor_s``: the seconds of ``learning``, of the forecast alone in ``numpy`` and in ``torch``, and of forecasting,
-counting and scoring by ``ours`` and by ``neurobench``. A forecast that leaves the finite numbers scores 200 as a whole
+counting and scoring by ``ours`` and by ``neurobench``. A forecast that becomes infinite scores 200 throughout
 with neurobench, and here only from there on. Such starts are left out of the differences; ``diverged`` is their sMAPE.
 """
 
@@ -37,7 +37,7 @@ SHAPE = Shape(
 )
 PUBLISHED_SMAPE = 14.79
 SAME = {"smape": 0.05, "connection_sparsity": 1e-4, "footprint_bytes": 0.0, "dense": 0.0, "effective": 0.0}
-"""Largest differences: a forecast lasts ten Lyapunov times, so rounding alone moves it; neurobench rounds sparsity."""
+"""Allowed differences: over ten Lyapunov times rounding alone changes a forecast, and neurobench rounds sparsity."""
 
 
 def main() -> int:
@@ -115,7 +115,7 @@ def by_neurobench(network: Trained, wanted: Floats) -> dict[str, float]:
     metrics = [[Footprint, ConnectionSparsity], [SMAPE, SynapticOperations]]
     benchmark = Benchmark(TorchModel(_module(network)), loader, [], [], metrics)
     found = benchmark.run(quiet=True)
-    del benchmark  # its hooks would remove those of the next one
+    del benchmark  # later, its hooks would remove those of the next one
     operations = found["SynapticOperations"]
     return {
         "smape": found["SMAPE"],

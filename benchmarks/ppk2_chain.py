@@ -3,12 +3,12 @@
     python -m benchmarks.ppk2_chain --runs 12 --burners 2
 
 A simulated device, the live plant, the simulated PPK2 on its pseudo-terminal (100,000 readings/s), the driver, the
-engine, a run directory and the estimators, some 15 s per run, all in one process: the simulator competes with the
-driver for the interpreter. In every other run, ``burners`` processes use one processor each at nice 5. In every third
-run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter cannot show. ``placed`` is the
-error in time of the run's last edge, from the count of readings: a loss that was not found makes it 0.64 ms or more.
-Without noise, the converter's step is most of the interval; ``--noise-a 1e-4`` averages the step away, so that the rest
-shows.
+engine, a run directory and the estimators take some 15 s per run. All are in one process, so the simulator competes
+with the driver for the interpreter. In every other run, ``burners`` processes use one processor each at nice 5. In
+every third run the simulator loses 64, 128 or 704 readings in a row, which the instrument's counter cannot show.
+``placed`` is the error in time of the run's last edge, from the count of readings: an undetected loss makes it 0.64 ms
+or more. Without noise, the converter's step is most of the interval. With ``--noise-a 1e-4`` the step averages out, so
+that the rest shows.
 
 Prints a line per run and, last, one JSON line; exits 1 unless the true dynamic power is in the 95 % interval in nine of
 ten runs with a figure, and every reading is at its true time. A refused run prints the reason.

@@ -1,4 +1,4 @@
-"""The wheel works with nothing else installed, and reports another project in the place of its packages.
+"""The wheel works with nothing else installed, and reports another project that replaces its packages.
 
 A wheel is built once and unpacked into an environment that holds only its declared dependencies. This takes
 some 20 s; nothing else would notice a file missing in the wheel or an undeclared dependency.
@@ -25,7 +25,7 @@ SHORT = ("--quiet", "--option", "samples=8", "--option", "audio_hz=1000", "--mod
 
 
 def declared(name: str, known: set[str]) -> Iterator[str]:
-    """Return the distributions that one needs, and those that these need, by declarations alone."""
+    """Return the declared dependencies of a distribution, and theirs."""
     for text in distribution(name).requires or ():
         needed = Requirement(text)
         applies = needed.marker is None or needed.marker.evaluate({"extra": ""})

@@ -44,7 +44,7 @@ def hostile(draw: random.Random) -> Any:
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of each field of a document down to ``DEEPEST``, and of at most three elements of each list."""
-    if len(at) == DEEPEST:  # only an earlier change put anything deeper
+    if len(at) == DEEPEST:  # anything deeper was put there by an earlier change
         return
     pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
@@ -58,7 +58,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def change(document: Any, draw: random.Random, value: Any) -> str:
     """Change, remove or add one field in place; return which."""
-    if isinstance(value, (list, dict)):  # a copy, since a later change may change it
+    if isinstance(value, (list, dict)):  # a copy, because a later change may alter it
         value = json.loads(json.dumps(value))
     known = [p for p in places(document) if p not in (("seq",), ("prev",))]
     if not known:

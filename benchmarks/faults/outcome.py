@@ -29,11 +29,11 @@ PRELOADED = (
     "rig.commands.measure", "rig.commands.sweep", "rig.commands.import_", "rig.session.measure", "reports.render",
     "reports.console", "matplotlib.pyplot", "scipy.stats", "scipy.optimize", "pandas", "fixtures.bench.mock_device",
 )  # fmt: skip
-"""Imported once before, so that a fault hits a run and not the import of libraries, most of a short command's time."""
+"""Imported beforehand: importing takes most of a short command's time, and faults should hit the run instead."""
 
 
 def sound(run: Run) -> str:
-    """Report nothing wrong with a run that was read."""
+    """Find nothing wrong with a run."""
     return ""
 
 

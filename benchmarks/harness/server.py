@@ -1,4 +1,4 @@
-"""Server: how well each harness keeps Poisson arrivals; LoadGen's stamps are from its own trace."""
+"""Server: how exactly each harness follows Poisson arrivals; LoadGen's stamps are from its own trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.analysis.result.order_statistics import nearest_rank
 
 REJECTED_AT = 0.01
 OWN_LIMIT_HZ = 2000.0
-"""Up to this rate, the distance of the gaps has its own limit; above, it is compared with LoadGen's."""
+"""Up to this rate, the error of the gaps has its own limit; above it, the error is compared with LoadGen's."""
 FIGURES = {
     "gaps_kept": ("gaps, issued to scheduled", 1.0),
     "gaps_issued": ("gaps, issued to exponential", 1.0),

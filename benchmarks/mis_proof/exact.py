@@ -112,7 +112,7 @@ def _full(n: int, words: int) -> Bits:
 
 
 def proven(target: Target, graph: Graph, seconds: float) -> Target:
-    """Return the row after an attempt to prove it, with a larger set if the attempt found one.
+    """Try to prove a row; return it, with a larger set if one was found.
 
     Raises ``DataError`` where the proof contradicts the row.
     """

@@ -19,7 +19,7 @@ from rig.plugins import home_of, load
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")
-"""Options of meters that a bench file states beside the driver, not among the driver's options."""
+"""Options of meters that a bench file states beside the driver, outside its options."""
 MOST_V = 400.0
 """A supply above this many volts is refused, because it is probably in millivolts."""
 
@@ -80,7 +80,7 @@ def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
 
 
 def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | None = None) -> list[Problem]:
-    """Return the problems of entries, given by name, that their text alone does not show."""
+    """Return the problems that the text of entries alone does not show; ``entries`` are by name."""
     notes = Notes(bench.path, bench.lines)
     declared = {name: _declared(notes, bench, entry) for name, entry in entries.items()}
     for name, entry in entries.items():
@@ -99,7 +99,7 @@ def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | No
 
 
 def where_of(entry: Entry) -> Where:
-    """Return the path of an entry's table."""
+    """Return the key path of an entry's table."""
     return ("meters" if isinstance(entry, MeterEntry) else "devices", entry.name)
 
 

@@ -27,7 +27,7 @@ QUIET_NS = 50_000_000
 WRITING_NS = 2_000_000
 """Within this time before a sample is due, rows are written only step by step."""
 STEP_NS = 150_000
-"""Within this time before a sample is due, nothing is written unless the buffer is nearly full."""
+"""Within this time before a sample is due, no row is written unless the buffer is nearly full."""
 LONG_NS = 1_000_000
 """Within this time before a sample is due, other rows than replies are not written unless very many wait."""
 NEARLY_FULL = 0.75

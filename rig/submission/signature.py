@@ -37,7 +37,7 @@ def sign(folder: Path, key: Path) -> None:
 
 
 def _is_ed25519(armored: str) -> bool:
-    """Whether the public key in a signature, behind 6 bytes, a version and two lengths, is of the kind ``KIND``."""
+    """Return whether the key in a signature (after 6 bytes, a version and two lengths) is of the kind ``KIND``."""
     blob = base64.b64decode("".join(armored.split("\n")[1:]).partition("-----")[0])
     return blob[18 : 18 + len(KIND)] == KIND
 

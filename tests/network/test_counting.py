@@ -94,7 +94,7 @@ def test_dense_operations_of_published_examples(kernel: Any, shape: Any, padding
 
 
 def test_the_published_example_of_accumulates() -> None:
-    """From the reference: a batch of 5, each with 10 executions of ones through 20 x 5 weights, has 1000 a sample."""
+    """Reference: a batch of 5, each with 10 executions of ones through 20 x 5 weights, has 1000 operations each."""
     counted = linear("c", "in", "out", np.ones((20, 5))).count(np.ones((10, 20)))
     assert (counted["acs"].sum(), counted["macs"].sum()) == (1000, 0)
 
@@ -111,7 +111,7 @@ def test_the_published_examples_of_dense_networks(sizes: tuple[int, ...], macs: 
 
 @pytest.mark.parametrize(("gates", "theirs"), [(1, 150), (3, 465), (4, 615)], ids=["RNN", "GRU", "LSTM"])
 def test_the_published_examples_of_cells(gates: int, theirs: int) -> None:
-    """From the reference, 25 inputs and 5 neurons: it adds 3 products for each gated neuron that are not synapses."""
+    """From the reference, 25 inputs and 5 neurons: for each gated neuron it adds 3 products, which are not synapses."""
     counted = [linear("c", "in", "out", np.ones((n, 5 * gates))).count(np.ones((1, n))) for n in (25, 5)]
     assert sum(int(c["acs"].sum()) for c in counted) == theirs - (3 * 5 if gates > 1 else 0)
 

@@ -109,7 +109,7 @@ def unit_gaps(events: Events) -> np.ndarray:
 
 @published
 def test_the_published_poisson_digit_and_ours_have_the_same_statistics() -> None:
-    """At the level of 1 %: gaps are exponential, and counts in 0.1 s scatter like a Poisson process."""
+    """Tested at the 1 % level: gaps are exponential, and counts in 0.1 s scatter like a Poisson process."""
     theirs = aer.read_aedat(MNIST / "ne15_poisson_digit0.aedat", "ne15")
     theirs = theirs[theirs[:, 1] < aer.PIXELS]
     image = np.bincount(theirs[:, 1], minlength=aer.PIXELS)

@@ -44,7 +44,7 @@ def open_device(
     clock_mhz: int = 0,
     start_s: float = 300.0,
 ) -> Device:
-    """Open a network: ``FILE.nir``, or ``FILE.py:function``, which returns a module and a tensor as a sample gives it.
+    """Open a network: ``FILE.nir``, or ``FILE.py:function`` that returns a module and a tensor shaped like a sample.
 
     The module gives out one number for each class, shape (batch, classes), and the largest one is the answer.
     ``classes`` names them, with commas between; by default they are counted from 0. Of a NIR graph, ``dt_s`` is the
@@ -54,7 +54,7 @@ def open_device(
     ``processor`` is "cpu", "cuda" or "cuda:N". ``batch`` is how many samples run together. ``threads`` of the CPU are
     those of torch by default. ``clock_mhz`` locks the clock of a GPU, which takes root. With ``count``, each sample of
     the workload runs once more beforehand to count its operations. ``warmup`` is how often the network runs then.
-    To open may take ``start_s``.
+    Opening may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``SetupError`` without the processor or the memory, ``DataError`` for a
     network or a sample that cannot be used, and for an output that is no label.

@@ -51,7 +51,7 @@ class MeterClock:
         return self.bracketed.clock.name == self.device.clock.name
 
     def reach_s(self, windows_s: Floats) -> float:
-        """Return how far the brackets may place windows, shape (k, 2), from where they are."""
+        """Return how far the brackets may misplace windows, shape (k, 2)."""
         against = self.against_device
         ends_s = (windows_s.min(), windows_s.max()) if len(windows_s) else ()
         return 3.0 * max((against.sigma_at(float(t)) for t in ends_s), default=0.0)

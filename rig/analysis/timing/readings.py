@@ -131,7 +131,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         overload = overload | np.isin(raw, ends)
     in_order(rail.name, start)
     if not np.all(lasting := end > start) and np.any(lasting):
-        ok = ok & lasting  # a mean over no time is no mean
+        ok = ok & lasting  # over no time there is no mean
     supply, v = None, None
     if volts is not None:
         v, known, over = mean_volts(volts, start, end)

@@ -1,1 +1,1 @@
-"""One's own binary quadratic problems, from files in the formats that such problems come in."""
+"""Your own binary quadratic problems, from files in common formats."""

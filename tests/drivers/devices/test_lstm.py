@@ -33,7 +33,7 @@ def test_it_does_what_the_rig_asks_of_a_device() -> None:
 
 
 def test_it_costs_what_the_published_network_costs() -> None:
-    """4.90e5 bytes; 60,100 dense operations, to which the reference adds 3 products of gates for each of 100 cells."""
+    """4.90e5 bytes; 60,100 dense operations. The reference adds 3 products of gates for each of 100 cells."""
     network = open_device().info().network
     assert network is not None
     figures = {str(key): q.value for key, q in static_figures(network).items()}
