@@ -11,9 +11,9 @@ for a difference that is not explained, or an overhead above a fifteenth of neur
 Differences that follow from neurobench's definitions are added to our figures before the comparison (``explained``),
 which must then be exact. Neurobench
 
-- counts three products of each neuron in an LSTM or GRU cell, though they use no weight, if they are effective: two,
+- counts up to three products of each neuron in an LSTM or GRU cell, though they use no weight: two,
   and a third if the neuron's cell, or in a GRU its hidden state, is not zero;
-- takes the two states of an LSTM cell as they are for dense operations, so that zeros of the first step do not count;
+- counts dense operations of an LSTM cell by its two states as they are, without the zeros of the first step;
 - counts the biases of a cell in connection sparsity, and rounds that to four decimals;
 - counts every membrane in the first step, and later those that change;
 - gives 0 operations for a model with a whole LSTM or GRU. It gets cells with the same weights instead.
@@ -262,7 +262,7 @@ def overhead(kind: str) -> tuple[float, float, float]:
     """Return processor seconds of plain passes, and the seconds that our counting and neurobench's counting add."""
     model, data = drawn(kind, np.random.default_rng(1), 8, size=300, steps=50)
     calls = _calls(kind, model, data, PASSES[kind])
-    # in turn, so that a slow stretch of the computer meets all three
+    # in turn, so that a slow moment of the computer affects all three
     plain_s, ours_s, theirs_s = np.min([[_timed(call) for call in calls] for _ in range(ROUNDS)], axis=0).tolist()
     return plain_s, max(ours_s - plain_s, 0.0), theirs_s - plain_s
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
 
-Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 and 10 %
+Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 or 10 %
 more power everywhere and is measured again, with another instrument of the same data sheet. If a gate is undecided and
 asks for at most ``MOST_TRIALS`` times as many samples, a fifth of the pairs are measured again with that many.
 
-``--noise`` multiplies the noise of the readings; then none is clipped.
+``--noise`` multiplies the noise of the readings, of which none is then clipped.
 
 Prints a table and, last, one JSON line; exits 1 if more than 5 % of the unchanged pairs are called worse.
 """

@@ -6,7 +6,7 @@
 Power comes from the RAPL meter, on counters that are SIMULATED: they follow the processor time that the sweep and its
 NEST really use, with fixed watts per core. The power above idle in the report is compared with that truth.
 
-Prints the chapter's table with ours beside it, its contradictions and, last, one JSON line; DIR/energies.svg is the
+Prints the chapter's table beside ours, its contradictions and, last, one JSON line. DIR/energies.svg is the
 chapter's figure of energies. DIR must be new. Needs RIG_NEST_PYTHON. Exits 1 when a cell failed, or when an interval of
 power does not hold the truth.
 """
@@ -65,14 +65,14 @@ def swept(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
 
 
 def true_power(run: Run, cores: BusyCores) -> float:
-    """Watts above idle while NEST simulated, by the processor time that was used then and in the idle windows."""
+    """Return watts above idle while NEST simulated, from the processor time used then and in the idle windows."""
     replies = run.replies.to_pandas()
     shown = replies[(replies["phase"] == "inference") & ~replies["warmup"]]
     return cores.mean_w(shown[["on_tick", "off_tick"]].to_numpy(float)) - cores.mean_w(run.idle_windows_ns() * 1.0)
 
 
 def beside(subclasses: int, ours: Figures) -> Iterator[str]:
-    """Return the chapter's rows of one size with ours, and the doubts about the published ones."""
+    """Return the chapter's rows of one size with ours, and what contradicts itself in the published ones."""
     theirs = {name: of for name in SYSTEMS if (of := found(name, subclasses))}
     yield (
         f"{f'subclasses: {subclasses}':32}"

@@ -1,10 +1,10 @@
-"""Which losses of multiples of 64 readings does the PPK2's driver find, how soon, and how often is it wrong?
+"""Which losses of 64 readings or a multiple does the PPK2's driver find, how soon, and how often is it wrong?
 
     python -m benchmarks.ppk2_losses --logs 200
 
 Arrival logs are made up, 20 s each: clocks that drift, delays that scatter, and stalls in which nothing arrives.
 ``calm`` is a machine without other load, ``busy`` one with processes on every core, ``hog`` one on which the driver
-also waits for the interpreter. With and without a loss at a random moment, logs pass through slots of 10 ms, as in the
+also waits for the interpreter. Logs with and without a loss at a random moment pass through slots of 10 ms, as in the
 driver, and its ``LossDetector``. ``missed``, ``false`` (a reported loss without a real one) and ``wrong`` (another
 count, or a stretch without the place) must be 0; ``refused`` is an error that ends the run. It waits for no clock.
 

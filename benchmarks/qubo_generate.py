@@ -4,9 +4,9 @@
     python -m benchmarks.qubo_generate --all       every official workload, edge for edge, and complete graphs
     python -m benchmarks.qubo_generate --largest   the largest graph of 1 % that 8 GiB of address space hold
 
-The official way (QUBO/mis.py of NeuroBench/system_benchmarks) is ``networkx.gnm_random_graph``, the adjacency matrix
-as a dense array, and Q of that in float64, then int8. Each way runs in a process of its own. Needs networkx and scipy;
-numba, if it is there, shows what compiling would bring. Prints one JSON line last; exits 1 when a goal is missed.
+The official way (QUBO/mis.py of NeuroBench/system_benchmarks) is ``networkx.gnm_random_graph``, its adjacency matrix
+as a dense array, and from that Q in float64, then int8. Each way runs in its own process. Needs networkx and scipy;
+with numba, it also shows what compiling would gain. Prints one JSON line last; exits 1 when a goal is missed.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ WAYS: dict[str, Callable[[int, float, int], Any]] = {
 
 
 def child(way: str, nodes: int, density: float, seed: int, times: int) -> Json:
-    """One way in this process: seconds of each call, peak memory, and the digest of the edges."""
+    """Run one way in this process: seconds of each call, peak memory, and the digest of the edges."""
     seconds, result = [], None
     for needed in ("networkx", "scipy.sparse") if way == "official" else ():
-        import_module(needed)  # beforehand: imports are not what is compared
+        import_module(needed)  # beforehand, so that imports are not compared
     for _ in range(times):
         result = None
         before_s = time.perf_counter()
@@ -133,7 +133,7 @@ def in_a_process(*arguments: object, limit_bytes: int | None = None) -> Json | N
 
 
 def race(nodes: int, density: float, times: int) -> Json:
-    """Every way at one size, in turn; the official one once."""
+    """Run every way at one size, in turn; the official one once."""
     found: dict[str, Json] = {}
     ways = [way for way in WAYS if way != "compiled" or find_spec("numba")]
     print(f"{nodes} nodes, density {density}, seed 0")

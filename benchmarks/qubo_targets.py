@@ -5,9 +5,9 @@
     python -m benchmarks.qubo_targets --tabu [N]       D-Wave Tabu as specified beside it, one seed, to N nodes (1000)
     python -m benchmarks.qubo_targets --update S       search S seconds per workload and prove; better rows are kept
 
-Prints a line per workload and, last, one JSON line; exits 1 when a goal is missed: every target from 50 nodes on
-matched within a second of search, none missed, and in a full run 86 of those 140 beaten within a minute each and
-85 of all 180 proven. Costs are counted anew from the solutions.
+Prints a line per workload and, last, one JSON line; exits 1 when a goal is missed. Every target from 50 nodes on must
+be matched within a second of search. In a full run, 86 of those 140 must be beaten within a minute each, and 85 of all
+180 proven. Costs are counted anew from the solutions.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def against_targets(keys: list[Key], seconds: float) -> dict[str, float]:
             cost = graph.cost(solution)
             proofs += closed
             wrong += closed and (cost != known.cost or cost > target)
-        # a proven optimum cannot be beaten: then allow only enough time to match it
+        # a proven optimum cannot be beaten, so allow only the time to match it
         result = race(graph, target, MATCH_S if closed and cost == target else seconds)
         if key[0] >= SEARCHED_FROM:
             races.append((result, target))

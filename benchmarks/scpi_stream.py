@@ -3,10 +3,10 @@
     python -m benchmarks.scpi_stream --seconds 60
 
 The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a separate process: its memory fills in
-real time, and it shows a plant on which a simulated device works, in real time too. Four runs, each through
+real time, and it shows a plant on which a simulated device works, in real time too. Four runs pass through
 engine, disk and estimators: a sound link; the same with an instrument without gain and offset errors, whose
 interval is as narrow as its noise; a link that falls silent for 2 s while the memory holds 2,000,000 readings
-(MEM); the same while it holds 50,000, one second's worth. The first three must lose nothing and hold the
+(MEM); the same while it holds 50,000, those of one second. The first three must lose nothing and contain the
 truth; the last must end in an error that says that readings were lost, with the recording up to there readable.
 
 Prints a table and, last, one JSON line; exits 1 when a goal is missed.
@@ -84,7 +84,7 @@ def calibration(folder: Path, gain: float) -> Path:
 
 
 def steps(plant: FarPlant, n: int, stall_s: float) -> Iterator[Step]:
-    """Single-stream; the link falls silent after half of the samples."""
+    """Play a single stream whose link falls silent after half of the samples."""
     yield Mark()
     yield Idle(IDLE_S)
     for number, sample in enumerate(blank(n).samples):
@@ -96,7 +96,7 @@ def steps(plant: FarPlant, n: int, stall_s: float) -> Iterator[Step]:
 
 
 def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = GAIN_LIMIT) -> dict[str, Any]:
-    """One run: what was read and lost, the CPU it took, and the dynamic energy against the truth."""
+    """Make one run: what was read and lost, the CPU it took, and the dynamic energy against the truth."""
     n = max(8, int((seconds - 2.0 * IDLE_S - 0.5) / (SPAN_S + 0.002)))
     row: dict[str, Any] = {"options": options, "stall_s": stall_s, "error": None}
     with tempfile.TemporaryDirectory() as text, simulator(options, seed, gain) as (port, plant):

@@ -4,8 +4,8 @@
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
     python -m benchmarks.truth --pairs 600
 
-Half of the plants are simulated benches that go the whole way: engine, run directory, verified reading, estimators.
-The other half are recordings written by hand, of each kind of bench in turn (``benchmarks.kinds.KINDS``).
+Half of the plants are simulated benches that pass all stages: engine, run directory, verified reading, estimators.
+The other half are recordings written directly, of each kind of bench in turn (``benchmarks.kinds.KINDS``).
 ``--every-kind`` draws that many recordings of each kind and prints a row for each; ``--pairs`` draws benches of
 two kinds at once (``benchmarks.pairs``). "Noise dominates" means that white noise
 makes up seven tenths of the stated variance.
@@ -47,7 +47,7 @@ Array = NDArray[np.float64]
 
 
 def one(seed: int) -> dict[str, Any]:
-    """Measure one plant: truth, estimate, half-width and whether noise dominates, by figure."""
+    """Measure one plant: truth, estimate, half-width, and whether noise dominates, by figure."""
     d = draw(seed)
     with tempfile.TemporaryDirectory() as folder:
         plant = measured(d, Path(folder) / "run")
@@ -83,13 +83,13 @@ def _compared(q: Quantity, real: float) -> dict[str, Any]:
 
 
 def rows(first: int, count: int, workers: int) -> Iterator[dict[str, Any]]:
-    """Every plant's row, in any order, over processes."""
+    """Return every plant's row, in any order, over processes."""
     with ProcessPoolExecutor(workers) as pool:
         yield from pool.map(one, range(first, first + count), chunksize=4)
 
 
 def summary(table: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Coverage and sharpness of one figure over the plants that were not refused."""
+    """Return coverage and sharpness of one figure over the plants that were not refused."""
     found = [r["figures"][name] for r in table if name in r["figures"]]
     error = np.array([abs(f["error"] / f["truth"]) for f in found])
     half = np.array([f["half"] / abs(f["truth"]) for f in found])

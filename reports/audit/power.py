@@ -49,16 +49,16 @@ class RailPower:
     active: Level
     """``area`` plus the idle level; an error of the idle level under the spans cancels in it."""
     inner: Level
-    """The mean above idle of whole readings inside spans, NaN for fewer than three; ``gap_w`` is the same for gaps."""
+    """The mean above idle of whole readings inside spans, NaN if fewer than three; ``gap_w`` is the same for gaps."""
     average: Level
     """The mean power from the first request to the last answer; NaN without readings there."""
     gap_w: float
     rests: bool
-    """Whether the middle of gaps is not above idle: power above idle in gaps may then be next to the spans."""
+    """Whether the middle of gaps is not above idle, so that power above idle in gaps may be next to the spans."""
     apart: bool
-    """Whether the gaps are at another level than idle: the area above idle is then not that of the spans alone."""
+    """Whether gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
     ends_w: float
-    """The power that half a reading at each end of a span may contain, plus the change if spans are not shifted."""
+    """The power that half a reading at each end of a span may hold, plus the change without a shift of spans."""
     facts: Facts
     clock_bound_s: float
     readings_per_span: float
@@ -105,7 +105,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, fa
     gap, gap_noise = _above(found["gap"], rest, facts)
     apart = bool(abs(gap) - 4 * gap_noise > APART * abs(area))
     middle, middle_noise = _above(found["middle"], rest, facts)
-    if not apart:  # whatever else the gaps show is an error of the idle level
+    if not apart:  # anything else in the gaps is an error of the idle level
         rest_bound += float(np.fmax(0.0, abs(gap) - 2 * gap_noise))
     drift = drift_s(run, trace, at["unplaced"], shift, facts.period_s)
     unknown = _unknown_w(area, active, at["spans"], met, drift, facts)
@@ -135,7 +135,7 @@ def _rail(run: Run, trace: Trace, stamped: Table, idle: Floats, shift: float, fa
 
 
 def _unknown_w(area: float, active: float, window: Floats, met: int, drift: float, facts: Facts) -> float:
-    """Return what steps of the voltage, overloads, other activity and clock drift may add to a rail's power."""
+    """Return how far voltage steps, overloads, other activity and clock drift may change a rail's power."""
     length, period = max(length_s(window), TINY), facts.period_s
     of_active = facts.volts_step + facts.overload * period / length
     misplaced = min(1.0, max(0.0, drift - 2 * period) * len(window) / length)
@@ -155,7 +155,7 @@ def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Fact
 
 
 def _edges_w(area: float, idle_w: float, at: Mapping[str, Floats], found: Mapping[str, Sums], facts: Facts) -> float:
-    """Return the uncertainty from the ends of spans: the change with wider windows, their noise, and unseen time."""
+    """Return the uncertainty from the ends of spans: the change if windows widen, their noise, and unseen time."""
     length = max(length_s(at["spans"]), TINY)
     count = max(2.0 * len(at["spans"]), (length_s(at["wide"]) - length) / max(facts.period_s, TINY))
     noise_j = EDGE_NOISE * facts.noise_w * np.sqrt(count) * facts.period_s

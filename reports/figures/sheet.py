@@ -53,7 +53,7 @@ class Sheet:
         self.parts.append(f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{radius:g}" style="fill: {colour}"/>')
 
     def bar(self, told: str, parts: Sequence[tuple[float, str, str]], end: float) -> None:
-        """Add a row: ``told`` above a bar of parts (length, colour, word); a length of ``end`` fills the width."""
+        """Add a row: ``told`` above a bar of parts (length, colour, word); a length of ``end`` fills it."""
         self.text(EDGE, self.y + 11.0, told)
         x, scale, y = EDGE, (WIDTH - 2.0 * EDGE) / end, self.y + 16.0
         for length, colour, word in parts:

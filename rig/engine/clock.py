@@ -7,7 +7,7 @@ import select
 import time
 
 SPIN_NS = 200_000
-"""Sleeps on an ordinary kernel overshoot by up to this (ns). So this last part of a wait is spent without sleep."""
+"""Sleeps on an ordinary kernel overshoot by up to this (ns), so the last part of a wait has no sleep."""
 
 
 class HostClock:

@@ -42,7 +42,7 @@ class ArrowFiles:
         """Files to which a write failed; each ends with its last whole batch."""
 
     def append(self, name: str, make: Callable[[], pa.RecordBatch]) -> StoreError | None:
-        """Write a batch to the file ``name``, and return the error or None. A file in ``full`` is not written."""
+        """Write a batch to the file ``name`` unless it is in ``full``; return the error or None."""
 
         def made() -> Steps[pa.RecordBatch]:
             return make()

@@ -163,7 +163,7 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
 
 
 def _seen(s: Shown) -> Seen | None:
-    """Return the edges of nearly all spans where the clocks place them, or else along the path that shows most."""
+    """Return the edges of nearly all spans at the places that the clocks give, else along the path that shows most."""
     late_s = np.zeros(len(s.cells))
     if (seen := _shows(s, late_s)) is not None:
         return seen
@@ -199,7 +199,7 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
     if path is None and abs(at.late_s) < max(CERTAIN * at.sigma_s, least_s):
         return rail
     if path is None and not r.inferred:
-        # the clocks may be off by this lateness, or the device works less at begins and more after ends
+        # either the clocks are off, or the device works less at begins and more after ends
         where = f"{abs(at.late_s):.3g} s {'later' if at.late_s > 0.0 else 'earlier'}"
         told = note(
             f"Rail {name}: all spans lie {where} in the trace than the clocks say. Where they are is uncertain by as "

@@ -23,7 +23,7 @@ MANY = 16
 CERTAINTY = 5.0
 """Chance is ruled out beyond this many standard deviations."""
 CHANCE = 0.01
-"""If more than this share of readings recurs by chance, noise repeats values."""
+"""If more than this share of readings recurs by chance, longer rows are compared."""
 NOISY = 0.3
 """If noise exceeds a step, at most this share of successive readings is equal; else at most this share differs."""
 WIDEST = 32
@@ -31,11 +31,11 @@ WIDEST = 32
 SEVERAL = 8
 """A level of a converter has at least this many readings; a filter chooses among at most this many last readings."""
 FAR = 15.0
-"""A damaged reading is at least this many typical differences of neighbours away from its own neighbours."""
+"""A damaged reading differs from its neighbours by at least this many times the typical difference."""
 ALIKE = 0.25
 """Its neighbours differ by less than this part of that distance.
 
-At least this part of damage is in either direction, and its rate at idle is at least this part of its mean rate.
+At least this part of the damage is in each direction, and its rate at idle is this part of its mean rate or more.
 """
 FEW = 0.02
 """Values in more than this share of readings are not errors."""

@@ -1,4 +1,4 @@
-"""An Otii by its TCP server: readings by index while the recording grows, and effects of the network on them."""
+"""An Otii by its TCP server: readings by index while the recording grows, and what the network changes in them."""
 
 from __future__ import annotations
 
