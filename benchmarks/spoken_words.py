@@ -3,7 +3,7 @@
     python -m benchmarks.spoken_words --out words
 
 A word is a few syllables of a pitched voice with two formants each; its samples differ in pitch, speed, loudness, place
-and noise. Accuracies on them do not apply to speech.
+and noise. Accuracies on them say nothing about speech.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Does a sweep survive being killed? The same grid uninterrupted, killed on one machine, and killed over a cluster.
+"""Does a sweep survive being killed? The same grid runs undisturbed, killed on one machine, and killed on a cluster.
 
     python -m benchmarks.sweep_kill --cells 200 --kills 3 --seed 1
 
-Every kill is SIGKILL to the whole process group of the sweep at a random moment; over the cluster (Dask, two
-workers of one thread, on this machine) one worker is killed too. Required: the three tables are the same bytes,
-no cell that was done is recorded again, and nothing was set aside but what is torn.
+Every kill is SIGKILL to the whole process group of the sweep at a random moment; on the cluster (Dask, two
+workers of one thread, on this machine) one worker is killed too. Required: the three tables have the same bytes,
+no finished cell is recorded again, and only damaged recordings were set aside.
 
 Prints a table and, last, one JSON line; exits 1 when something required is missed.
 """
@@ -68,7 +68,7 @@ class Story:
 
 
 def grid(cells: int) -> list[str]:
-    """Arguments of a grid of at least this many cells."""
+    """Return the arguments of a grid of at least this many cells."""
     repetitions = -(-cells // (len(INFERENCE_S) * len(RATE_HZ)))
     vary = [f"inference_s={','.join(map(str, INFERENCE_S))}", f"rate_hz={','.join(map(str, RATE_HZ))}"]
     words = ["--device", "mock", "--simulate", "--repetitions", str(repetitions)]
@@ -76,7 +76,7 @@ def grid(cells: int) -> list[str]:
 
 
 def started(words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Return a sweep as its own process group."""
+    """Start a sweep as its own process group."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, "-c", SWEEP, *words], start_new_session=True, **quiet)  # type: ignore[call-overload,no-any-return]
 
@@ -88,7 +88,7 @@ def seals(folder: Path) -> dict[str, str]:
 
 
 def told(name: str, folder: Path, words: Sequence[str], kills: Sequence[Kill], victims: Sequence[int] = ()) -> Story:
-    """Start the sweep, kill it at each of ``kills``, and continue to the end; ``victims`` die with the first kill."""
+    """Start the sweep, kill it at each of ``kills``, and continue to the end; ``victims`` die at the first kill."""
     story = Story(name)
     done: dict[str, str] = {}
     for kill in [*kills, None]:
@@ -134,7 +134,7 @@ def checked(story: Story, folder: Path, done: dict[str, str]) -> Story:
 
 
 def moments(rng: random.Random, whole: Story, kills: int) -> list[Kill]:
-    """Return when to kill: at random counts of cells, each some way past the one before."""
+    """Return the counts of cells at which to kill: random, each well past the one before."""
     counts = sorted(rng.sample(range(max(whole.cells - 10, kills)), kills))
     return [Kill(count, rng.uniform(0.0, 0.5)) for count in counts]
 

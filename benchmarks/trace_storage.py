@@ -3,10 +3,10 @@
     python -m benchmarks.trace_storage [--readings 20000000] [--folder /tmp]
 
 Each form stores the same float32 readings of a Joulescope on two rails: a Joulescope's own recording, or codes of its
-converter times a gain, with bursts and noise. They are written in blocks of a quarter of a second, hashed as they are
-written where the form is appended to, and read back from the page cache. ``kill`` is what can be read of a file cut off
-inside its last block; ``random`` is whether one block can be read without those before. Each time is the best of three,
-on one core. Prints a table and, last, one JSON line.
+converter times a gain, with bursts and noise. They are written in blocks of a quarter of a second, hashed while they
+are written if files of that form are appended to, and read back from the page cache. ``kill`` is what a reader gets of
+a file cut inside its last block. ``random`` is whether one block can be read without those before. Each time is the
+best of three, on one core. Prints a table and, last, one JSON line.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Hashed:
 
 @dataclass(frozen=True)
 class Form:
-    """How a trace can be stored. ``read`` gives its blocks in order, as far as they can be read."""
+    """A way to store a trace. ``read`` gives its blocks in order, up to the first that cannot be read."""
 
     write: Callable[[Path, list[Floats]], None]
     read: Callable[[Path], Iterator[Floats]]
@@ -70,7 +70,7 @@ class Form:
 
 
 def readings(n: int, seed: int = 1) -> Floats:
-    """Watts with a burst each 10 ms, of codes of a converter with its noise, gain and offset; float32, shape (n,)."""
+    """Watts with a burst every 10 ms, from a converter's codes, noise, gain and offset; float32, shape (n,)."""
     rng = np.random.default_rng(seed)
     k = np.arange(n)
     level = np.where(k % 20_000 < 4_000, 12_000.0, 4_000.0) + 200.0 * np.sin(2.0 * np.pi * 100.0 * k / RATE_HZ)
@@ -166,7 +166,7 @@ FORMS = {
 
 
 def measured(name: str, path: Path, blocks: list[Floats]) -> dict[str, Any]:
-    """Bytes a reading, megabytes of float32 written and read each second, and what a cut file gives."""
+    """Measure bytes per reading, megabytes of float32 written and read per second, and what a cut file gives."""
     form, n = FORMS[name], sum(map(len, blocks))
     times: dict[str, float] = {}
     for _ in range(ROUNDS):

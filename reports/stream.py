@@ -69,7 +69,7 @@ def shown_of(stream: Stream) -> Shown:
 
 
 def _rows(stream: Stream, count: int) -> tuple[str, ...]:
-    """Return the classes, or the most telling ones: those of the scenes shown, then by how probable they were."""
+    """Return the classes; if too many, first those of the scenes shown, then the most probable."""
     if len(stream.classes) <= MAX_CLASSES:
         return stream.classes
     scenes = set(stream.scene[:count])
@@ -93,7 +93,7 @@ def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple
     before = np.where((cuts > 0)[:, None], table[np.maximum(cuts - 1, 0)], 0.0)
     least, most = before[:-1].copy(), before[:-1].copy()
     some = np.flatnonzero(np.diff(cuts))
-    if len(some):  # reduceat from the first of one column to the first of the next that has any
+    if len(some):  # reduceat from the first of a column to the first of the next non-empty one
         last = cuts[some[-1] + 1]
         least[some] = np.minimum(least[some], np.minimum.reduceat(table[:last], cuts[some]))
         most[some] = np.maximum(most[some], np.maximum.reduceat(table[:last], cuts[some]))
@@ -130,7 +130,7 @@ def _heard(stream: Stream) -> Indices:
 
 
 def _coded(stream: Stream) -> tuple[Indices, Indices]:
-    """``said`` and ``scene`` as numbers of one list of names."""
+    """Return ``said`` and ``scene`` as numbers of one list of names."""
     names = {name: k for k, name in enumerate(_names(stream))}
     said = np.fromiter((names[s] for s in stream.said), np.int64, len(stream.said))
     return said, np.fromiter((names[s] for s in stream.scene), np.int64, len(stream.scene))

@@ -101,7 +101,7 @@ def _row(row: Configuration, shared: str, keys: Sequence[FigureKey], result: Res
 def _curves(results: Sequence[Result]) -> list[bytes]:
     """Draw the key figure of one system against the numbers in which its configurations differ.
 
-    That of a solver is drawn against the time and the energy of its solves. Return nothing without such numbers.
+    For a solver, it is drawn against the time and the energy of its solves. Return nothing without such numbers.
     """
     facts = [_numbers_of(result) for result in results]
     varied: list[str] = []

@@ -124,7 +124,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
 
 
 def check_ours(package: str) -> None:
-    """Raise ``SetupError`` if another distribution's package of this common name replaced ours."""
+    """Raise ``SetupError`` if another distribution replaced our package by its own of the same name."""
     others = [name for name in packages_distributions().get(package, ()) if name != DISTRIBUTION]
     if others:
         what = f"the package {package} of {DISTRIBUTION} was overwritten by {others[0]}"
@@ -150,7 +150,7 @@ def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
 
 
 def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:
-    """Return the entries of ``code`` (see ``code_in``) from the file ``source`` that others may have written, and why.
+    """Return the entries of ``code`` (see ``code_in``) of the file ``source`` that others may have written, and why.
 
     If others may have written ``source``, these are all entries. Paths are relative to ``folder``.
     """
@@ -187,7 +187,7 @@ def home_of(path: Path) -> Path:
 
 
 def check_trusted(code: Mapping[str, str], source: Path, trust: bool) -> None:
-    """Refuse ``code`` of the file ``source`` unless ``trust`` is set; each entry has why it may be from others.
+    """Refuse ``code`` of the file ``source`` unless ``trust`` is set; each entry says why others may have written it.
 
     Raises ``UsageError``.
     """

@@ -1,4 +1,4 @@
-"""The pages are true as far as a program can check: files, commands, codes, targets and links."""
+"""A program checks what it can of the pages: files, commands, codes, targets and links."""
 
 from __future__ import annotations
 

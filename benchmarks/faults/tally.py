@@ -1,4 +1,4 @@
-"""The outcome of a case, and the counts of outcomes in one part of the campaign. Four outcomes are right."""
+"""The outcome of a case, and the counts of outcomes in one part of the campaign. Four kinds of outcome are right."""
 
 from __future__ import annotations
 

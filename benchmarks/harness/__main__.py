@@ -3,14 +3,14 @@
     pip install mlcommons-loadgen
     python -m benchmarks.harness --queries 1000000 --seeds 10 --seconds 10
 
-single   a device that answers at once: queries/s, latency that the harness adds, peak of memory. Ours writes every
+single   a device that answers at once: queries/s, added latency, peak of memory. Ours writes every
          issue, span and answer to disk; they are read back here and their hashes verified. LoadGen keeps sums.
 server   a device that answers at once, Poisson arrivals: slip (issued minus due) and the Kolmogorov distance between
          issued and scheduled gaps. LoadGen's stamps come from its own trace.
 early    how many latencies early stopping discards, and its estimates, from LoadGen's own latencies.
 one-ms   a device that answers 1 ms after it was asked: the time that each harness adds.
 
-Both sides take turns. The load by other processes is printed; a turn that they disturbed is repeated.
+Both sides take turns. The load by other processes is printed; a disturbed turn is repeated.
 Prints tables and, last, one JSON line; exits 1 when a goal is missed.
 """
 

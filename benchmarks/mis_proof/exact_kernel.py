@@ -46,7 +46,7 @@ def _flip(bits, v):
 
 @compiled
 def _absorbed(compatible, classes, locked, enough, v):
-    """Whether v fits among the first ``enough`` classes without adding to what they bound; moves it there."""
+    """Put v into the first ``enough`` classes if that leaves their bound; return whether it fits."""
     mine = compatible[v]
     for k in range(1, enough + 1):
         if locked[k]:
@@ -118,7 +118,7 @@ def _bound(compatible, candidates, branches, bounds, classes, locked, enough):
 
 @compiled
 def branch(compatible, candidates, branches, bounds, left, path, best, classes, locked, state):
-    """Some hundred nodes of the tree; whether it is finished. ``left[depth]`` is -1 for a node not yet bounded."""
+    """Visit some hundred nodes of the tree; return whether it is finished. ``left[depth]`` of -1: not yet bounded."""
     words = compatible.shape[1]
     for _ in range(_SLICE):
         depth = state[DEPTH]

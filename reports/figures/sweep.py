@@ -73,7 +73,7 @@ def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -
 
 
 def _likeliest(rows: Sequence[Row], figures: Figures) -> str:
-    """Return the figure that most rows have; of several, the one that people look for first."""
+    """Return the figure that most rows have; if there are several, the one that readers want first."""
     count = {name: sum(row.get(name) is not None for row in rows) for name in figures}
     order = [*(name for key in WANTED for name, other in figures.items() if other == key), *figures]
     return max(order, key=lambda name: count[name], default="")

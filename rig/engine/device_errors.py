@@ -68,7 +68,7 @@ def not_issued(sample_id: str) -> DeviceError:
 
 
 def bad_step(field: str, value: object, why: str) -> SetupError:
-    """Return the error for a step that cannot be played."""
+    """Return the error for a step that the device cannot play."""
     what = f"the scenario yielded a step with {field} {value!r}: {why}"
     return SetupError(what, field=field, value=repr(value), remedy="Correct the scenario; due times do not decrease")
 

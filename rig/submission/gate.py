@@ -17,7 +17,7 @@ from rig.terminal import command
 
 EXAMPLE = "energy_per_inference_j > +5%"
 POWER = 0.8
-"""The chance that the named number of samples decides, if the change is as it was found."""
+"""The chance that the named number of samples decides, if the change is as large as found."""
 MOST_TIMES = 1000.0
 """A required number of samples is named only up to this many times the present one."""
 MAY_DIFFER = ("device:", "rules:")
@@ -50,7 +50,7 @@ class Judged:
     low: float
     high: float
     samples_more: int | None
-    """More samples of each result that would probably decide; None if they decide already, or if no number would."""
+    """How many more samples of each result would probably decide; None if they decide already, or no number would."""
     of_counts: bool = False
     """Whether the figure is a share of counts, so that more trials of the same samples show nothing new."""
 
@@ -100,7 +100,7 @@ def judged(c: Comparison, limit: Limit) -> Judged:
 
 
 def _samples_more(over: Quantity, n: int) -> int | None:
-    """Return how many more samples of each decide with the chance ``POWER``; their own errors then shrink accordingly.
+    """Return how many more samples of each decide with the chance ``POWER``, if their own errors shrink accordingly.
 
     A calibration and a bias do not shrink.
     """

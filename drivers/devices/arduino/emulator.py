@@ -23,9 +23,9 @@ from rig.errors import SetupError
 START_S = 10.0
 BAUD = 115200
 _UNTIL_END_OF_INPUT = '"$@" & exec >&-; read -r _; kill -9 $!; wait; rm -rf "$0"'
-"""A shell starts QEMU and waits on its own input, which ends when the rig closes it or dies in any way.
+"""A shell starts QEMU and waits for the end of its own input, which comes when the rig closes it or dies.
 
-QEMU alone keeps the line, its standard output, so that the line ends with QEMU.
+Only QEMU keeps its standard output, which is the line; so the line ends with QEMU.
 """
 
 

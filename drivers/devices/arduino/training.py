@@ -26,7 +26,7 @@ HIGHEST_RATE = 3e-3
 DROPPED = 0.5
 VARIANCE_LEAST = 1e-5
 KEPT_OF_MOMENTS = 0.9
-"""The weight of each step in the running mean and variance."""
+"""The weight of one step in the running mean and variance."""
 _GREATEST_BIAS = 2.0**30
 
 
@@ -129,7 +129,7 @@ def trained(
 def quantised(
     network: FloatNetwork, features: NDArray[np.int8], classes: tuple[str, ...], record: Mapping[str, Any]
 ) -> Quantised:
-    """Round to int8: weights by their largest of each channel, activations by their largest over ``features``.
+    """Round to int8: weights by the largest of each channel, activations by the largest over ``features``.
 
     The dense layer has one scale, so that its scores can be compared.
     """

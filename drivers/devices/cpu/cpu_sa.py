@@ -1,7 +1,7 @@
 """D-Wave's simulated annealing (dwave-samplers) on this computer as a QUBO solver with a deadline.
 
-The sampler has no timeout. It is called for one read at a time, each with twice the sweeps of the one before or
-what fits the time left, by rates measured when the graph was loaded.
+The sampler has no timeout. It is called for one read at a time, each with twice the sweeps of the last, or with
+those that fit the time left, by rates measured when the graph was loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def beta_range(nodes: int, density: float) -> tuple[float, float]:
     """Return the inverse temperatures at the first and the last sweep, from nodes and density only.
 
     The rule is that of dwave-samplers (``_default_ising_beta_range``), with the expected largest degree of an instance:
-    at first, a flip against all neighbours has probability 1/2; at last, one of ``nodes`` spins flips against the
+    at first, a flip against all neighbours has probability 1/2. At last, one of ``nodes`` spins flips against the
     smallest field, 1/2 of a node's own, with probability 0.01. In spins, an edge couples by 2, and a node of degree k
     has the field 2 k - 1/2.
     """
@@ -72,7 +72,7 @@ class _Annealer:
         return _Problem(graph, spins, problem.beta_range, max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), sweep_s)
 
     def solve(self, problem: _Problem, tally: Tally) -> None:
-        """Make reads, each longer than the last, while another one fits into the time."""
+        """Make longer and longer reads while another one fits into the time."""
         sweeps, read = _FIRST_SWEEPS, 0
         tally.tuning = {"beta_range": list(problem.beta_range), "first_sweeps": sweeps, "sweeps_grow_by": 2}
         while (spare_s := tally.spare_s() / _MARGIN - problem.call_s) > problem.sweep_s:

@@ -1,8 +1,8 @@
 """D-Wave's multistart tabu search (dwave-samplers) on this computer as a QUBO solver with a deadline.
 
 The sampler's timeout counts whole milliseconds of each read's search and leaves out its set-up, which grows with
-the square of the nodes. It is called for one read at a time, each allowed twice the time of the one before or what
-fits the time left, by a set-up time measured when the graph was loaded. If less time is left than a first read takes,
+the square of the nodes. It is called for one read at a time, each with twice the time of the last, or with what
+fits the time left by a set-up time measured when the graph was loaded. If less time is left than a first read takes,
 the read is one tabu search with the number of updates that fit, by a measured rate.
 """
 
@@ -66,7 +66,7 @@ class _Tabu:
         return _Problem(graph, problem.model, short_s, max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
 
     def solve(self, problem: _Problem, tally: Tally) -> None:
-        """Make reads, each with more time than the last, while another one fits."""
+        """Make reads with more and more time while another one fits."""
         read_ms, read = _FIRST_READ_MS, 0
         tally.tuning = {"tenure": tenure(problem.graph.nodes), "first_read_s": read_ms * 1e-3, "reads_grow_by": 2}
         threshold = tally.stop_at_cost if tally.stop_at_cost > float("-inf") else None

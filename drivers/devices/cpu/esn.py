@@ -34,7 +34,7 @@ def open_device(
 ) -> Device:
     """Open an echo state network; ``seed`` and the seed of sample k draw the weights for sample k.
 
-    The defaults are those of its authors' log. There, scales of 0.68 and 0.85 belong to weights between -1/2 and 1/2;
+    The defaults are from its authors' log, where scales of 0.68 and 0.85 belong to weights between -1/2 and 1/2;
     here weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero.
     The readout does not learn from the first ``washout`` points. Raises ``UsageError`` for options out of
     range.

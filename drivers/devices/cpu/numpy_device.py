@@ -28,7 +28,7 @@ def numpy_device(
     load: Load | None = None,
     artifacts: Mapping[str, str] | None = None,
 ) -> Device:
-    """Return the device of a function ``run``, which returns the output for a sample and what was seen meanwhile.
+    """Return the device of a function ``run``, which returns the output for a sample and the activity meanwhile.
 
     ``synapses`` are those of the network that runs the sample. Counting is not part of the span.
     """

@@ -38,13 +38,13 @@ def spiking(torch: Any) -> Any:
     """Return the spiking network: (batch, steps, 40) to (batch, 200), through features (batch, 1024).
 
     A feature is the sum of a neuron's spikes over the steps, and the outputs are summed over the steps. Neurons follow
-    equations 6 to 8 of NeuroBench, from rest; what they get in training is normalised over batch and steps.
+    equations 6 to 8 of NeuroBench, from rest; in training, their input is normalised over batch and steps.
     """
     nn = torch.nn
 
     def fire(_: Any, potential: Any) -> Any:
         above = potential - 1.0
-        slope = above.clamp(-0.5, 0.5)  # its gradient is the box of the surrogate
+        slope = above.clamp(-0.5, 0.5)  # its gradient is the surrogate, a box
         return slope + ((above >= 0).to(slope.dtype) - slope).detach()
 
     def make(layer: Any, given: int) -> None:

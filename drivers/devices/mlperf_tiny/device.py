@@ -3,7 +3,7 @@
     rig measure --device mlperf-tiny --option port=/dev/ttyACM0 --option labels=down,go,left,...
 
 A sample is loaded with ``db`` commands when it is staged, untimed. ``infer`` is the query: its two time
-stamps, from the board's own microsecond clock, are the span, and a loop of N inferences is one span of N executions.
+stamps, from the board's own microsecond clock, are the span, and a loop of N inferences makes one span of N executions.
 In energy mode the board stamps by falling edges of a pin, which the power meter must record.
 """
 

@@ -36,21 +36,21 @@ SIZES = 9
 DRAWS = 48
 """Sets of variances that are considered in each round; the first round has twice this many."""
 FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
-"""Powers of likelihood in the rounds, factor on the covariance of their points, and log range drawn more densely."""
+"""By round: power of the likelihood, factor on the covariance of its points, and log range drawn more densely."""
 COMPOUND = 8
 """This many changes with a begin and an end are kept for each of three sets of variances."""
 BEYOND = 2.0
-"""A moment after the trace, in its lengths."""
+"""A moment after the trace, in lengths of the trace."""
 KEPT = 32
 """Predictions average over at most this many configurations."""
 WINDOWS = 100
 """Idle is predicted for at most this many spans; more are thinned."""
 RANGE = (1e-3, 30.0)
-"""Least variance, in those of white noise, and largest, in those that levels leave."""
+"""Least variance relative to white noise, and largest relative to what levels leave."""
 LEAST_W2 = 1e-60
 """A variance below this is taken as zero."""
 TINY = 1e-12
-"""Relative size of what rounding adds to a covariance."""
+"""Relative size of the error that rounding adds to a covariance."""
 
 
 def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
@@ -127,7 +127,7 @@ class TraceModel:
     def idle_under(self, windows_s: Floats) -> tuple[Floats, float]:
         """Return weights of readings, shape (n,), for mean idle under windows, shape (k, 2), and its uncertainty.
 
-        This standard uncertainty excludes noise: it comes from how levels change, how blocks scatter, and how far the
+        This standard uncertainty excludes noise: it comes from changes of levels, scatter of blocks, and how far the
         ways to explain the trace differ.
         """
         w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
@@ -328,7 +328,7 @@ def _windows(state: Indices, start: Floats) -> list[Indices]:
 
 
 def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, float, float]]:
-    """Return the times at either end of an idle window in which a device may wake early, or go to rest late."""
+    """Return the times at either end of an idle window in which a device may wake early or rest late."""
     found = []
     for window in _windows(state, start):
         begin, until = float(start[window[0]]), float(end[window[-1]])

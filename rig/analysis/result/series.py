@@ -55,7 +55,7 @@ class Solve:
     ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
     ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
     the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the
-    budget. The span of a loop shows only the mean of its solves, so the worst solve is used if the answer states it.
+    budget. For a loop, it is that of the worst solve if the answer states one, since the span shows only the mean.
     ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
     """
 
@@ -91,7 +91,7 @@ class Series:
     stream: Stream | None
     solves: tuple[Solve, ...]
     clock_reads: Mapping[str, Floats] = field(default_factory=dict)
-    """For each clock that was read, shape (k, 3): second, difference from its fit, half of the round trip."""
+    """For each clock that was read, shape (k, 3): time, difference from its fit, half of the round trip, in seconds."""
     trials: Mapping[FigureKey, tuple[Quantity, ...]] = field(default_factory=dict)
     """The figures that the rules compare between trials, one for each trial."""
     probes: tuple[RateProbe, ...] = ()

@@ -26,7 +26,7 @@ from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
 
 NOT_LATE, NOWHERE = np.zeros(1), 0.8
-"""Spans are looked for elsewhere if levels leave more than ``NOWHERE`` of the variance of the median span."""
+"""Other places of spans are tried if levels leave more than ``NOWHERE`` of the variance of the median span."""
 
 
 def aligned_rails(
@@ -128,7 +128,7 @@ def _doubtful(found: AlignedRail, s: Shown | None) -> bool:
 
 
 def _strays(s: Shown) -> bool:
-    """Return whether some spans are not at their stated place, though most are, or the trace wanders steeply."""
+    """Return whether some spans, not most, are away from their stated place, or the trace wanders steeply."""
     return int(np.count_nonzero(strays(s))) >= LAST
 
 

@@ -63,7 +63,7 @@ def exported(model: Any) -> Any:
 
 
 def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path) -> None:
-    """Step by step; a spike resets at once, as in NIR's equations, not one step later as by default."""
+    """Run step by step; a spike resets at once, as in NIR's equations, not one step later, its default."""
     import torch
 
     model = snntorch_model("Synaptic")

@@ -1,4 +1,4 @@
-"""NVML: a renewed counter becomes a reading, power states what it averages, and a lost GPU is reported."""
+"""NVML: a renewed counter becomes a reading, power states its averaging time, and a lost GPU is reported."""
 
 from __future__ import annotations
 

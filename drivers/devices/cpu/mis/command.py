@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         for method in (args.method, *beside):
             found, others = _found(key, method, args.seconds)
             found = replace(found, drawn=bool(args.draw))
-            if args.out is not None:  # after each, since one may take minutes
+            if args.out is not None:  # written after each problem, since one may take minutes
                 place = (found.key, found.name)
                 kept[place] = _kept_of(kept.get(place), found)
                 write_rows(kept.values(), args.out)
@@ -107,7 +107,7 @@ def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
 
 
 def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
-    """The rows that the file has already. Raises ``UsageError`` for what is not a file, ``DataError`` for no table."""
+    """Return the file's rows. Raises ``UsageError`` if it is not a file, ``DataError`` if it is no table."""
     if out is None or not regular(out).exists():
         return {}
     return {(target.key, target.name): target for target in read_rows(out)}

@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, allow-untyped-calls
 """The moves of the local search, compiled: see ``search.py``.
 
-``key[w]`` of a vertex outside holds how many members it is adjacent to, and the sum of their numbers: with one
+``key[w]`` of a vertex outside holds the count of adjacent members, and the sum of their numbers: with one
 member that sum is the member. ``lists[k]`` holds the vertices outside that are adjacent to k members, each at its
 ``positions``; ``until`` is the move up to which a vertex stays out.
 """
@@ -99,7 +99,7 @@ def _next_cycle(counters, growth):
 
 @compiled
 def _entrant(lists, member, counters, weight):
-    """Choose a vertex to enter, and how many members leave for it: 1, 2, else as many as it needs; 0: no vertex."""
+    """Choose a vertex to enter, and how many members leave for it: 1, 2, or as many as it needs; 0 means no vertex."""
     ones = counters[ONE]
     draw = _below(counters, 1 << 30) / (1 << 30) * (ones + weight * counters[TWO])
     if draw < ones:
