@@ -3,10 +3,10 @@
     python -m benchmarks.capture [--seconds 60] [--rate-hz 2000000] [--rails 2] [--folder /tmp]
 
 Three runs in one process, each through the engine to disk: samples on a schedule, without a meter, then with as many
-Joulescopes as there are rails, then without again. The Joulescopes are a stand-in for ``pyjoulescope_driver``: the
+Joulescopes as there are rails, then without again. The Joulescopes simulate ``pyjoulescope_driver``: the
 thread of each delivers blocks of the package's size with levels, bursts and noise, made in advance so that they cost
 nearly nothing. Every reading on disk is compared with the sent one. ``waiting_s`` is the longest backlog for the disk,
-``cpu_share`` the load that meters add, in cores, and ``verify_s`` the time to check all hashes. Prints the rows and,
+``cpu_share`` is the load that meters add, in cores, and ``verify_s`` the time to check all hashes. Prints the rows and,
 last, one JSON line; exits 1 when a goal is missed: no reading lost or changed, the rate sustained, and 99 of 100 issues
 at most ``SLIP_S`` later than without a meter.
 """
@@ -45,7 +45,7 @@ from rig.types import Budget, DeviceInfo, Floats, Idle, Issue, Mark, Meter, Repl
 BLOCK = 16_240
 """Readings of float32 in a full block of the package: 64 KiB without its header and one USB frame."""
 PATTERN = 3_000_017
-"""Readings before the stand-in repeats itself; a prime, so that a lost or doubled block does not fit."""
+"""Readings until the simulation repeats itself; a prime, so that a lost or doubled block is noticed."""
 PERIOD_S, SPAN_S, IDLE_S = 10e-3, 2e-3, 0.5
 SLIP_S = 1e-3
 BESIDE_S = 60.0
@@ -62,7 +62,7 @@ def pattern(seed: int) -> Floats:
 
 
 class Replayed(FakeDriver):
-    """A Joulescope whose readings were made beforehand. ``sent`` counts them, ``every`` holds each that was opened."""
+    """A Joulescope with readings made beforehand. ``sent`` counts them; ``every`` holds all opened instruments."""
 
     every: list[Replayed]
     paths = ("u/js110/000123",)  # the model that streams 2,000,000 readings a second

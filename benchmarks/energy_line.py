@@ -1,4 +1,4 @@
-"""Are energy per operation and per execution where a simulated device has them, and refused where it has none?
+"""Are energies per operation and per execution right where a simulated device has them, and refused where not?
 
     python -m benchmarks.energy_line [--draws 100] [--jobs 2]
 

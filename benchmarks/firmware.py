@@ -4,7 +4,7 @@
     python -m benchmarks.firmware --data FOLDER [--folds 4]
 
 The first form tests the shipped network on synthetic scenes with seeds from 2000 on; `--again` trains it once more,
-says whether the file is the same, and also tests its floating point. The second form trains on all folds but one and
+says whether the file is the same, and also tests it in floating point. The second form trains on all folds but one and
 tests on that one, for each fold. Test data never influences a choice. Every slice passes the whole device driver, and
 its scores must equal those of Python's int8; exits 1 if one differs, or if no slice was tested. Prints a line for each
 network, with the least and the most time of a phase, and last JSON.

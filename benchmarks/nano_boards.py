@@ -1,8 +1,8 @@
-"""Do both ways to measure the microcontroller baseline give the truth? Random boards, each measured twice.
+"""Do both ways to measure the microcontroller baseline contain the truth? Random boards, each measured twice.
 
     python -m benchmarks.nano_boards --boards 60 --seed 1
 
-As published: one slice is looped for 60 s per phase, with 3 readings a second that last 0.2 s each. And at 50 kS/s, in
+First as published: one slice is looped for 60 s per phase, at 3 readings a second of 0.2 s each. Then at 50 kS/s, in
 loops of 1 s. Both are in virtual time. Times and powers of a board's phases are random, and so is the additional power
 in two parts of an execution. Prints a table and, last, one JSON line. Exits 1 if an interval fails more often than one
 in ten, or if fewer than nine in ten of the figures are stated.
@@ -51,7 +51,7 @@ class Draw:
 
 
 def draw(seed: int) -> Draw:
-    """Draw a board. One in three has a phase that is in step with 3 readings a second, or nearly so."""
+    """Draw a board. In one of three, a phase is in step with 3 readings a second, or nearly so."""
     rng = np.random.default_rng([seed, 0x4A40])
     seconds = {phase: float(np.exp(rng.uniform(np.log(0.01), np.log(0.5)))) for phase in PHASES}
     if rng.random() < 1 / 3:
@@ -67,7 +67,7 @@ def draw(seed: int) -> Draw:
 
 
 class StatedBoard:
-    """A board that needs the stated time for each execution, and answers nothing."""
+    """A board that needs the stated time for each execution, and gives no answer."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self._seconds, self._replies = seconds, list[Reply]()
@@ -95,7 +95,7 @@ class StatedBoard:
 
 
 class UnevenPlant(SimPlant):
-    """A bench whose executions of a phase have more, or less, power in parts of them."""
+    """A bench that changes the power in parts of each execution."""
 
     def shape(self, d: Draw) -> None:
         """Take powers and times from a draw."""

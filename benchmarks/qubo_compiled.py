@@ -1,7 +1,7 @@
-"""The gain of compiling the generator with numba: the same graphs from a bitmap that one loop fills.
+"""The gain of compiling the generator with numba: one loop fills a bitmap that gives the same graphs.
 
 Not part of the rig. ``benchmarks.qubo_generate`` times it against ``random_graphs`` of the workload, whose numpy
-needs no compiler; the figures say why that is enough.
+needs no compiler; the figures show why that is enough.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def compiled() -> Callable[[int, float, int], Edges]:
 
 def _fill(raw: Any, shift: Any, nodes: Any, drawn: Any, bits: Any, have: int, missing: int) -> tuple[int, int]:
     """Set the bits of the pairs in ``raw`` until none is missing; unused pairs stay at the front of ``drawn``."""
-    for i in range(raw.size):  # written without branches on random numbers, which are mispredicted half the time
+    for i in range(raw.size):  # branches on random numbers are mispredicted half the time, so there are none
         drawn[have] = raw[i] >> shift
         have += drawn[have] < nodes
     at = 0

@@ -3,7 +3,7 @@
 python -m benchmarks.xylo_boards --boards 100 --seed 1 [--jobs 4]
 
 Each board has its own chip, rate of its power monitor from 5 to 1280 Hz, noise, converter step and link with latency,
-bunches and lost or late readings. It uses the whole path: driver, engine, run directory, estimators. Prints a table
+bunches and lost or late readings. All stages take part: driver, engine, run directory, estimators. Prints a table
 and, last, one JSON line; exits 1 if an interval fails more often than one in ten.
 """
 

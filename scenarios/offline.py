@@ -1,4 +1,4 @@
-"""Offline: all samples at once, as fast as the device takes them (MLPerf)."""
+"""Offline: all samples at once, as fast as the device accepts them (MLPerf)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def offline(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Idle, the whole set issued at once as often as the rules require, idle. The device takes it in batches."""
+    """Yield idle, the whole set at once as often as the rules require, idle. The device takes it in batches."""
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    # decoded before the run: a decoder during the run would delay the reading of meters
+    # decoded before the run, because decoding during the run would delay the reading of meters
     samples = list(workload.samples)
     return framed(_work(samples, Enough(rules, clock, purpose, SLACK)), workload, idle, warm)
 

@@ -21,10 +21,10 @@ def single_stream(
     repeat: int = 1,
     apart: bool = False,
 ) -> Iterator[Step]:
-    """Idle, the whole set in order as often as the rules require, idle.
+    """Yield idle, the whole set in order as often as the rules require, idle.
 
     ``repeat`` loops each sample inside one span. ``apart`` (``--per-phase``) issues each phase of the device on its
-    own, so that short phases can be repeated and powered one at a time. ``idle_s`` and ``warmup``: as in the rules.
+    own, so that short phases can be looped and powered separately. ``idle_s`` and ``warmup``: as in the rules.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     within(1, MOST_REPEAT, repeat=repeat)

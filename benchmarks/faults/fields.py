@@ -1,8 +1,8 @@
-"""Recordings with valid hashes and malformed content: one to three fields in turn have hostile values.
+"""Recordings with valid hashes and malformed content: one to three fields have hostile values.
 
 Each case takes one recording, changes one to three fields of its lines, the metadata of its traces, its columns or its
-``session.json``, makes every hash fit again, and does what `rig report` does: it reads and evaluates, and a share of
-the cases is also rendered to a terminal, and a smaller one to a page. Small recordings are taken more often. A case
+``session.json``, makes every hash fit again, and does what `rig report` does: it reads and evaluates. A share of
+the cases is also rendered to a terminal, and a smaller share to a page. Small recordings are used more often. A case
 follows from the seed and its number alone.
 """
 
@@ -62,7 +62,7 @@ def counted(bases: Sequence[Path], weights: Sequence[float], seed: int, numbers:
 
 
 def one_case(base: Path, work: Path, draw: random.Random) -> tuple[str, Outcome, str]:
-    """Forge a copy of a recording; return what was changed and what became of it."""
+    """Forge a copy of a recording; return what was changed and the outcome."""
     shutil.rmtree(work, ignore_errors=True)
     path = shutil.copytree(base, work / base.name)
     runs = sorted(p.parent for p in path.rglob(EVENTS))
@@ -99,7 +99,7 @@ def audited(path: Path, outcome: Outcome, told: str) -> tuple[Outcome, str]:
 
 
 def chain_again(session: Path) -> None:
-    """Seal the runs of a session as they are now, so that the reader gets as far as their content."""
+    """Seal the runs of a session as they are now, so that the reader reaches their content."""
     try:
         bind_again(session)
     except (TypeError, KeyError, ValueError, AttributeError, OSError, RecursionError):
@@ -107,7 +107,7 @@ def chain_again(session: Path) -> None:
 
 
 def recordings() -> list[str]:
-    """Return the names of the small recordings; refused ones and sweeps are left out."""
+    """Return the names of small recordings, without refused ones and sweeps."""
     small = [f for f in sorted(GOLDEN.glob("*.tar.gz")) if f.stat().st_size <= LARGEST_BYTES]
     return [f.name.removesuffix(".tar.gz") for f in small if not f.name.startswith(("refused", "sweep"))]
 
@@ -118,7 +118,7 @@ def size_bytes(base: Path) -> int:
 
 
 def reported(path: Path, how: float) -> None:
-    """Do what `rig report` does; each share above ``how`` adds its part.
+    """Do what `rig report` does; each part is done if its share is above ``how``.
 
     Raises ``AssertionError`` for a control character on the terminal, and for a file outside ``derived/``.
     """

@@ -25,9 +25,9 @@ def check_declared(bench: Bench, workload: Workload) -> None:
 
 
 def answers_of(bench: Bench) -> Sequence[str]:
-    """The answers that the device declares in its details as ``classes`` or ``labels``; none if they are unknown.
+    """Return the answers that the device declares in its details as ``classes`` or ``labels``; none if unknown.
 
-    A bad info is not reported here, but by the rules of devices.
+    The rules of devices report a bad info, not this function.
     """
     c = Checks(bench.clock, prompt_s=0.1, kind="device")
     with c.calling("info()"):

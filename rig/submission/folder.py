@@ -171,7 +171,7 @@ def _plain(root: Path, names: Iterator[str] | Sequence[str]) -> Iterator[tuple[s
 
 
 def _left_out(session: Path, name: str, taken: set[str]) -> Iterator[str]:
-    """Files in a session that were not recorded, and are otherwise silently left out."""
+    """Return files in a session that were not recorded, which otherwise would be left out silently."""
     for file in sorted(session.rglob("*")):
         inner = file.relative_to(session)
         beside = DERIVED not in inner.parts and not file.is_dir()
@@ -201,7 +201,7 @@ def _beside(out: Path) -> Iterator[Path]:
 
 
 def _refused(error: OSError, folder: Path | None, out: Path) -> StoreError:
-    """The error, with the file's name, for a file that cannot be written or a session's file that cannot be read."""
+    """Return the error, with the file's name, for a file that cannot be written, or read in a session."""
     place = Path(str(error.filename or out))
     if folder is not None and place.is_relative_to(folder):
         return not_stored(out / place.relative_to(folder), unwritten(error))

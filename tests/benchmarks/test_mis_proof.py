@@ -1,4 +1,4 @@
-"""Proofs agree with trying every set, and with another solver."""
+"""Proofs agree with a search of all sets, and with another solver."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SERVICE_S = 0.01 + SETTLE_S
 
 
 def served(load: float, n: int) -> Run:
-    """Return a Server run on the plant, batch 1, without delays of the link."""
+    """Return a Server run on the plant, one sample at a time, without delays of the link."""
     plant = open_plant()
     device = open_device(plant, inference_s=0.01, device_forward_s=0, device_back_s=0, device_jitter_s=0, marks=False)
     rules = replace(quick("server"), min_queries=n, min_duration_s=0.0)

@@ -1,4 +1,4 @@
-"""A ``network`` line that no device could have recorded is refused by its line; a driver's is not recorded."""
+"""A ``network`` line that no device could have recorded is refused with its number, and not recorded for a driver."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_description_out_of_bounds_is_refused_by_line_and_field(what: str) -> 
 
 
 def recording(path: Path, *lines: Document, ended: bool = True) -> Path:
-    """Return a run of one sample; its lines follow one of unknown type. A crashed run has no samples yet."""
+    """Return a run of one sample; its lines follow one of unknown type. A crashed run has no samples."""
     samples = table(SAMPLES, [{"id": "a", "inferences": 1}])
     events = [start_line(), {"type": "door", "open": True}, *lines]
     if ended:

@@ -1,4 +1,4 @@
-"""What the system track's two workloads declare about their benchmark: values found, and values allowed."""
+"""The system track's two workloads declare the found and the allowed values of their benchmark."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_a_workload_declares_is_what_the_rig_holds(nodes: int) -> None:
 
 @pytest.mark.parametrize("declared", [(8,), ()])
 def test_limits_of_ones_own_do_not_hold_under_the_name_of_a_known_benchmark(declared: tuple[int, ...]) -> None:
-    """A recording that states both its findings and its limits used to be VALID by itself."""
+    """A recording that states both its findings and its limits was once always VALID."""
     opened = open_asc(samples=8, audio_hz=1000)
     assert opened.benchmark is not None
     own = {name: replace(p, allowed=p.found) for name, p in opened.benchmark.parameters.items()}
@@ -108,7 +108,7 @@ def test_a_workload_keeps_its_benchmark_when_it_is_joined_to_sequences() -> None
 
 @pytest.mark.parametrize("driver", ["cpu_mis", "cpu_sa", "cpu_tabu"])
 def test_the_solvers_of_this_computer_outline_what_they_run_and_how_it_is_tuned(driver: str) -> None:
-    """This allows a real session of them to be VALID."""
+    """So a real session of them can be VALID."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
     pytest.importorskip("numba", reason="extra qubo is not installed")
     device = importlib.import_module(f"drivers.devices.cpu.{driver}").open_device()

@@ -117,7 +117,7 @@ def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
 
 
 def test_what_handles_errors_does_not_handle_an_interruption() -> None:
-    """Like the loop of a script over sizes, which continues after an error."""
+    """Loop over sizes like a script that continues after an error."""
     assert not issubclass(Interrupted, Exception)
 
 

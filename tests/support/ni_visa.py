@@ -2,7 +2,7 @@
 
 A read returns after ``count`` bytes, after the termination character if it is enabled, or at a pause of the data
 if ``VI_ATTR_SUPPRESS_END_EN`` is false; its default is true (NI-VISA help, ``viRead``; pyvisa issues 98 and 518).
-Otherwise it times out, and loses what had come.
+Otherwise it times out, and loses the data received so far.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_S = 0.02
 
 
 class NiSocket:
-    """One resource, with the parts of pyvisa's that a session uses; it is its own ``visalib``."""
+    """A resource with those parts of pyvisa's that a session uses; it is its own ``visalib``."""
 
     session = 1
 

@@ -18,7 +18,7 @@ ASSUMPTION = "assumed, not measured: about 52 uA/MHz at 64 MHz in every phase, a
 
 
 def simulation(firmware: Firmware) -> dict[str, Any]:
-    """Return what a recording must say about a simulated board: the origin of time and power, and the build's size."""
+    """Return what a recording must say about a simulated board: the source of time and power, and the build's size."""
     return {
         "time": "SIMULATED: QEMU counts instructions, 16 ns each; it is no model of the time on a Cortex-M4F",
         "flash_bytes": firmware.flash_bytes,
@@ -28,13 +28,13 @@ def simulation(firmware: Firmware) -> dict[str, Any]:
 
 
 def taken(firmware: Firmware) -> str:
-    """Return the memory that the whole build takes of the board; the network's footprint is a part of it."""
+    """Return the board's memory that the whole build takes, including the network."""
     sizes = f"{firmware.flash_bytes} bytes of flash and {firmware.ram_bytes} bytes of RAM"
     return f"; the build for {firmware.board} takes {sizes}, without the stack"
 
 
 class Loops(Protocol):
-    """The board that is asked for the time of its loops."""
+    """The board that gives the time of its loops."""
 
     def info(self) -> DeviceInfo: ...
     def stage(self, samples: Sequence[Sample]) -> None: ...

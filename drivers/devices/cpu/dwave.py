@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Solver(Protocol[T]):
-    """A sampler with its way to spend a budget."""
+    """A sampler that can spend a budget."""
 
     def load(self, graph: Graph) -> T: ...
     def solve(self, problem: T, tally: Tally) -> None: ...
@@ -44,7 +44,7 @@ def opened(
         what,
         ("dimod", "dwave-samplers", "numpy"),
         longest_s,
-        schedule_depends_on_budget=True,  # the last read is fitted to the remaining time
+        schedule_depends_on_budget=True,  # the last read depends on the remaining time
         solver=what,
         cost="computed from each read's solution within the span",
         tuning=f"{tuning}; by nodes and density alone, its values with every answer",

@@ -1,7 +1,7 @@
 """The MLPerf Tiny device protocol on a serial line: commands that end in ``%``, answers that end in ``m-ready``.
 
 Source: mlcommons/tiny, ``benchmark/api/internally_implemented.cpp`` and ``.h`` (command size 80, ``infer`` warms up
-ten times unless it is told how often), and the ``th_timestamp`` and ``th_results`` of its reference submissions.
+ten times by default), and the ``th_timestamp`` and ``th_results`` of its reference submissions.
 
 A conversation is a generator: it writes to the line, yields for the next line and returns its result. So a caller can
 wait for it (``converse``) or poll it.
@@ -213,7 +213,7 @@ class Board:
         return Inferred(laps[0], laps[1], scores, printed_s)
 
     def _ready(self) -> Talk[None]:
-        """Take the ``m-ready`` that ends an earlier answer."""
+        """Discard the ``m-ready`` that ends an earlier answer."""
         while self._ready_is_due:
             line = yield
             if line == READY:

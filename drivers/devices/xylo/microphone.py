@@ -30,7 +30,7 @@ from rig.errors import DeviceError, DeviceTimeoutError, UsageError
 from rig.types import Span
 
 PENDING = 2
-"""The next sample may be issued while the last time steps of one sample are still processed."""
+"""The next sample may be issued while the last time steps of the previous one are still processed."""
 LOST = 0.02
 """This share of time steps may be missing or doubled, because clocks differ; one more may be at either end."""
 STARTED_S = 0.2
@@ -109,7 +109,7 @@ class MicrophoneBackend:
                 self._came.wait(min(left_s, 0.1))
             self._pending.popleft()
             own = self._rows_of(heard)
-        return (self._done(heard, own),)  # without this lock: the board's own is taken first elsewhere
+        return (self._done(heard, own),)  # without this lock: elsewhere, the board's own is taken first
 
     def timer(self) -> int:
         """Return the stopwatch's time now (ms). Raises ``DeviceError`` if the board is gone."""

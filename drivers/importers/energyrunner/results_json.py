@@ -69,7 +69,7 @@ def _entries(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None) -> tuple[Floats, int, int, int]:
-    """Return joules per sample, shape (n,); the first sample of the window and the one after its last; inferences."""
+    """Return joules per sample, shape (n,), the window's first sample and the one after its last, and inferences."""
     samples, stamps = entry["power"].get("samples"), entry["power"].get("timestamps")
     if not (isinstance(samples, list) and samples and all(_number(x) for x in samples)):
         raise bad(path, f"trial {k} holds no list of joules per sample", str(samples)[:60])

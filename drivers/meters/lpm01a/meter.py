@@ -29,7 +29,7 @@ ENERGY_MOST_HZ = 1e4
 APERTURE_S = 1e-5
 """The aperture of a current, "instantaneous" in ``help``: the analog path has 100 kHz (UM2243, chapter 10)."""
 BUFFER_S = 0.2
-"""The port is emptied ten times as often. An LPM01A holds more."""
+"""The port is emptied ten times in this time (s). An LPM01A holds more."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from rig.recording.reader import Run
 
 
 def sample_findings(run: Run) -> Iterator[Finding]:
-    """Yield a failed check if only some samples of an accuracy run have a label, since accuracy is then of these only.
+    """Yield a failed check if only some samples of an accuracy run have a label, as accuracy is then only of these.
 
-    Samples with equal data give a note, where the rules ask for the whole set and so count such samples separately.
+    Samples with equal data give a note, if the rules ask for the whole set, which counts such samples separately.
     """
     rules, purpose = run.start.rules, run.start.purpose
     if rules is None or not rules.submittable:

@@ -48,7 +48,7 @@ _DRAWN_BELOW = 2**32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LazyGraphs(Sequence[Sample]):
-    """Samples whose graphs are drawn when they are accessed. The last graph is kept."""
+    """Samples whose graphs are drawn on access. The last graph is kept."""
 
     instances: tuple[Instance, ...]
     kept: dict[str, Graph] = field(default_factory=dict)

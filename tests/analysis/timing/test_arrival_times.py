@@ -44,7 +44,7 @@ TRUE_W = {"idle_power_w": 1e-3, "active_power_w": 3e-3, "dynamic_power_w": 2e-3}
 
 
 def contradicted(result: Result) -> bool:
-    """Return whether a check of the readings fails, and power is refused for this or corrected to the truth."""
+    """Return whether a check of the readings fails, and power is refused for that reason or corrected to the truth."""
     assert result.validity is not None
     failed = [c for c in result.validity.checks if not c.ok]
     if failed and FigureKey("dynamic_power_w") in result.quantities:

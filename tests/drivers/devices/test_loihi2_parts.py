@@ -1,4 +1,4 @@
-"""The arithmetic of Lava's worker: its plan of slices, its costs, and what it ignores as late."""
+"""The arithmetic of Lava's worker: its plan of slices, its costs, and what comes too late for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def problem(graph: Graph) -> Problem:
 
 
 class Playback:
-    """Replaces a network: what it finds in each slice, by seconds from now, cost and nodes."""
+    """Stands for a network: what it finds in each slice, with seconds from now, cost and nodes."""
 
     def __init__(self, *slices: Sequence[tuple[float, int, tuple[int, ...]]]) -> None:
         self.slices, self.steps = list(slices), 0

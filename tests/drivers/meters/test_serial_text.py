@@ -54,7 +54,7 @@ def live(sketch: Sketch | None = None) -> Iterator[tuple[SimPlant, TextBoard]]:
 
 
 def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: None) -> list[Chunk]:
-    """Return everything from a start to a stop; ``then`` runs after a fifth of the time."""
+    """Return all readings from a start to a stop; ``then`` runs after a fifth of the time."""
     meter.start()
     chunks: list[Chunk] = []
     began_s, done = time.monotonic(), False
@@ -72,7 +72,7 @@ def ticks(chunks: Sequence[Chunk]) -> Any:
 
 
 def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes], bytes]:
-    """Spoil one line in every ``number``."""
+    """Spoil every ``number``th line."""
     return lambda k, line: change(line) if k % number == 0 else line
 
 
@@ -264,7 +264,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
         heard.append(data)
         wire.send(b"boot\r\n# time, mW, n\r\n" + "".join(f"{line}\r\n" for line in lines[:3]).encode())
         if len(heard) > 1:
-            for part in (lines[3:4], lines[4:]):  # the first line that is later than any latency begins it
+            for part in (lines[3:4], lines[4:]):  # a line that is later than any latency begins it
                 time.sleep(0.06)
                 wire.send("".join(f"{line}\r\n" for line in part).encode())
 
@@ -317,7 +317,7 @@ def test_the_energy_is_what_the_device_used(tmp_path: Path, sketch: Sketch, opti
 @pytest.mark.parametrize(
     ("change", "missing"),
     [
-        (lambda line: line.rstrip(b"\r\n"), 2),  # the end of a line is lost: two readings are in one
+        (lambda line: line.rstrip(b"\r\n"), 2),  # the end of a line is lost, so one line holds two readings
         (lambda line: line[:5] + b"\xfe\x81" + line[7:], 1),
         (lambda line: b"", 1),
         (lambda line: line[:-6] + line[-5:], 1),  # a digit is lost
@@ -361,7 +361,7 @@ def test_too_many_lines_that_are_no_readings_end_it() -> None:
 
 
 def test_a_time_that_stands_still_is_named() -> None:
-    """So is a time in s that is printed without a fraction, or declared in the wrong unit."""
+    """This applies to a time in s without a fraction, or in a wrong declared unit, too."""
     order = LineOrder(Plan(Board(timer_bits=0, timeout_s=1.0), layout_of("core:mW", "comma"), "column", 0.0, 0.03))
     with pytest.raises(MeterError, match=r"the column of time stands still.*unit"):
         for k in range(9):
