@@ -28,9 +28,9 @@ MOST_TEXT = 32
 
 
 def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judged]], verbose: bool = False) -> None:
-    """Print a table for each pair to standard output, and what the gates of each pair found.
+    """Print a table for each pair to standard output, and the result of each pair's gates.
 
-    It has the main figures, and those of the network where the two differ. No line is wider than the terminal.
+    It has the main figures, and those of the network that differ. No line is wider than the terminal.
     """
     wide = width()
     for c, judged in zip(found, gates, strict=True):
@@ -50,7 +50,7 @@ def print_comparisons(found: Sequence[Comparison], gates: Sequence[Sequence[Judg
 def beside(c: Comparison) -> dict[str, Any]:
     """Return a small table for the page of the second result: quality of the answers, and complexity of the networks.
 
-    If both are of one device, it also has times, powers and energies, also by phase, and says what a slow meter missed.
+    If both are of one device, it also has times, powers and energies, by phase too, and what a slow meter missed.
     """
     devices = [clean(subject.result.start.device.name) for subject in (c.first, c.second)]
     headlines, heads, notes = list[FigureKey](), devices, list(_on_differences(c))
@@ -87,7 +87,7 @@ def _unseen(subject: Subject) -> Iterator[str]:
 
 
 def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
-    """Return the rows in the widest form that fits; a title that leaves no room for the numbers is above them."""
+    """Return the rows in the widest form that fits; if a title leaves no room for the numbers, it stands above them."""
     judged = any(d.kept is not None for d in c.differences)
     headlines = headline_keys(c.first.result)
     rows = [

@@ -37,10 +37,10 @@ def open_import(
     """An Otii export: a file for each channel, a folder of such files, or one table with a column for each channel.
 
     A file ``Main current - Arc.csv`` has the columns Timestamp,Value in s and A; the headers of a table state the
-    units (``Main current (A)``). Of the ``channel`` (main or adc) the power is taken; else current times voltage,
-    where both were recorded; else current at ``supply_v`` (V), which must then be stated. The stretches in which the
+    units (``Main current (A)``). Power comes from the ``channel`` (main or adc); else it is current times voltage,
+    if both were recorded; else current at ``supply_v`` (V), which must then be given. The stretches in which the
     digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows of ``inferences`` each. ``separator``
-    and ``decimal`` describe the file where it leaves them open.
+    and ``decimal`` describe the file if it does not show them.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not such exports.
     """

@@ -16,7 +16,7 @@ from rig.types import Bools, Floats
 SEARCHED, SHIFTS = 300, 4000
 """The number of spans that place the readings, and the largest number of shifts that are tried.
 
-With a coarser step, a neighbour of the true place, a whole span away, could look better.
+With a coarser step, a place one whole span away could look better than the true place.
 """
 SETTLED = 5.0
 """After this many time constants a filter has settled within 1 %."""
@@ -26,14 +26,14 @@ BESIDE_S, SEEN_S = 5e-3, 0.1
 """Spans are elsewhere in a trace if their shift exceeds the open range by more than ``BESIDE_S``; shifts are tried up
 to ``SEEN_S`` beyond that range."""
 NOTHING, ALL = 0.4, 0.72
-"""Shares of a span's power. A moved trace shows less than ``NOTHING`` where only the stamps place spans (half of that
-if no part of a span is in its place), and over ``ALL`` more where only the readings do. A lagging meter shows some at
+"""Shares of a span's power. A moved trace shows less than ``NOTHING`` where only the stamps place spans (half of it
+if no part of a span is in its place), and over ``ALL`` more where only the readings do. A late meter shows some at
 both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better if it gains over ``SURE`` deviations of noise and ``MORE`` times the power, but less than
 ``MOST`` times: if spans have less power than idle, gaps with more are not another place of the spans."""
 PIECES, UNLIKE = 5, 0.4
-"""In a moved trace, the first and the last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
+"""In a moved trace, the first and last of ``PIECES`` pieces differ by at most ``UNLIKE`` of the power. If readings
 were lost one by one, or came twice, each span is moved further than the one before it."""
 ENDS = 2.0
 """Two places of the spans are alike if their power differs by at most this many deviations of the end readings."""
@@ -64,7 +64,7 @@ def clearest(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts)
     upwards = -1.0 if level.mean() < rest[len(tried) // 2] else 1.0
     clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + TINY))
     count = max(length_s(window) / max(facts.period_s, TINY), 1.0)
-    ends = facts.noise_w * np.sqrt(2.0 * len(window)) / count  # a phase at idle level leaves an edge of the spans open
+    ends = facts.noise_w * np.sqrt(2.0 * len(window)) / count  # a phase at idle level hides an edge of the spans
     best = np.flatnonzero(upwards * level >= np.max(upwards * level) - ENDS * ends)
     return clear, float(tried[best[np.argmin(np.abs(tried[best]))]])
 
@@ -86,7 +86,7 @@ def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float)
 
 
 def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Facts) -> float:
-    """Return how much later (s) than stamped a trace shows the spans; 0 if it shows no other place.
+    """Return how much later (s) than stamped a trace shows the spans; 0 if not clearly elsewhere.
 
     Another place counts if spans are clearer there than at every place that clocks, readings and filter allow, if there
     is nearly no power where only the stamps place spans, and nearly all where only the readings do.
@@ -111,7 +111,7 @@ def misplaced_s(run: Run, trace: Trace, stamped: Table, idle: Floats, facts: Fac
     claimed, beside, *ends = ((one.mean_w - rest[best]) / step_w for one in found.values())
     empty = NOTHING / (1.0 + length_s(apart["claimed"]) / length_s(every))
     moved = abs(claimed) < empty and beside - claimed > ALL and not abs(ends[0] - ends[1]) > UNLIKE
-    short_s = float(idle[:, 1].max(initial=-np.inf)) - facts.last_s  # a block of readings was lost before the spans
+    short_s = float(idle[:, 1].max(initial=-np.inf)) - facts.last_s  # larger if a block was lost before the spans
     return shift if moved and short_s < abs(shift) / 2 else 0.0
 
 
@@ -158,7 +158,7 @@ def looked_at(
     quiet = shortened(idle, bound + period + settle, bound + period)
     knots = quiet[:, :1] + (quiet[:, 1:] - quiet[:, :1]) * PARTS
     eighth = np.stack([knots[:, :-1].ravel(), knots[:, 1:].ravel()], axis=1)
-    slack = min(open_s(run, trace.clock), period)  # up to this part of a reading may be beyond an edge
+    slack = min(open_s(run, trace.clock), period)  # at most this part of a reading may lie beyond an edge
     gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), slack + settle, slack)
     free, inner = ~touch(gaps, other), shortened(window, slack + settle, slack)
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
@@ -172,9 +172,9 @@ def length_s(window: Floats) -> float:
 
 
 def _other(run: Run, stamped: Table) -> Floats:
-    """Return the windows of other activity than counted spans: warm-up, marks, and work without stamps.
+    """Return the windows of all activity other than counted spans: warm-up, marks, and work without stamps.
 
-    Work without stamps is unanswered issues, and everything after the last span of a run that broke off.
+    Work without stamps is unanswered issues, and all time after the last span of a broken-off run.
     """
     every, last = issues(run), float(stamped.off.max())
     begins = every.issued_s[np.isnan(every.answered_s) & ~np.isnan(every.issued_s)]
@@ -190,7 +190,7 @@ def shortened(window: Floats, head: float, tail: float) -> Floats:
 
 
 def touch(window: Floats, other: Floats) -> Bools:
-    """Return whether each window touches one of ``other``, which are in order of their begins."""
+    """Return whether each window touches one of ``other``, which are sorted by begin."""
     before = np.searchsorted(other[:, 0], window[:, 1])
     ends = np.concatenate([[-np.inf], np.maximum.accumulate(other[:, 1])])
     return np.asarray(ends[before] > window[:, 0], dtype=bool)

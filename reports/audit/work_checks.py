@@ -59,7 +59,7 @@ def workload(e: Evidence) -> Verdict:
 
 
 def _inferences(run: Run, known: bool = True) -> Iterator[str]:
-    """Yield a fault if samples state other inferences than follow from their lengths or from their expected answers.
+    """Yield a fault if samples state inferences that disagree with their lengths or their expected answers.
 
     If the length of an inference is not ``known``, different lengths are only a doubt: a word may be one inference.
     """
@@ -132,7 +132,7 @@ def clean_end(e: Evidence) -> Verdict:
 
 
 def _unlabelled(run: Run) -> Iterator[str]:
-    """Yield a fault if some samples have a label and others have none, so that these do not count in accuracy."""
+    """Yield a fault if some samples have a label and others have none, and so do not count in accuracy."""
     label = column(table(run, "samples"), "label")
     if any(label) and not _other_data(run) and (lost := label.count(None)):
         yield f"{lost} of {len(label)} samples have no label"

@@ -93,7 +93,7 @@ def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floa
 
 
 def _distribution(axis: Any, took: Floats, factor: float) -> None:
-    """Draw latency against the share answered within it; each nine (90 %, 99 %, ...) has the same width on the axis."""
+    """Draw latency against the share answered within it; each nine (90 %, 99 %, ...) has the same width."""
     ordered = np.sort(took)
     n = len(ordered)
     slower = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 100)]).astype(int)) - 1

@@ -57,7 +57,7 @@ class Layer:
 class Connection:
     """Synapses from a layer, or from the input, to a layer; a recurrent connection has one layer as both ends.
 
-    Weighted sums that are no activations, such as those of a readout, are no layer: their connection ends at itself.
+    Weighted sums without an activation, such as those of a readout, are no layer; their connection ends at itself.
     ``weights`` counts the weights, and ``zeros`` those that are zero. ``dense`` is the synaptic operations of one
     execution when every weight and every input counts: the weights of a linear connection, and more for a convolution.
     ``fan_out_max`` is the most synapses with a weight that one input reaches. What is sent in execution t arrives in
@@ -168,11 +168,11 @@ def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
 
 
 def _against_source(c: Connection, operations: Counts, active: Counts | None) -> Iterator[str]:
-    """Check that an active input performs at most the operations of its fan-out, and inactive inputs none."""
+    """Check that an active input has at most the operations of its fan-out, and inactive inputs have none."""
     if active is None:
         return
     late = min(c.delay, len(active))
-    sent = np.concatenate((np.zeros(late), active[: len(active) - late]))  # not integers: a product may exceed 64 bits
+    sent = np.concatenate((np.zeros(late), active[: len(active) - late]))  # floats: a product may exceed 64 bits
     if np.any(operations > sent * c.fan_out_max):
         yield f"connection {c.name} counts more operations than the active neurons of {c.source} reach"
 

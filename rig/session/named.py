@@ -50,7 +50,7 @@ def one_of(path: Path) -> Path:
 
 
 def several(found: list[Path], given: str, what: str) -> UsageError:
-    """Print the recordings that could be meant, newest first; return the error that asks the user for one of them."""
+    """Print the possible recordings, newest first; return the error that asks the user for one of them."""
     say(*(f"  {path}, {ago(path)}" for path in found[:MOST]), error=True)
     say(*([f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []), error=True)
     return refused("path", given, f"Name one of them, such as {found[0]}", what)

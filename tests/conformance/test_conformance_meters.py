@@ -1,4 +1,4 @@
-"""A meter that breaks a rule of ``rig.conformance.device`` gets the rule, the finding and the requirement."""
+"""A meter that breaks a rule of ``rig.conformance.device`` is told the rule, the finding and the requirement."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def other_types() -> Callable[[Chunk], Chunk]:
 
 
 def wrong(value: Any) -> Any:
-    """Return a value whose type no checker may question."""
+    """Return a value whose type no checker sees."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""Two results differ if their uncertainties show it; a calibration that both share does not matter."""
+"""Two results differ if their uncertainties show it; a shared calibration does not matter."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_comparison_turned_round_has_the_other_sign(a: float, b: float, same: 
 
 
 def test_shares_have_the_interval_of_their_counts() -> None:
-    """Newcombe's own first example: 56 of 70 and 48 of 80, by Wilson's limits, differ by 0.0524 to 0.3339."""
+    """In Newcombe's first example, with Wilson's limits, 56 of 70 and 48 of 80 differ by 0.0524 to 0.3339."""
     a = Quantity(48 / 80, "1", (Component("n", 0.05),), limits=(0.4905, 0.7003))
     b = Quantity(56 / 70, "1", (Component("n", 0.05),), limits=(0.6918, 0.8772))
     d = difference(a, b, key=ACCURACY)
@@ -253,7 +253,7 @@ def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
 
 
 def test_folds_that_share_samples_are_no_folds(tmp_path: Path) -> None:
-    """The samples of one are among those of the other, whose data have another digest."""
+    """One has part of the samples of the other, whose data have another digest."""
     for count in ("4", "6"):
         session(tmp_path / "shared" / count, f"samples={count}", mode="together")
     with pytest.raises(UsageError, match="4 of their 10 samples are in more than one run"):

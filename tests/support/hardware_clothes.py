@@ -91,7 +91,7 @@ def scenes() -> asc.AscWorkload:
 
 
 def batches() -> asc.AscWorkload:
-    """Return the same, for a benchmark presented as Offline and Server; 1.0 has none."""
+    """Return the same, for a benchmark with the scenarios Offline and Server; version 1.0 has none."""
     opened = scenes()
     presented = Parameter((), ("offline", "server"), "a benchmark of a test")
     return replace(opened, benchmark=replace(opened.benchmark, scenarios=presented))
@@ -213,7 +213,7 @@ Edit = Callable[[list[Document], dict[str, Any]], None]
 
 
 def edited(session: Session, edits: Mapping[str, Edit | None], folder: Path) -> Result:
-    """Return the session's result after one change: runs by name are edited, or left out if the edit is None."""
+    """Return the session's result after changes: an edit per run name; None leaves the run out."""
     from tests.support.run_by_hand import rewritten
 
     parts = []

@@ -73,7 +73,7 @@ def test_the_table_is_printed_with_what_varies_the_verdict_and_the_main_figures(
 
 @pytest.fixture
 def copy(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, for damage, with its rows."""
+    """The same sweep with its rows, for tests that damage it."""
     shutil.copytree(os.environ["NEURORIG_CACHE_DIR"], tmp_path / "cache")
     monkeypatch.setenv("NEURORIG_CACHE_DIR", str(tmp_path / "cache"))
     return Path(shutil.copytree(whole, tmp_path / "copy"))
@@ -239,7 +239,7 @@ def test_two_cells_that_were_exchanged_are_recorded_again(copy: Path) -> None:
 
 
 def pend(out: Path, cell: Cell) -> Path:
-    """Put a recording back to its place just before it was done."""
+    """Move a recording back to the state just before it was done."""
     work = out / "pending" / cell.key / cell.key
     work.parent.mkdir(parents=True)
     place_of(out, cell).rename(work)

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what is asked. Raises what ``_train``, opening the workload and ``export`` raise."""
+    """Run the command. Raises what ``_train``, opening the workload and ``export`` raise."""
     return int(args.do(args))
 
 
@@ -89,7 +89,7 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace) -> int:
-    """Train and write the network.
+    """Train the network and write it.
 
     Raises ``UsageError`` for options out of range, for a file that cannot be written, and if there are neither
     training images nor a fold; ``DataError`` for images that cannot be used; and what opening NEST raises.

@@ -85,7 +85,7 @@ def open_device(
 
     With ``simulate`` the front end is simulated too. By default (``front_end`` "replay") each sample is played to it
     in real time after it was submitted. With "live" the front end has heard the sample while it happened: only
-    inference is left, and the front end's power is part of idle. The power of its own rails is reported as
+    inference remains, and the front end's power is part of idle. The power of its own rails is reported as
     pre-processing. A workload that teaches needs "live": the readout of the network then holds a prototype of each
     word, for base words from all their samples. The phase ``learning`` is the core's time for the shots of one word.
     Opening may take ``start_s``: the simulator takes some 0.1 s for a second of sound.
@@ -195,7 +195,7 @@ class XyloDevice:
         self._encoded: dict[str, Raster] = {}
         self._playing: deque[Playing] = deque()
         self._done: Sequence[Done] = ()
-        """Samples that were heard whole while their player still runs."""
+        """Samples that were heard completely while their player still runs."""
 
     def info(self) -> DeviceInfo:
         """Return this device; ``details`` holds the encoder and the network."""

@@ -62,7 +62,7 @@ class Learner:
         return inspection_of(replace(self.network, specification=spec)).info
 
     def begin(self, job: Job) -> None:
-        """Answer, or learn the shots of a word; the first sample of a round makes it forget what it has learnt."""
+        """Answer, or learn the shots of a word; at the first sample of a round it forgets all learnt words."""
         if job.phases == (LEARNING,):
             self._chip.work(job, self._learn(self._words[job.sample_id], list(job.raster)))
             return
@@ -83,7 +83,7 @@ class Learner:
         """Fit the readout to samples of ``steps`` steps: a neuron with output 0 fires in half of them."""
         means = np.array(list(self._means.values()))
         weights, biases = prototypes(means)
-        weights, biases = weights - weights.mean(axis=0), biases - biases.mean()  # a common part decides nothing
+        weights, biases = weights - weights.mean(axis=0), biases - biases.mean()  # a common offset changes no decision
         most = 2.0 * np.abs(means @ weights.T + biases).max() / steps or 1.0
         scale = min(WEIGHT / (np.abs(weights).max() or 1.0), THRESHOLD / most)
         threshold, known = math.ceil(scale * most), [self.network.classes.index(word) for word in self._means]
@@ -97,7 +97,7 @@ class Learner:
 
 
 def _with_readout(network: Network, words: Sequence[str]) -> Network:
-    """Return a network whose last hidden layer alone leads to one neuron for each word, with no weights yet."""
+    """Return a network whose last hidden layer leads to one neuron for each word, without weights yet."""
     if len(words) > LIMITS["output"]:
         what = f"the workload has {len(words)} words, and a Xylo has {LIMITS['output']} output neurons"
         remedy = "Give a folder with fewer base words, and ask for fewer words (sessions, way)"

@@ -63,7 +63,7 @@ class PowerShield:
         """Take control; return serial number and firmware. Raises ``SetupError`` when no PowerShield answers."""
         try:
             self._line.quiet(QUIET_S, 6 * QUIET_S)
-            self._line.write(b"stop\n")  # an earlier run that was not stopped
+            self._line.write(b"stop\n")  # in case an earlier run was not stopped
             self._line.quiet(QUIET_S)
             self._command("htc")
             return {"serial": self._command("powershield"), "firmware": self._command("version")}
@@ -167,7 +167,7 @@ class PowerShield:
             if text.startswith(f"ack {command}"):
                 return text.removeprefix(f"ack {command}").lstrip(": ").strip()
             if text.startswith("error stop") and command != "stop":
-                continue  # nothing was running when it was opened; a busy host reads that late
+                continue  # an answer to the first ``stop``, which a busy host reads late
             if text.startswith(("error", "err ")):
                 detail = self._line.line(min(until_s, time.monotonic() + 0.2)) or ""
                 what = f"the PowerShield refuses {command!r}: {text} {detail}".strip()

@@ -56,7 +56,7 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     """
     r = model.readings
     width = model.noise.reading_w(True)
-    # no device gives power back at work, so a value too high for its integer wrapped around to a negative one
+    # no device gives power back at work, so a negative value is one that exceeded its integer and wrapped
     rest_w = min(float(np.min(r.watts[model.idle], initial=0.0)), 0.0)
     flagged = (r.overload | model.held & (r.watts < rest_w - NOISE_WIDTHS * width)) & r.ok
     hidden, unexplained = np.zeros(len(r.watts)), np.zeros(len(r.watts), dtype=bool)
@@ -80,8 +80,8 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
 def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return the share of the readings of the windows that is missing, if more are missing there than elsewhere.
 
-    It is 0 where chance explains the difference, and for a counter, which loses no energy between two looks. Readings
-    that are missing by chance do not change the mean, but readings that are missing because the device works do. Spans
+    It is 0 if chance explains the difference, and for a counter, which loses no energy between two looks. Readings
+    that are missing by chance do not change the mean, but readings lost because the device works do. Spans
     that were lost together with the gaps beside them are left out: a block of readings is missing there.
     """
     spans = merged(windows_s)
@@ -106,7 +106,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
 def _lost_at(r: Readings, spans: Floats) -> float:
     """Return the number of readings missing at places that touch the spans, if there are more places than by chance.
 
-    Otherwise it is 0. A few readings at the begin of each span are few of all, so their share alone does not show them,
+    Otherwise it is 0. A few readings at the begin of each span are a small share, so a share does not show them,
     and they may lie before the span where clocks are uncertain.
     """
     pace = r.pace()

@@ -3,9 +3,9 @@
 * ``core``: readings wholly inside spans, after the uncertainty of the clock and the settling time of the filter are cut
   off. It leaves out what happens at the ends of spans.
 * ``whole``: all readings that spans touch, less the part of them outside spans. That part is taken at the level of the
-  readings beside, or of idle where there are none.
+  readings beside, or of idle if there are none.
 
-Where nothing happens at the ends, the two agree. Dynamic power is either of them less idle under the spans.
+If nothing happens at the ends, the two agree. Dynamic power is one of them minus idle under the spans.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TooShort:
-    """Windows too short for a whole reading: their median length, the length needed, and the share that holds one."""
+    """Windows too short for whole readings: their median length, the length needed, and the share that holds one."""
 
     window_s: float
     needed_s: float
@@ -125,7 +125,7 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
     r = model.readings
     margin = margin_s(model.sigma_s, r.tau_s)
     regions, foreign = merged(windows_s + margin), merged(other_s + margin)
-    # a reading that other activity touches does not show the level at this end
+    # a reading touched by other activity does not show the level at this end
     spoiled = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
     cut = (regions[:, 0] < r.start_s[0]) | (regions[:, 1] > r.end_s[-1])
     regions = regions[~(spoiled | cut)]
@@ -148,8 +148,8 @@ def touched(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) ->
 
 
 def whole(model: RailModel, of: Touched, idle: Idle, inner: Estimate | None = None) -> Estimate:
-    """Return power by all readings that windows touch; ``inner``, if given, stands for windows that are left out."""
-    # a reading at an end averages the current, but the loss in the shunt depends on its square
+    """Return power by all readings that windows touch; ``inner``, if given, replaces windows that are left out."""
+    # a reading at an end averages the current, but the shunt's loss depends on the square of the current
     uneven = float(np.sum(of.z * of.fill * (1.0 - of.fill))) / of.busy
     level = of.level
     if inner is not None:
@@ -168,7 +168,7 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     free = np.flatnonzero(r.ok & ~model.busy & ~touches(regions, r.start_s, r.end_s))
     unit = float(np.median(model.weight[model.weight > 0.0]))
     many = np.maximum(np.ceil(np.abs(total) / unit - 0.5), 1.0).astype(np.int64)
-    # where the free readings of the gap before and of the gap after each region begin and end
+    # begin and end of the free readings in the gaps before and after each region
     first, last = np.searchsorted(model.middle_s[free], regions.T)
     before_from, after_until = np.append(0, last[:-1]), np.append(first[1:], len(free))
     low = np.column_stack([np.maximum(first - many[0::2], before_from), last]).ravel()

@@ -16,7 +16,7 @@ def accuracy_figures(run: Run) -> Figures:
     """Return accuracy and the mean recall by class.
 
     An issue that ran only an earlier phase does not count. A sample that was asked several times counts once in the
-    interval, with the share of its answers that are right, since repetition shows nothing of other samples.
+    interval, with its share of right answers, since repetition shows nothing of other samples.
     """
     hits = _hits(run)
     if not hits:
@@ -97,7 +97,7 @@ def span_checks(run: Run) -> Iterator[Finding]:
 
 
 def seen_checks(run: Run) -> Iterator[Finding]:
-    """Yield a check if the network declares that it was trained on the data set of this run.
+    """Yield a check if the network declares that its training used the data set of this run.
 
     A training names the set by its ``source`` and, for a folder, by the digest of its list. A set is unseen if it is
     the test split and, for a folder, the same fold that the training left out. For other data, there is no check.

@@ -19,7 +19,7 @@ from rig.recording.reader import Run
 NOISY = 0.1
 """Answers of at most this share of the samples may differ because of the noise of a chip; chance may add to it."""
 CHANCE = 0.99
-"""With this probability, a device that differs by this share passes the check."""
+"""The probability that a device that differs by this share passes the check."""
 ALIKE = 0.01
 """Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 CACHED = 0.9
@@ -29,7 +29,7 @@ CACHED = 0.9
 def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
     """Yield checks that performance and power runs have the answers of the accuracy run (as LoadGen's TEST01).
 
-    A device that skips the work while its time or its power is measured would have other answers.
+    A device that skips work while its time or power is measured would give other answers.
     """
     expected = _answers(by["accuracy"][0].run) if by["accuracy"] else {}
     for purpose, what in (("performance", "speed"), ("power", "power")):
@@ -79,7 +79,7 @@ def no_cache(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
     runs is compared with its time in the accuracy run.
     """
     repeated = by["compliance"]
-    if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase is quicker than all of them
+    if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase alone is quicker than all phases
         return
     first, among, again = (_median_times(by[name]) for name in ("accuracy", "performance", "compliance"))
     for sample, seconds in again.items():

@@ -2,8 +2,8 @@
 
 In a uniform trace, only the number of a reading says when it was taken. If a driver loses a block of readings, delivers
 each twice or declares a wrong rate, every later reading has a wrong time. The path of the spans then jumps, or turns
-steadily, and shows which number of readings is lost, and where, or at which rate the readings were taken. All this is
-rare, so it must explain more spans than it costs. Of two equally good explanations, the one without a fault holds.
+steadily, and shows how many readings were lost and where, or at which rate they were taken. All this is
+rare, so a fault must explain more spans than it costs. Of two equally good explanations, the one without is taken.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ BREAK = 3.0
 UNSEEN = 0.7
 """Cost of a span that no reading covers; a span without its rise costs 1."""
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
-"""A span is not at a place if levels leave at least LEAST_UNLIKE + USUAL * usual of its variance, or MOST_UNLIKE."""
+"""A span is not at a place if levels leave LEAST_UNLIKE + USUAL * usual of its variance, or MOST_UNLIKE, or more."""
 LAST = 2
-"""If readings before the last spans are lost, at least this many of these spans show nothing; all before them do."""
+"""If readings before the last spans are lost, at least this many of these spans show nothing, and all others do."""
 CLEAR = 0.25
 """Single spans prove nothing if levels usually leave more than this share of their variance."""
 MOST = 0.5
 """A trace that shows more than this share of the spans at other times is refused, even if no break explains it."""
 STRAYS = 0.05
-"""At most this share of the spans may not fit the explanation that was found."""
+"""At most this share of the spans may disagree with the explanation that was found."""
 FARTHEST = 0.1
 """Largest deviation of the true rate from the declared one, as a part of it."""
 LEAST_CHANGES = 20
@@ -67,7 +67,7 @@ def after_end(r: Readings, end_s: float) -> tuple[Finding, ...]:
 
 
 def spare_s(r: Readings, end_s: float) -> float:
-    """Return for how long a meter may go on after its last reading, if the recording ended at ``end_s``."""
+    """Return how much later a meter's last reading could end, if the recording ended at ``end_s``."""
     return end_s + AFTER_END_S + AFTER_END_SHARE * (end_s - float(r.start_s[0])) - float(r.end_s[-1])
 
 
@@ -134,7 +134,7 @@ def _looked(s: Shown, reach_s: float, end_s: float) -> _Looked | None:
     """Compute the costs of spans at all possible places; None if single spans prove nothing, or too few are absent."""
     places = _places(s, reach_s, max(spare_s(s.readings, end_s), 0.0))
     if float(np.median(s.left(np.array([0.0, *(at for _, at in places)])).min(axis=1))) > 2.0 * CLEAR:
-        return None  # a closer look would not make spans clear
+        return None  # finer places would not make spans clear
     closely = np.array([_closely(s, which, at) for which, at in places])
     lates = np.append(0.0, np.unique(np.round(4.0 * closely / s.period_s)) * (s.period_s / 4.0))
     usual = float(np.median(s.left(lates).min(axis=1)))
@@ -158,7 +158,7 @@ def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
     if jumps := np.count_nonzero(np.abs(np.diff(late_s)) > 2.0 * s.period_s) + int(far[0]):
         gained = bool(np.sum(looked.here[held] - own) > BREAK * jumps)
         return gained and not any(_longer(s, piece) for piece in _pieces(s, chosen, looked.lates))
-    # readings from after a break may match the next spans by chance, but none are left for the very last spans
+    # readings after a break may match the next spans by chance, but the last spans have none
     whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(chosen) - LAST
     return bool(whole and looked.absent[-LAST:].all())
 
@@ -264,7 +264,7 @@ def _cheapest(cost: Floats, c: Cells, lates: Floats, begins: Floats) -> tuple[In
     ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost readings have no place.
     """
     k, m = cost.shape
-    # the last span of one place (row) that may come before each span of another (column)
+    # the last span at one place (row) that may precede each span at another (column)
     starts, place = c.on_s[:, None] + lates, np.arange(m)
     before = np.array([np.searchsorted(c.off_s + a, starts, side="right") for a in lates]) - 1
     earlier = lates < lates[:, None]
@@ -322,7 +322,7 @@ def _closely(s: Shown, which: Indices, late_s: float) -> float:
 
 
 def _longer(s: Shown, piece: _Piece) -> bool:
-    """Return whether spans longer at one end fit about as well as moved ones, as when a device wakes early."""
+    """Return whether spans that are longer at one end fit as well as moved spans, as when a device wakes early."""
     some = s.some(slice(piece.first, piece.last + 1))
     if not s.period_s < abs(piece.late_s) <= 0.5 * float(np.median(np.diff(s.cells.on_s))):
         return False
@@ -364,7 +364,7 @@ def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> B
         pieces = [_Piece(-1, -1, 0.0), *pieces]
     for a, b in itertools.pairwise(pieces):
         lost = round((a.late_s - b.late_s) / r.period_s)
-        # the break is somewhere between two spans that fit, or before the first; the spans beside it may be cut
+        # the break is somewhere between two spans that fit, or before the first; the spans beside it may be incomplete
         until = number(c.end_s[b.first] + b.late_s)
         since = min(number(c.begin_s[max(a.last, 0)] + a.late_s), number(c.begin_s[b.first] + b.late_s))
         keep[(numbers >= since - 1.0) & (numbers < until)] = False

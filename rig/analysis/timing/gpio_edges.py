@@ -1,4 +1,4 @@
-"""GPIO edges: those that a device's spans must have caused, and those that a meter's logic input saw."""
+"""GPIO edges: those that a device's spans must cause, and those that a meter's logic input saw."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rig.analysis.timing.activity_signal import merged
 from rig.types import Bools, Floats, Indices, Pin
 
 BOUNCE_SHARE = 0.25
-"""Edges that are closer than this part of the usual shortest distance are bounces of one edge."""
+"""Edges closer than this part of the usual shortest distance are bounces of one edge."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Train:
 
 @dataclass(frozen=True)
 class GpioInput:
-    """A logic input, with ``step_s`` between its samples, and the most that the pin lags or leads, ``lag_s``.
+    """A logic input, with ``step_s`` between its samples, and the largest lag or lead of the pin, ``lag_s``.
 
     ``tick_s`` is the tick of the device's stamps.
     """

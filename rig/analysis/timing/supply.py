@@ -19,7 +19,7 @@ MANY = 2
 LEAST = 6
 """At least this many readings of the volts show the resistance of a supply."""
 FARTHEST = 2.5
-"""Volts are not known in a pause of more than this many periods between two of their readings."""
+"""Volts are unknown in a pause of more than this many periods between two of their readings."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Supply:
     """Amperes and volts of a rail of amperes, reading by reading, shapes (n,); ``rail`` is that of the volts.
 
     ``window_s`` is the length of one reading of the volts. ``burden_ohm`` is the shunt between volts and device.
-    ``sag`` says how the volts follow the amperes within a reading of the volts that spans several of the amperes.
+    ``sag`` says how the volts follow the amperes inside a volts reading that is as long as several ampere readings.
     """
 
     rail: Rail
@@ -67,7 +67,7 @@ class Supply:
 
 
 def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools, Bools]:
-    """Return for each interval the mean volts, whether they are known, and whether a reading of them is an overload.
+    """Return for each interval the mean volts, whether they are known, and whether any of them is an overload.
 
     The results have the shape of ``start_s``. Raises ``DataError`` if there is no reading of the volts.
     """
@@ -100,7 +100,7 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 
 
 def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -> tuple[Floats, Sag | None]:
-    """Return volts that follow the amperes within each reading of the volts, if it spans several of the amperes.
+    """Return volts that follow the amperes inside each volts reading that is as long as several ampere readings.
 
     ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
     the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, fitted
@@ -119,7 +119,7 @@ def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -
 
 
 def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
-    """Return the resistance that volts show; ``seen`` are mean amperes in each reading of volts, known if ``shown``."""
+    """Return the resistance that volts show; ``seen`` are mean amperes in each volts reading, valid where ``shown``."""
     use = shown & v.ok & (v.start_s >= amperes.start_s[0]) & (v.end_s <= amperes.end_s[-1])
     count = int(np.count_nonzero(use))
     if count < LEAST or not np.ptp(seen[use]) > 0.0:

@@ -1,4 +1,4 @@
-"""A slow meter with dead time measures a loop: the interval covers what it cannot see, even if readings repeat."""
+"""A slow meter with dead time measures a loop: the interval covers the unseen part, even if readings repeat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DYNAMIC = FigureKey("dynamic_power_w")
 
 
 def uneven(plant: SimPlant, loop_s: float, begin: float, end: float) -> None:
-    """Let each execution of a loop use half as much again from ``begin`` to ``end``, in shares of its length."""
+    """Let each execution of a loop use 1.5 times the power from ``begin`` to ``end``, in shares of its length."""
     whole, rail = plant.occupy, next(iter(plant.idle_w))
     added_w = plant.phase_w["inference"][rail] - plant.idle_w[rail]
     plant.phase_w["more"] = {rail: plant.idle_w[rail] + 0.5 * added_w}
@@ -83,7 +83,7 @@ def test_a_meter_that_misses_nothing_is_quick_or_sees_many_loops_at_once_states_
 
 @pytest.mark.parametrize("readings", [4, 5, 6, 7, 7.998, 8, 8.003, 10, 12, 16, 20])
 def test_what_is_missed_of_a_loop_in_step_falls_with_readings_per_execution(tmp_path: Path, readings: float) -> None:
-    """Exact multiples and nearly exact ones: no number of readings makes the meter reliable."""
+    """Exact and nearly exact multiples: no number of readings makes the meter reliable."""
     true_w, result = measured(tmp_path, readings / RATE_HZ, 0.6)
     found = result.quantities[DYNAMIC]
     low, high = found.interval()

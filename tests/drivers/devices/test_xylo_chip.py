@@ -42,7 +42,7 @@ def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(name="opened")
 def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., XyloDevice]]:
-    """Opens devices that tolerate delays of this machine: only tests of time do not."""
+    """Opens devices that tolerate delays of this machine, as all tests but those of time do."""
     monkeypatch.setattr(stopwatch, "LOOK_NS", 10**12)
     devices: list[XyloDevice] = []
 
@@ -156,7 +156,7 @@ def test_the_core_works_at_the_clock_that_was_asked_for(opened: Callable[..., Xy
 
 
 def held_up(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this program be held up while it times the first few spans."""
+    """Delay this program while it times the first few spans."""
     looks = iter(range(times))
 
     def span(arrived: Any) -> tuple[int, int]:
@@ -223,14 +223,14 @@ def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_n
 
 def test_a_stopwatch_that_begins_again_is_an_error() -> None:
     watch = StopWatch()
-    watch.heard(1_000_000, 0)  # a board has been open for a second before any measurement
+    watch.heard(1_000_000, 0)  # a board is open for a second before any measurement
 
     with pytest.raises(ValueError, match="went back"):
         watch.heard(10, 1_000_000)
 
 
 def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
-    """Return what checks note of these arrivals, if there was none while readouts ``held`` came."""
+    """Return the notes of checks on these arrivals, if none came with the readouts ``held``."""
     grid = np.arange(arrivals_ns[0] - 10 * every_ns, arrivals_ns[-1] + 10 * every_ns, every_ns)
     missed = arrivals_ns[held]
     if len(missed):

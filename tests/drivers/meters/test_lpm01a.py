@@ -126,7 +126,7 @@ def test_an_overcurrent_flags_the_reading_before_and_the_one_after(cut: int) -> 
     flags = np.concatenate([piece.arrays()[1] for piece in pieces])
 
     assert flags[2] == 1 and flags[0] == flags[3] == 0
-    assert flags[1] == (cut not in (4, 5, 6, 7))  # it may already have been handed out
+    assert flags[1] == (cut not in (4, 5, 6, 7))  # it may already be delivered
 
 
 @CALM
@@ -362,20 +362,20 @@ def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: di
 
 
 class _Said:
-    """A line on which everything has already been sent."""
+    """A line that has already sent everything."""
 
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)
 
     def write(self, data: bytes) -> None:
-        """Accept no listener."""
+        """Refuse listeners."""
 
     def line(self, until_s: float) -> str | None:
         return self._lines.pop(0) if self._lines else None
 
 
 def test_a_refusal_to_stop_that_comes_late_is_not_taken_for_the_next_answer() -> None:
-    """On a busy host, the answer that there is nothing to stop may come after the next command was sent."""
+    """On a busy host, the answer "nothing to stop" may come after the next command was sent."""
     board = lpm01a_powershield.PowerShield.__new__(lpm01a_powershield.PowerShield)
     board._timeout_s = 1.0
     board._line = _Said(  # type: ignore[assignment]

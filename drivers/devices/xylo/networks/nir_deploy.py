@@ -1,6 +1,6 @@
 """Fits a NIR graph to a Xylo Audio 2, and writes what is deployed as a NIR graph again.
 
-NIR's neurons are differential equations, and their time step and their reset are no part of the graph. Frameworks
+NIR's neurons are differential equations; time step and reset are not in the graph. Frameworks
 integrate them by Euler's method, so that a time constant tau keeps 1 - dt / tau of a value in each step. Xylo keeps
 1 - 2**-shift of it, with the shift nearest to log2(tau / dt). Everything that is rounded is listed.
 """
@@ -88,7 +88,7 @@ def deployed(graph: Graph, dt_s: float, quantize: str) -> tuple[dict[str, Any], 
 
 
 def floats_of(graph: Graph, dt_s: float) -> FloatNetwork:
-    """Return a graph as its equations say by Euler's method: one spike in a step, and no delay but of recurrence."""
+    """Return a graph by its equations with Euler's method: one spike in a step, and a delay only in recurrence."""
     layers = []
     for layer in graph.layers:
         v = layer.values
@@ -125,7 +125,7 @@ def _check_times(layer: Neurons, dt_s: float) -> None:
 
 
 def _input_kept(layer: Neurons, dt_s: float) -> float:
-    """Return the smallest share of an input that reaches a membrane in its first step; on the chip it decays once."""
+    """Return the smallest share of an input that reaches a membrane in its first step, after one decay."""
     return float(1.0 - 2.0 ** -np.rint(np.log2(layer.values["tau_syn"].min() / dt_s)))
 
 
@@ -170,9 +170,9 @@ def _rounded_weights(graph: Graph, wanted: dict[str, Any], spec: dict[str, Any])
 
 
 def write_nir(network: Network, path: Path) -> None:
-    """Write the deployed integers as a NIR graph, which ``load_nir`` with ``quantize`` none reads to the same spikes.
+    """Write the deployed integers as a NIR graph. ``load_nir`` with ``quantize`` none then gives the same spikes.
 
-    Raises ``DataError`` for aliases, which NIR cannot say, and ``MissingExtraError`` without the package nir.
+    Raises ``DataError`` for aliases, which NIR does not have, and ``MissingExtraError`` without the package nir.
     """
     nir = imported("nir", "a network in NIR", "nir", field="network", value=path.name)
     spec, dt_s = network.specification, float(network.specification["dt"])

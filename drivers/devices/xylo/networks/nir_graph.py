@@ -1,8 +1,8 @@
 """Read a network in NIR, an exchange format of several frameworks, and check that a Xylo Audio 2 can hold it.
 
 The chip runs layers of current-based leaky integrate-and-fire neurons (``CubaLIF``) between weights (``Linear``), with
-recurrence from a layer to itself. A nested graph, a common form of recurrent layers, stands for its nodes. Any other
-node is refused by name. So is a value that would be lost, such as the bias of an ``Affine``.
+recurrence from a layer to itself. A nested graph, a common form of recurrent layers, is replaced by its nodes. Any
+other node is refused by name. So is a value that would be lost, such as the bias of an ``Affine``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _output(
 
 
 def _in_order(neurons: Mapping[str, Neurons], weights: list[Weights], source: str, last: str) -> list[str]:
-    """Return layers from input to output. Raises ``DataError`` for a loop through several, or one without input."""
+    """Return layers from input to output. Raises ``DataError`` for a longer loop, or a layer without input."""
     order = TopologicalSorter({name: set[str]() for name in neurons})
     for w in weights:
         if w.source not in (w.target, source):
