@@ -1,9 +1,9 @@
-"""What does each special case of the analysis earn? It is switched off on the plants in which it acts.
+"""What is the use of each special case of the analysis? It is switched off on the plants in which it acts.
 
     python -m benchmarks.rent --plants 8 --seed 1 [--kind gated_late ...] [--case "ends of spans" ...]
 
 A case is a function with an answer that means "not here"; it acts in a plant where it answers otherwise. With the case
-switched off, a plant may be no longer held, wrong by more than two half-widths, refused, or have another width. A row
+switched off, a plant may no longer be held, be wrong by over two half-widths, refused, or have another width. A row
 per case and kind gives the number of changed plants. A case earns nothing if without it no plant of any kind is held
 less, is stated instead of refused, or is wider. A few plants of a kind do not show its rare effects.
 """
@@ -38,20 +38,20 @@ from rig.types import Bools, Floats
 WIDER = 1.1
 """The widest half-width of a plant is changed only if it changes by more than this."""
 PAYS = {"held no more", "wrong now", "wider", "stated now"}
-"""The losses of a kind with a case switched off. A newly stated figure is one: it had been refused for a reason."""
+"""The losses of a kind with a case switched off. A newly stated figure is one, because it was refused for a reason."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A special case: where its function is looked up, and what it answers when switched off, by its arguments."""
+    """A special case: where its function is found, and its answer when switched off, by its arguments."""
 
     where: str
     off: Callable[..., Any]
 
 
 def always(answer: Any) -> Callable[..., Any]:
-    """One answer to everything."""
+    """Return one answer for all arguments."""
     return lambda *given, **named: answer
 
 
@@ -109,7 +109,7 @@ def alike(one: Any, other: Any) -> bool:
 
 @contextmanager
 def watched(acted: set[str], names: Sequence[str]) -> Iterator[None]:
-    """Note which cases answer other than switched off."""
+    """Note which cases answer differently from switched off."""
 
     def noting(name: str, case: Case, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Any:

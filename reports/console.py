@@ -63,7 +63,7 @@ def print_result(result: Result, file: IO[str] | None = None, verbose: bool = Fa
 
 
 def _headlines(result: Result) -> Table:
-    """Return the figures that a reader of this scenario looks for first, one line each."""
+    """Return the figures that a reader of this scenario wants first, one line each."""
     from rich.table import Table
     from rich.text import Text
 

@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the page. Raises a ``RigError`` for a folder without submissions or an audit that cannot be read."""
     found = [audit for path in args.audit for audit in _audits(path)]
-    audits = {audit.root: audit for audit in sorted(found, key=lambda audit: not audit.ok)}  # a failed one prevails
+    audits = {audit.root: audit for audit in sorted(found, key=lambda audit: not audit.ok)}  # a failed audit prevails
     entries, left = [], []
     inside = sorted(path for path in args.folder.glob("*") if path.is_dir() and not path.is_symlink())
     for folder in [args.folder] if is_submission(args.folder) else inside:
@@ -186,7 +186,7 @@ def _link(folder: Path, out: Path) -> str:
 
 
 def _status(opened: Opened, row: Configuration, audits: Mapping[str | None, _Audit]) -> str:
-    """Return a row's status, near the rules' "Under Audit" and "Incomplete Measurement"; audits match by root hash."""
+    """Return a row's status, like the rules' "Under Audit" and "Incomplete Measurement"; audits match by root hash."""
     audit = audits.get(opened.root)
     if missing(opened.document.about):
         return "incomplete"

@@ -13,14 +13,14 @@ from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
-"""Without a terminal, a run that goes on after its set reports progress this often."""
+"""Without a terminal, a run that continues after its set reports progress this often."""
 
 
 @contextmanager
 def live(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
     """Return a callback that shows progress from (samples done, latest reading by rail).
 
-    ``total`` is the size of the set. If a run goes on after it, in rounds or for a time, the line shows the count.
+    ``total`` is the size of the set. If a run continues after the set, in rounds or for a time, it shows the count.
     ``path`` is the directory of the run: the line then also shows the room left on its disk and the data that waits to
     be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of its set, and when
     the run ends.
@@ -40,7 +40,7 @@ def live(total: int, path: Path | None = None, now: Callable[[], float] = time.m
 
         def show(done: int, readings: dict[str, float]) -> None:
             if done > total:
-                bar.tasks[0].total = None  # update() takes None as no change
+                bar.tasks[0].total = None  # update() treats None as no change
             left = "" if room is None else room_text(room.look())
             bar.update(task, completed=done, count=counted(done, total), rails=watts_text(readings), room=left)
 

@@ -1,4 +1,4 @@
-"""The only place where text goes to the terminal, without control characters, which a terminal would obey.
+"""The only place where text goes to the terminal, without control characters, which a terminal would execute.
 
 Names in recordings, messages of drivers and names of plug-ins are written by others.
 """
@@ -20,7 +20,7 @@ MOST = 20_000
 """A line of text is cut to this many characters; JSON is printed whole."""
 
 QUIET_S, EVERY_S, EVERY_PLAIN_S = 2.0, 0.5, 5.0
-"""Seconds before progress is shown, and between two lines of it on a terminal and elsewhere."""
+"""Seconds before progress is shown, and between two of its lines on a terminal and elsewhere."""
 Told = Callable[[int, int], None]
 
 
@@ -107,8 +107,8 @@ def say_json(document: str) -> None:
 def usable_streams() -> bool:
     """Make standard streams accept all text: a closed one becomes a null device, other characters are escaped.
 
-    Return whether one was closed. Otherwise the first opened file would get the number of a closed stream, and then all
-    that a library prints.
+    Return whether one was closed. Otherwise the first opened file would get a closed stream's number, and with it all
+    output of libraries.
     """
     closed = False
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:

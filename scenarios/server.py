@@ -27,7 +27,7 @@ def server(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Poisson arrivals at ``arrival_hz``, drawn from ``arrival_seed``, for ``duration_s`` (as in the rules) at least.
+    """Yield Poisson arrivals at ``arrival_hz``, drawn from ``arrival_seed``, for at least ``duration_s`` (see rules).
 
     Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
     the rules name stays below ``latency_bound_s``.
@@ -38,7 +38,7 @@ def server(
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    # decoded before the run: a decoder during the run would delay the reading of meters
+    # decoded before the run, because decoding during the run would delay the reading of meters
     samples = list(workload.samples)
     return framed(_arrivals(samples, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
 

@@ -45,7 +45,7 @@ def sweep() -> tuple[str, ...]:
 
 
 def commands(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every command that records something, by name; sources of imports are written to ``folder``."""
+    """Return every command that records something, by name; sources of imports are written to ``folder``."""
     yield from MEASURES.items()
     yield "sweep", sweep()
     case = cases()["plain-csv"]
@@ -72,7 +72,7 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
 
 
 def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]) -> tuple[float, Case]:
-    """Run one command without a fault; return its time (s), and its case, which has the count of answered samples."""
+    """Run one command without a fault; return its time (s) and its case with the count of answered samples."""
     with tempfile.NamedTemporaryFile() as err:
         process = started([*words, "--out", str(folder / command)], err.name)
         wait_for(folder / command, process)

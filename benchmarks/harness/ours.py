@@ -1,4 +1,4 @@
-"""One run of ours in a separate process, for ``benchmarks.harness``; it is recorded as any run and read back later.
+"""One run of ours in a separate process, for ``benchmarks.harness``; it is recorded like any run and read back later.
 
     python -m benchmarks.harness.ours single --out DIR --queries 1000000
 

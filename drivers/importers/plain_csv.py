@@ -47,15 +47,15 @@ def open_import(
     """Columns declared as NAME:UNIT: one of time, and one or two of readings.
 
     ``time`` is in s, ms, us, ns or iso (ISO 8601, in ``timezone`` where a stamp names no zone); without such a column
-    ``rate_hz`` states the sampling rate. Readings are ``power`` (W, mW, uW), with semicolons between several columns,
-    each of them a rail; or ``current`` (A, mA, ...) with ``voltage`` (V, mV) or at ``supply_v``; or ``energy`` (J, mJ),
+    ``rate_hz`` states the sampling rate. Readings are ``power`` (W, mW, uW; several columns with semicolons between,
+    each a rail); or ``current`` (A, mA, ...) with ``voltage`` (V, mV) or at ``supply_v``; or ``energy`` (J, mJ),
     a counter since the beginning. ``kind`` is mean or point. ``stamp`` states whether a mean is stamped at the start,
-    the middle or the end of its interval; unknown, its time is uncertain by half an interval. ISO stamps in the table
-    of windows go with an iso axis. ``simulated`` states that the trace was computed; ``meter`` and ``system`` name the
+    the middle or the end of its interval; else its time is uncertain by half an interval. ISO stamps in the table
+    of windows need an iso axis. ``simulated`` states that the trace was computed; ``meter`` and ``system`` name the
     instrument and the device.
 
-    The header is the line that holds the declared columns. Lines before it are passed over, and so are lines that
-    begin with ``comment`` (one character). ``separator`` and ``decimal`` describe the file where it leaves them open.
+    The header is the line that holds the declared columns. Lines before it are skipped, and so are lines that
+    begin with ``comment`` (one character). ``separator`` and ``decimal`` describe the file if it does not show them.
     A unit in the header that contradicts the declared one is refused, unless ``overrule_header`` is true.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table.

@@ -37,7 +37,7 @@ def open_import(
 
     ``supply_v`` (V, at the device) must be stated, since the file holds currents. The stretches in which the digital
     input ``window_channel`` (D0 to D7) is ``window_active`` are windows of ``inferences`` each. ``decimal`` is the mark
-    of decimals in a file separated by semicolons, where its numbers leave that open.
+    of decimals in a file separated by semicolons, if its numbers do not show it.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such an export.
     """

@@ -34,7 +34,7 @@ class TraceOptions:
     """The options of every importer of a single trace.
 
     ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
-    as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if they
+    as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if these
     are two; ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names a
     calibration file; ``calibration_range`` and ``temperature_c`` choose its limits of error. ``device_description`` and
     ``meter_description`` say what was measured and by what; an audit asks for both.
@@ -92,7 +92,7 @@ class SingleTrace:
 
 
 def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]:
-    """Make an importer from ``read(source, *, options...)``: it also has the options of ``TraceOptions``.
+    """Make an importer from ``read(source, *, options...)``: the importer also has the options of ``TraceOptions``.
 
     The windows are read first, so that an import without windows is refused before a long file is read. Stamps in the
     table of windows are in the zone of the option ``timezone``, if ``read`` has this option.
@@ -122,7 +122,7 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
 def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: Windows) -> ImportedRun:
     """Make one run. Windows and readings share an axis, unless ``sync_s`` limits the offset of two clocks.
 
-    A tick is 1 ns of the recording's clock, counted from the first reading; or one sample of the channel, where a
+    A tick is 1 ns of the recording's clock, counted from the first reading; or one sample of the channel, if a
     channel bounds the windows. Limits of error are looked up here, because the length of a reading is known here.
     Raises ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
     """

@@ -36,11 +36,11 @@ def open_import(
 ) -> SingleTrace:
     """A SoC Watch CSV with a table over time: a column of time and columns of power or energy, units in the headers.
 
-    A table ends at a blank line; tables without time are passed over. ``table`` chooses one by a part of its title.
-    Where it has more than one column of power or energy, ``rails`` names those to take, with commas between them: a
+    A table ends at a blank line; tables without time are skipped. ``table`` chooses one by a part of its title.
+    If it has several columns of power or energy, ``rails`` names those to import, with commas between them: a
     package contains its cores, and their sum would count them twice. ``energy`` states whether columns of energy hold
     it ``interval`` by interval or as a ``cumulative`` counter. ``stamp`` states whether a row is stamped at the start,
-    the middle or the end of its interval; unknown, its time is uncertain by half an interval.
+    the middle or the end of its interval; else its time is uncertain by half an interval.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file without such a table.
     """
@@ -108,7 +108,7 @@ def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def chosen_table(tables: list[Table], table: str | None, rails: str | None, source: Path) -> tuple[Table, list[str]]:
-    """Return the table over time and the columns to take."""
+    """Return the table over time and the columns to import."""
     timed = [t for t in tables if t.time is not None and t.where("WJ")]
     timed = [t for t in timed if table is None or table.lower() in t.title.lower()]
     if not timed:

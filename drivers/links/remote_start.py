@@ -131,7 +131,7 @@ def ended(process: Process, grace_s: float) -> None:
     """End a process that leads its session, and all of its group, if they do not end in ``grace_s`` by themselves."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(grace_s)
-    # SIGTERM first: the cleaner of shared memory ignores it, and ends after the processes that it cleans up for
+    # SIGTERM first: the cleaner of shared memory ignores it, and ends after the processes that it serves
     if _signalled(process.pid, signal.SIGTERM):
         until_s = time.monotonic() + 1.0
         while (process.poll() is None or _signalled(process.pid, 0)) and time.monotonic() < until_s:
@@ -140,7 +140,7 @@ def ended(process: Process, grace_s: float) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # nobody reads what was left to write
+            with suppress(OSError):  # nobody reads the rest
                 pipe.close()
 
 
@@ -205,7 +205,7 @@ def _output(args: Sequence[str], within_s: float) -> tuple[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment, without variables that would lead another Python to this one's packages."""
+    """Return this process's environment, without variables that lead another Python to this one's packages."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 

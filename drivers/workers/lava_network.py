@@ -28,7 +28,7 @@ SHARE = 0.25
 """A slice may take at most this share of the time left."""
 LONGEST_SLICE_S = 0.1
 _NO_TARGET = -(2**30)
-"""No set has a cost this low, so the deadline ends a solve and Lava's target does not."""
+"""No set has a cost this low, so the deadline ends a solve, never Lava's target."""
 _MEASURED_S = 0.15
 _SETTLE_S = 0.2
 _FEW_STEPS = 4
@@ -60,7 +60,7 @@ class Lava:
 
 
 def contract(lava: Lava) -> list[str]:
-    """Return the functions of Lava that do not take the arguments used here; empty if all do."""
+    """Return the functions of Lava that do not take the arguments used here; none if all do."""
     config = {"timeout": 1, "target_cost": 0, "backend": "CPU", "hyperparameters": {}}
     calls: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
         ("QUBO", lava.qubo, (None,), {}),
@@ -121,7 +121,7 @@ class Network:
         self._process = solver.solver_process
         self._process.create_runtime(run_cfg=run_config)
         os.close(pipe_end)
-        if backend == "CPU":  # on the CPU this was seen to make no step; a board starts with its first step
+        if backend == "CPU":  # on the CPU, starting makes no step (observed); a board starts with its first step
             self.run(0)
             time.sleep(_SETTLE_S)
 
@@ -152,7 +152,7 @@ class Network:
 
 
 class Rate:
-    """The time of a call of ``run``, of each step in it, and the extra time of a network's first call.
+    """The time of a call of ``run``, the time of each step, and the extra time of a network's first call.
 
     Each slice of a solve updates ``step_s``.
     """

@@ -21,7 +21,7 @@ from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_tri
 from rig.errors import RigError, StoreError
 
 OF_THE_FOLDER = (1, 2, 3)
-"""The checks that look at no run."""
+"""The checks that need no run."""
 NOBODY = "no line of the signers allows its key for submissions today"
 UNVERIFIED = "its signature is not verified, for ssh-keygen is not installed; install OpenSSH"
 
@@ -134,7 +134,7 @@ def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Cla
 
 
 def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> Anchor:
-    """Find what ties the recording to a signer or a published root hash. A requested tie that is absent is a fault."""
+    """Find what ties the recording to a signer or a published root hash. A requested tie that is missing is a fault."""
     asked, by, faults = signers is not None or bool(roots), list[str](), list[str]()
     place = subject.path / SIGNATURE
     if subject.submission is not None and (place.is_file() or place.is_symlink()):

@@ -37,7 +37,7 @@ class Anchor:
     words: str
     holds: bool
     asked: bool
-    """Whether the anchor is judged: a file of signers or a root hash was given, or the signature is not good."""
+    """Whether to judge the anchor: a file of signers or a root hash was given, or the signature is not good."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class NotApplicable(Exception):
 
 
 class Doubtful(Exception):
-    """No rule is broken, but a reader must know the arguments of this exception before using the figures."""
+    """No rule is broken, but readers must know the exception's arguments before they use the figures."""
 
 
 def doubted(faults: list[str], doubts: list[str]) -> None:

@@ -191,7 +191,7 @@ def service(run: Run) -> Figures:
 
 
 def by_chance(over: int, count: int, share: float) -> bool:
-    """Return whether at most ``over`` of ``count`` queries exceed a percentile only with probability ``SLACK``."""
+    """Return whether at most ``over`` of ``count`` queries exceed a percentile with at most probability ``SLACK``."""
     return float(bdtr(over, count, 1 - share)) <= SLACK
 
 

@@ -70,7 +70,7 @@ def accuracy(run: Run) -> Figures:
 
 
 def predictions(run: Run) -> Figures:
-    """Return the scores of the samples, each counted once, and their summary; none if nothing is to be predicted."""
+    """Return the scores of the samples, each counted once, and their summary; none without anything to predict."""
     details = run.details
     if "forecast_from" in details:
         each = _scores(run, "forecast", lambda _: (None, details["forecast_from"]), smape)
@@ -89,7 +89,7 @@ def predictions(run: Run) -> Figures:
 
 
 def smape(wanted: Floats, found: Floats) -> float:
-    """Return 200 times the mean relative error; the relative error of a forecast that is not finite is 1."""
+    """Return 200 times the mean relative error; the error of a forecast that is not finite is 1."""
     both = np.abs(wanted) + np.abs(found)
     share = np.abs(wanted - found) / np.where(both > 0, both, 1.0)
     return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))
@@ -111,7 +111,7 @@ def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], s
             continue
         wanted = truth(issue.sample)
         try:
-            guess = np.array(fields[key], dtype=np.float64)  # null is no number
+            guess = np.array(fields[key], dtype=np.float64)  # null becomes NaN
             value = score(wanted, guess) if len(wanted) and wanted.shape == guess.shape else None
         except (TypeError, ValueError, OverflowError):  # texts, or lists of different lengths
             value = None

@@ -44,7 +44,7 @@ class Part:
     rails: dict[str, dict[str, RailPower]] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """Why the plain power of a run could not be found."""
+    """Why the plain power of a run could not be computed."""
 
     @property
     def searched(self) -> bool:
@@ -169,7 +169,7 @@ def _note(error: RigError, part: Part, ledger: Ledger) -> None:
 
 
 def compute(part: Part) -> None:
-    """Find the plain figures of each run of a part."""
+    """Compute the plain figures of each run of a part."""
     for run in part.runs:
         name = run.path.name
         part.plain[name] = execution_times(run) | service(run) | accuracy(run) | predictions(run) | solving(run)[0]
@@ -215,7 +215,7 @@ def of_session(part: Part) -> Figures:
         return part.plain[part.runs[0].path.name]
 
     def mean(purposes: str, words: tuple[str, ...], wanted: bool = True) -> Figures:
-        """Average the figures with one of the words in their names (or all others) over runs of one purpose."""
+        """Average the figures whose names have one of the words (or all others) over runs of one purpose."""
         chosen = next((p for p in purposes.split() if any(run.purpose == p for run in part.runs)), None)
         each = [part.plain[run.path.name] for run in part.runs if run.purpose == chosen]
         return together(
@@ -255,7 +255,7 @@ def claims_in(folder: Path) -> dict[str, Claim]:
 
 
 def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
-    """Return the claims of a submission about one session; intervals are those of the mean, times root n sessions."""
+    """Return the claims of a submission about one session, with the mean's intervals times the root of the sessions."""
     found = {}
     for key, one in row["claims"].items():
         low, high = one.get("low"), one.get("high")

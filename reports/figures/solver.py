@@ -36,7 +36,7 @@ def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) ->
         return None
     times = np.concatenate([t for t, _ in paths])
     last = max(float(times.max()), 1e-9)
-    first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may be made with the graph, at 0
+    first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may come with the graph, at 0
     factor, unit = prefix(math.sqrt(first * last), "s")
     paths = [(np.maximum(t, first / _ROOM), g) for t, g in paths]
     figure, left, right = panel_pair(0.22)
@@ -69,7 +69,7 @@ def _energy_axis(axis: Any, watts: float, about_j: float) -> None:
 
 
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
-    """Return the target that most solves have (of several, the one to be approached), and its solves."""
+    """Return the target that most solves have (of several, the preferred one), and its solves."""
     names = [name for s in solves for name, cost in s.targets.items() if cost]
     target = max(by_preference(names), key=names.count, default="")
     return target, [s for s in solves if s.targets.get(target)]

@@ -143,7 +143,7 @@ def _shade(axis: Any, windows: Windows, limits: tuple[float, float]) -> None:
         patch = PathPatch(Path(corners, codes), transform=axis.get_xaxis_transform(), zorder=0.5)
         patch.set(facecolor=colours[name], alpha=0.32, linewidth=0)
         axis.add_patch(patch)
-        if high[0] - low[0] > 0.09 * (limits[1] - limits[0]):  # a name adds what a colour alone does not show
+        if high[0] - low[0] > 0.09 * (limits[1] - limits[0]):  # a name shows what a colour alone does not
             place = {"transform": axis.get_xaxis_transform(), "ha": "center", "fontsize": 7.5, "color": MUTED}
             axis.text(0.5 * (low[0] + high[0]), 0.02, clean(name).lstrip("_"), clip_on=True, **place)
 

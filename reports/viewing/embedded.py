@@ -23,11 +23,11 @@ from rig.terminal import clean
 _RAILS = 4
 """With more rails than this, only their total is shown."""
 WHOLE = 32_768
-"""Columns of the whole trace over all rails; each takes 16 bytes in the page."""
+"""Columns of the whole trace over all rails, of 16 bytes each in the page."""
 NEAR, NEAR_ALL = 1_000, 60_000
 """The most readings (or columns, if a span is long) around each chosen span, and around all of them in all rails."""
 LONG = 1.5
-"""A trace is long if it has at least this many times its series' readings; its series consists of means."""
+"""A trace is long if it has at least this many times its series' readings; its series then consists of means."""
 SPANS = 8_000
 """A run with at most this many spans shows all of them; a longer one, those around the chosen spans."""
 

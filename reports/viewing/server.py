@@ -1,4 +1,4 @@
-"""A server for one page and the columns of its picture, on the loopback address, for whoever knows its token.
+"""A server for one page and the columns of its picture, on the loopback address, for anyone who knows its token.
 
 It serves no files. Requests whose Host is not the loopback address are refused, so no other site can reach it.
 """
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a browser that left."""
+        """Ignore a browser that closed its connection."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -98,5 +98,5 @@ HEADERS = {
 
 
 def _same(given: str, path: str) -> bool:
-    """Compare in a time that reveals nothing about the token."""
+    """Compare in a time that does not depend on the token."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), path.encode())

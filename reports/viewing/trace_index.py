@@ -1,4 +1,4 @@
-"""The result of one pass over a trace, to look at any part of it: a pyramid, and when its buckets begin.
+"""The result of one pass over a trace, to show any part of it: a pyramid, and the begins of its buckets.
 
 It is stored beside the reports, with the SHA-256 of its trace. Only pictures use it.
 """
@@ -39,7 +39,7 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Index:
-    """The result of one pass over a trace, to look at any part of it.
+    """The result of one pass over a trace, to show any part of it.
 
     ``ticks`` (k + 1,) are the begins of the buckets of the finest level (k,), and the end of the last one; empty if
     the readings are on a grid.

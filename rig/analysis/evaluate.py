@@ -60,7 +60,7 @@ from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE
 
 LIBRARY_BYTES = 128 << 20
-"""Memory that OpenBLAS maps, in numpy and in scipy each. If the system refuses it, OpenBLAS retries without end."""
+"""Memory that OpenBLAS maps, in numpy and again in scipy. If the system refuses it, OpenBLAS retries forever."""
 
 
 def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
@@ -146,11 +146,11 @@ def _recorded(run: Run) -> _Recorded:
 
 
 def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
-    """Put readings on the device's time and model each rail; work that they show outside spans joins the activity."""
+    """Put readings on the device's time and model each rail; add work seen outside spans to the activity."""
     run = told.run
     rails = aligned_rails(run, told.activity, told.device, _end_s(run), at_once)
     activity, rails = with_unspanned(told.activity, rails)
-    turn = max((r.turn for r in rails), default=0.0)  # it is not known which of the two clocks is off by this rate
+    turn = max((r.turn for r in rails), default=0.0)  # either of the two clocks may be off by this rate
     device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
     against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
     sound = [r for r in rails if not against[r.readings.rail.name]]
@@ -219,7 +219,7 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
 
 
 def _told(checks: Iterable[Finding]) -> Iterator[Finding]:
-    """Mark checks that, if they fail, are also notes, because they cast doubt on figures under any rules."""
+    """Mark checks that are also notes if they fail, because they cast doubt on figures under any rules."""
     return (replace(check, told=True) for check in checks)
 
 

@@ -1,4 +1,4 @@
-"""Find the line of each key in a TOML text; ``tomllib`` does not give it."""
+"""Find the line of each key in a TOML text; ``tomllib`` does not give lines."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable
 
 
 def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
-    """Run the first steps of the scenario. Raises ``ConformanceError`` if it cannot play the workload or device."""
+    """Run the first steps of the scenario. Raises ``ConformanceError`` if it cannot play on this workload or device."""
     from rig.session.measure import steps_of
     from rig.session.searches import PlannedRun
 

@@ -2,7 +2,7 @@
 
     rig complexity --device xylo --network FILE [--workload NAME] [--option KEY=VALUE] [--json]
 
-Nothing is recorded. A device that has a simulator is opened as its simulator, since the network is the same. If a
+Nothing is recorded. A device with a simulator is opened as its simulator, since the network is the same. If a
 driver's module has a function ``network_of``, the driver is not opened. This function takes options of the device and
 returns the network.
 """

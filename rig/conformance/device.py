@@ -201,7 +201,7 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
 
 
 def _repeated(run: _DeviceRun, reply: Reply, phases: list[str]) -> None:
-    """Check a reply of ``TIMES`` executions: each phase has one span for all of them, or one for each."""
+    """Check a reply of ``TIMES`` executions: each phase has one span for all, or one for each."""
     c, once = run.c, run.lengths
     own, counts = [s.phase for s in reply.spans], [s.executions for s in reply.spans]
     each = phases * TIMES

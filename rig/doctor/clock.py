@@ -18,7 +18,7 @@ UNEVEN_NS = 10_007
 COARSE, STEPS_LEAST = 10, 8
 """A counter is coarser than declared if at least ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
 SLOW_S = 20e-3
-"""With a longer round trip (s), most traces place span edges better than the clock does."""
+"""If the round trip is longer (s), most traces place span edges better than the clock."""
 
 
 def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Bracket]:
@@ -74,7 +74,7 @@ def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:
 
 
 def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError]) -> Finding:
-    free = replace(info, tolerance=math.inf)  # the slope of the brackets, whatever the declared tolerance
+    free = replace(info, tolerance=math.inf)  # the slope of the brackets without the declared tolerance
     base = fit_brackets(free, brackets, now_ns)
     off, twice_u = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
     offset_s = base.ref_tick / info.tick_hz - (now_ns * 1e-9 + base.ref_s)

@@ -31,7 +31,7 @@ Other calls may take ``timeout_s`` plus ``MORE_S``.
 """
 MORE_S = 30.0
 AFTER_S = 5.0
-"""A call may take this long after another call of the run has hung: usually they wait for the same thing."""
+"""A call may take this long after another call of the run has hung: usually both wait for the same thing."""
 TELL_S = 20.0
 """A call that lasts longer is named on the terminal."""
 SIMULATED_S = 3600.0
@@ -178,7 +178,7 @@ def patience_of(call: str, timeout_s: float) -> float:
 
 
 def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
-    """Close a driver in its own thread, which is abandoned if it does not return: all is recorded by then.
+    """Close a driver in its own thread, which is abandoned if it does not return; everything is recorded by then.
 
     Errors of the driver are ignored.
     """

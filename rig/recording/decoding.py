@@ -61,7 +61,7 @@ def from_json(line: bytes, type_: type[T]) -> T:
         return msgspec.json.decode(line, type=type_)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:  # half of a surrogate pair, which Python's json accepts
+    except msgspec.DecodeError:  # Python's json accepts half of a surrogate pair
         return msgspec.convert(strict(line), type_)
 
 

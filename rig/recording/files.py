@@ -1,7 +1,7 @@
 """Files below a directory that is opened once: each is opened through its descriptor, and no link is followed.
 
 So neither the directory nor a file can be exchanged between its check and its use. Systems without such
-descriptors (Windows) are checked for links by name. Whatever the umask, new files have at most the mode 0644, and new
+descriptors (Windows) are checked for links by name. With any umask, new files have at most the mode 0644, and new
 directories 0755.
 """
 
@@ -30,7 +30,7 @@ IN_MEMORY = 32 << 20
 """A file of at most this many bytes is read once, and the same bytes are hashed and used."""
 PIECE = 1 << 20
 TICK_NS = 20_000_000
-"""An older kernel may give two changes within this time the same time stamp."""
+"""An older kernel may give the same time stamp to two changes within this time."""
 
 
 class Folder:

@@ -49,7 +49,7 @@ class Chain:
             self._next = end + len(line) + 1, (seq + 1, hashlib.sha256(line).hexdigest())
             self._file.write(line + b"\n")
         except OSError as error:
-            with suppress(OSError):  # a torn line would break the chain to the stop line
+            with suppress(OSError):  # a partial line would break the chain to the stop line
                 self._file.truncate(end)
             raise unwritable(str(self._folder.path / EVENTS), error, MAKE_ROOM) from error
         self._counted()

@@ -51,7 +51,7 @@ class ReplyRows:
         self._texts: dict[Kind, int] = {}
         self._all: _Split | None = None
         self._count = 0
-        """Number of texts when the last batch was taken; ``_all`` is made only if no text was added since."""
+        """Number of texts when the last batch was taken; ``_all`` is made only if none was added since."""
         self.encode: Callable[[Any], str] = json_of
         """Converts a new output to JSON; this may run code of the driver."""
         self.on_host_clock = False
@@ -169,7 +169,7 @@ class ReplyRows:
     ) -> Steps[tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]]:
         """Return the number of each row's kind, and the texts and warm-up flags by that number.
 
-        Texts that are already known are made into columns once, and Arrow writes them once. While new texts come, a
+        Known texts become columns once, and Arrow writes them once. While new texts come, a
         batch holds only its own; with all known texts, the file would grow with the square of their number.
         """
         count = len(self._texts)
@@ -223,7 +223,7 @@ def json_of(output: Any) -> str:
     """
     try:
         text = _json(output)
-        if len(text) > 2 * DEPTH:  # a shorter one is within all bounds
+        if len(text) > 2 * DEPTH:  # a shorter text is within all bounds
             check_json(text.encode(), "it")
     except (TypeError, ValueError, RecursionError, StoreError) as error:
         what = f"the output is not JSON: {error.message if isinstance(error, StoreError) else error}"

@@ -122,7 +122,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Opened:
-    """A submission whose files match its manifest. An audit checks whether anyone signed it."""
+    """A submission whose files match its manifest. Only an audit checks the signature."""
 
     path: Path
     document: Submission

@@ -164,7 +164,7 @@ class Recorder:
         return len(self.replies) / ROWS
 
     def write_some(self, long: bool) -> bool:
-        """Take one step towards writing the oldest rows of a table, and return whether there was one to take.
+        """Take one step towards writing the oldest rows of a table, and return whether there was one.
 
         A step takes a fraction of a millisecond. With ``long``, it may also write to another table in which only
         ``STEP_ROWS`` rows wait. Raises what ``flush`` raises.
@@ -214,7 +214,7 @@ class Recorder:
             np.save(file, sample.payload, allow_pickle=False)
 
     def activity(self, issue: int, reply: Reply) -> None:
-        """Record what a network did, one count per execution; and once for each sample, its own network if it has one.
+        """Record the activity of a network, one count per execution, and once for each sample its own network, if any.
 
         Raises ``DeviceError`` for counts that are no integers, and for a network that readers would refuse.
         """

@@ -1,4 +1,4 @@
-"""What a repetition takes from others' recording: the task and its options, and nothing of their bench."""
+"""What a repetition takes from others' recording: the task and its options, but nothing of their bench."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _texts(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _why_not(group: str, name: str, key: str, text: str) -> str:
-    """Why an option is not taken; empty if it is taken."""
+    """Return why an option is not taken; empty if it is taken."""
     if key not in options_of(load(f"{group}s", name)):
         return "no option here"
     if key in PATHS or "/" in text or "\\" in text or Path(text[:MOST_CHARACTERS]).exists():

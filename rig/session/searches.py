@@ -59,7 +59,7 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
     """Search within 5 % for the most nodes at which the device finds a cost below 0; add each probe to ``probes``.
 
-    A probe fails if the device refuses the problem, fails, or finds nothing, or if memory does not suffice.
+    A probe fails if the device refuses the problem, fails, finds nothing or has too little memory.
     """
     nodes = _nodes_of(setup.workload)
     from rig.analysis.evaluate import evaluate

@@ -1,8 +1,8 @@
 """A QUBO solver on this computer as a device: a worker thread that keeps budgets and tracks costs.
 
-The span runs from the loaded problem to the end of the solver, so it includes the evaluation of costs. A solution that
-is found after the deadline is not valid; its cost and the overrun are reported separately. The processor time of the
-solver is reported too: on a busy host, the rest of the span went to other programs.
+The span runs from the loaded problem to the end of the solver, so it includes the evaluation of costs. A solution
+found after the deadline is not valid; its cost and the overrun are reported separately. The processor time of the
+solver is reported too: on a busy host, other programs used the rest of the span.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ T = TypeVar("T")
 PHASE = "solve"
 NOTHING_LEFT = -math.inf
 _TURN_S = 0.01
-"""About one time slice of the host's scheduler: a shorter step may be delayed as much as a step of this length."""
+"""About one time slice of the host's scheduler: a shorter step may be delayed as much as this."""
 _REMEMBERED_S = 3.0
-"""Time constant (s, in time of steps) with which the known pace fades."""
+"""Time constant (s of steps) with which the known pace fades."""
 _LOOK_S = 0.5
-"""Interval (s) at which a solve that may not end is checked."""
+"""Interval (s) at which a solve that may hang is checked."""
 _MOST_RESERVED = 0.2
-"""At most this share of a budget is reserved for a delay: one long delay must not use up all later solves."""
+"""At most this share of a budget is reserved for a delay: one long delay must not spoil all later solves."""
 
 
 class Pace:
@@ -44,7 +44,7 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._delay = 0.0  # per time of work
+        self._delay = 0.0  # seconds per second of work
 
     def step(self, expected_s: float, took_s: float) -> None:
         """Learn from a step, from its expected and its actual duration."""
@@ -97,7 +97,7 @@ class Tally:
         return (time.monotonic_ns() - self._deadline_ns) * 1e-9
 
     def spare_s(self) -> float:
-        """The longest expected duration (s) of the next step with which it ends in time even at the worst known pace.
+        """Return the longest expected duration (s) of a next step that ends in time even at the worst known pace.
 
         The first step of a solve may take all the time left, so that a solve has a step even on a slow host.
         """
@@ -112,7 +112,7 @@ class Tally:
     def begin(self, step_s: float | None = None) -> None:
         """Declare the expected duration of the step that begins now and ends at the next call of ``spare_s``.
 
-        None is for a step that watches the clock itself: its expected duration is its processor time.
+        None means a step that watches the clock itself; its expected duration is its processor time.
         """
         self._step = step_s, time.monotonic_ns(), time.thread_time_ns()
 
@@ -201,7 +201,7 @@ class SolverDevice(Generic[T]):
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load these problems in place of the previous ones. Raises ``DataError`` for a payload that is no problem."""
+        """Load these problems, replacing the previous ones. Raises ``DataError`` for a payload that is no problem."""
         before, self._loaded = self._loaded, {}
         for sample in samples:  # a loaded problem is not loaded again, to avoid work just before the span
             known = before.get(sample.id)
@@ -239,14 +239,14 @@ class SolverDevice(Generic[T]):
         return self._given_up(*self._solving)
 
     def _given_up(self, sample_id: str, replies: Sequence[Reply], tally: Tally) -> Sequence[Reply]:
-        """The answer so far of a solve that does not end. Its thread cannot be ended, so the next solve is refused."""
+        """Return the best answer of a solve that does not end. Its thread goes on, so the next solve is refused."""
         what = f"the solver has yielded nothing for {tally.past_s():.1f} s since its time was up, on sample {sample_id}"
         remedy = "Let it go on yielding, or return, within timeout_s"
         self._stuck, self._solving = DeviceTimeoutError(what, field="timeout_s", value=sample_id, remedy=remedy), None
         return [_on_end([*replies, tally.reply(sample_id, False, own_thread=False)])]
 
     def close(self) -> None:
-        """End the running solve when it next checks the time, and the worker; a solver that hangs is abandoned."""
+        """End the worker, and the running solve when it next checks the time; a solver that hangs is abandoned."""
         self._closing.set()
         self._worker.close()
 

@@ -1,4 +1,4 @@
-"""One's own solver as a device: a function that takes a model of dimod and returns or yields dimod sample sets."""
+"""Your own solver as a device: a function that takes a model of dimod and returns or yields dimod sample sets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def solver(
     answer. A generator is an anytime solver: it yields a sample set for each solution, and is closed when its time is
     up or the cost to stop at is reached. If the function has these parameters, ``timeout_s`` gets the budget of the
     solve in seconds, ``stop_at_cost`` the cost to stop at or None, and ``seed`` a new seed for each solve. A solution
-    that is found after the time is up is not valid. A solve without a budget gets ``default_s``; ``longest_s`` is the
+    found after the time is up is not valid. A solve without a budget gets ``default_s``; ``longest_s`` is the
     longest budget. ``power`` is as for ``blocking``.
 
     Raises ``UsageError`` for an object that is not a function of a model, and for options out of range.
@@ -97,7 +97,7 @@ def _solved(solve: Solve, given: list[str], loaded: tuple[Qubo, Any], tally: Tal
     if not isinstance(found, Iterator):
         tally.offer(*_best(found, problem))
         return
-    step_s = 0.0  # no step begins that would end too late if it took as long as the last one
+    step_s = 0.0  # a step begins only if it ends in time when it takes as long as the last one
     while (spare_s := tally.spare_s()) > 0 and spare_s > step_s:
         tally.begin()
         began_ns = time.monotonic_ns()

@@ -42,7 +42,7 @@ _PICTURE = re.compile(r"<svg |</svg>")
 
 @dataclass(frozen=True)
 class Again:
-    """Differences between a submission and the same made again, and the versions in which its making differed."""
+    """Differences between a submission and its remake, and the versions that differed."""
 
     documents: tuple[str, ...]
     """Differences of the description, the table, and the list of files."""
@@ -54,7 +54,7 @@ class Again:
 
 
 def made_again(folder: Path) -> Again:
-    """Make a submission again of its sessions and its ``submission.toml``, by the code of ``rig submit``.
+    """Make a submission again from its sessions and its ``submission.toml``, by the code of ``rig submit``.
 
     Each difference names the file, the line, its text there, and the new text. Raises what ``rig.submit``
     raises for a recording, and ``StoreError`` for a folder that is no submission.
@@ -70,7 +70,7 @@ def made_again(folder: Path) -> Again:
     left_over = [
         f"{name} is not made of the sessions"
         for name in sorted(held - {*made, *recorded} - OWN)
-        if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader can make these again
+        if not (name.startswith(f"{SESSIONS}/") and DERIVED in name.split("/"))  # any reader can make these
     ]
     listed += left_over
     differ = {
@@ -90,7 +90,7 @@ def made_again(folder: Path) -> Again:
 
 
 def _beyond(found: Submission, made: Submission) -> Iterator[str]:
-    """Yield what no version of the code would state in the description for the same recordings."""
+    """Yield what no version of the code would write in the description for the same recordings."""
     if len(found.configurations) != len(made.configurations) or found.about != made.about:
         yield f"{FILE} has other rows, or its text differs from {about_file.FILE}"
         return
@@ -103,7 +103,7 @@ def _beyond(found: Submission, made: Submission) -> Iterator[str]:
 
 
 def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
-    """Why a claim differs from the recordings: its value is outside the interval, or an end off by 1/4 of its width."""
+    """Yield why a claim differs from recordings: a value outside the interval, or an end off by 1/4 of its width."""
     if made is None or (claim.unit, claim.runs, len(claim.trials)) != (made.unit, made.runs, len(made.trials)):
         yield "no figure of this name, unit and number of runs is made of the sessions"
         return
@@ -116,7 +116,7 @@ def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
 
 
 def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
-    """Yield figures with an interval that differ from those on the remade page, in order or, if not as many, any."""
+    """Yield figures with an interval that differ from the remade page, in order unless their number differs."""
     there, here = (
         [(float(v), float(half), unit) for v, half, unit in _PRINTED.findall(_plain(text))] for text in (found, made)
     )
@@ -158,7 +158,7 @@ def differences(found: bytes, made: bytes, margins: Mapping[float, float] = Mapp
     there, here = (content.decode("utf-8", "replace").split("\n") for content in (found, made))
     if len(there) == len(here):
         return list(_differences(there, here, margins))
-    # whether a part of an object ends in a comma depends on what follows
+    # a comma after a part of an object depends on the next part
     there, here = ([line.rstrip(",") for line in text] for text in (there, here))
     return list(itertools.islice(_differences(there, here, margins), 1))
 

@@ -51,7 +51,7 @@ class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What the bench of a device shows before the sweep: its meters, and whether cells must use it one at a time."""
+    """What is known of a device's bench before the sweep: its meters, and whether cells must use it one at a time."""
 
     exclusive: bool
     meters: tuple[str, ...]

@@ -51,7 +51,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
     """Record every open cell and compute every missing row; return all cells.
 
     Raises ``Interrupted`` after Ctrl-C or SIGTERM, ``SetupError`` if another process works on the sweep or
-    the workers cannot work, ``StoreError`` if nothing can be written. Cells that are done by then are kept.
+    the workers cannot work, ``StoreError`` if nothing can be written. Finished cells are kept.
     """
     cells = cells_of(entry.grid for entry in grids)
     with locked(folder / ".lock", f"the sweep {folder}", wait=False), _braking(means.jobs == 0) as brake:
@@ -112,7 +112,7 @@ def renew_rows(folder: Path, means: Means, fresh: bool, say: Say) -> Sequence[Fr
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Return cells by repetition, each in the order of the digests, so that drift does not follow a varied key."""
+    """Return cells by repetition, each in the order of the digests, so that drift does not align with a varied key."""
     return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
 
 
@@ -176,7 +176,7 @@ def _revived(sent: Mapping[str, Any]) -> RigError:
 
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """On Ctrl-C, end a sweep after the cells in progress; on a second one or SIGTERM, at once. ``here``: no workers."""
+    """End a sweep after the cells in progress on Ctrl-C, at once on a second one or SIGTERM. ``here``: no workers."""
     brake = Brake()
 
     def slower(number: int, _: object) -> None:

@@ -1,4 +1,4 @@
-"""A driver has its own output, and its effects on the process are noticed and reported in one line."""
+"""A driver keeps its own output; its effects on the process are noticed and reported in one line."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_more_rows_than_the_buffer_holds_are_all_kept(shape: int) -> None:
 
 
 def test_answers_that_come_while_others_are_written_step_by_step_are_all_kept() -> None:
-    """Each answer is another text, so known texts are forgotten on the way."""
+    """Each answer is a new text, so known texts are forgotten after a while."""
     n = 3 * ROWS
 
     def write(recorder: Recorder) -> None:
@@ -163,7 +163,7 @@ def test_memory_does_not_grow_with_the_queries() -> None:
 
 
 def test_the_file_grows_with_the_queries_and_not_with_their_square(tmp_path: Path) -> None:
-    """Each of 300 different answers is written singly, as from a device slower than the writer."""
+    """Each of 300 different answers is written alone, as from a device slower than the writer."""
     sizes = []
     for n in (100, 300):
         with Recorder(tmp_path / str(n)) as recorder:

@@ -1,4 +1,4 @@
-"""One page of many submissions: measured and simulated apart, audits by root hash, others' text only as text."""
+"""One page of many submissions: measured and simulated separately, audits by root hash, others' text only as text."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_audit_is_of_one_root_hash(
 
 @pytest.mark.parametrize("order", [(True, False), (False, True), (False,)])
 def test_figures_whose_audit_failed_are_not_shown(tmp_path: Path, order: tuple[bool, ...]) -> None:
-    """For any other audit of the same submission, such as a quick one."""
+    """This applies to any other audit of the same submission, such as a quick one."""
     made(tmp_path, "good")
     root = made(tmp_path, "bad", device="another")
     audits = [{"root": root, "ok": ok} for ok in order]

@@ -31,7 +31,7 @@ Measure = Callable[..., Path]
 
 @pytest.fixture
 def session(tmp_path: Path) -> Measure:
-    """Record what is asked, in virtual time; return its directory."""
+    """Record a session or run in virtual time; return its directory."""
 
     def run(*options: str, device: str = HONEST, scenario: str = "single-stream", **more: Any) -> Path:
         request = Request(
@@ -169,7 +169,7 @@ def test_an_honest_device_passes_in_every_scenario(session: Measure, scenario: s
 
 @pytest.mark.parametrize("kept", [1, 100])
 def test_a_device_that_remembers_answers_is_found(session: Measure, kept: int) -> None:
-    """One cache that knows only the last sample, and one that knows all since the accuracy run."""
+    """One cache knows only the last sample, the other all samples since the accuracy run."""
     (rule,) = failed(summary(session(f"kept={kept}", device=CACHING, compliance=True)))
     assert ("repeated" if kept == 1 else "asked again for speed") in rule
 
@@ -204,7 +204,7 @@ def test_phases_issued_apart_pass_the_compliance_checks(session: Measure) -> Non
 def test_a_session_that_breaks_off_binds_what_there_is(
     session: Measure, tmp_path: Path, options: tuple[str, ...], error: type[RigError]
 ) -> None:
-    """The fourteenth sample is the fourth of the second run: each begins with a warm-up."""
+    """The fourteenth sample is the fourth of the second run, because each run begins with a warm-up."""
     with pytest.raises(error) as caught:
         session(*options, device="mock")
     assert "performance" in caught.value.remedy

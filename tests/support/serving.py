@@ -214,7 +214,7 @@ class Wrapped:
 
 
 def honest(bench: SimPlant, *, inference_s: float = 0.05, spread: float = 0.0) -> Any:
-    """Return the same answers in the same time, whoever asks."""
+    """Return the same answers in the same time for every run."""
     return Wrapped(bench, lambda device, sample: sample, inference_s=inference_s, span_spread=spread)
 
 
@@ -231,7 +231,7 @@ def caching(bench: SimPlant, *, kept: int = 1) -> Any:
 
 
 def hurried(bench: SimPlant, *, honest_for: int = 9) -> Any:
-    """Answers rightly for as many samples as an accuracy run may have, and then anything."""
+    """Answers rightly for the samples of an accuracy run, and then at random."""
     count = iter(range(10**6))
 
     def before(device: MockDevice, sample: Sample) -> Sample:

@@ -19,7 +19,7 @@ class Forecaster(Protocol):
     """A network that has read a series."""
 
     def forecast(self, points: int) -> tuple[Floats, Seen]:
-        """Return forecasts of shape (points,), and what each layer was given: (points, ...) by name of the source."""
+        """Return forecasts of shape (points,), and the inputs of each layer: (points, ...) by name of the source."""
         ...
 
     def synapses(self) -> tuple[Synapses, ...]:
@@ -37,7 +37,7 @@ Learn = Callable[[Floats, np.random.Generator], tuple[Forecaster, Mapping[str, A
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A kind of network: how it is called and trained, its parameters, and one that has learnt nothing."""
+    """A kind of network: its name, training and parameters, and an untrained one."""
 
     name: str
     title: str

@@ -20,7 +20,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What ``n`` cells that read windows of ``m`` points learn.
+    """The learnt parameters of ``n`` cells that read windows of ``m`` points.
 
     ``norm`` (2, m) scales and shifts a normalised window, ``into`` (m, 4 n) and ``back`` (n, 4 n) lead to the gates,
     ``bias`` is (2, 4 n), and ``out`` (n + 1,) reads the cells and a constant.

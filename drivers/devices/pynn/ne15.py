@@ -1,8 +1,8 @@
 """The network of the NE15-MNIST case study: 784 relay neurons and N decision neurons for each digit.
 
-What the chapter leaves open was taken from the authors' scripts (qian-liu/benchmarking, code/case_study_1): synaptic
+What the chapter does not state is taken from the authors' scripts (qian-liu/benchmarking, code/case_study_1): synaptic
 time constants of 1 ms, 3 nA from source to relay, STDP of 0.01 within 10 ms up to 1.3 nA, 180 s of teaching for each
-subclass whatever their number, a refractory time of 3 ms while teaching, and -1.5 nA instead of weights up to 0.1 nA.
+subclass, however many there are, a refractory time of 3 ms while teaching, and -1.5 nA instead of weights up to 0.1 nA.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEURON = {
     "i_offset": 0.0,
 }
 RELAY_NA, SURE_RELAY_NA = 3.0, 6.0
-"""A spike of the second lets a relay fire by itself, for encodings in which a source spikes once or a few times."""
+"""The second lets a single spike fire a relay, for encodings in which a source spikes only once or a few times."""
 TEACHING_S, TEACHER_HZ, TEACHING_HZ, TEACHING_REFRACTORY_MS = 180.0, 50.0, 2000.0, 3.0
 STDP = Rule(tau_plus=10.0, tau_minus=10.0, A_plus=0.01, A_minus=0.01, w_min=0.0, w_max=1.3)
 WEAK_NA, INHIBITION_NA = 0.1, -1.5
@@ -81,7 +81,7 @@ def replayed(
 def _with_teacher(
     shown: Sequence[Events], sources: int, each_s: float, lesson_s: float, encode: Encode, rng: np.random.Generator
 ) -> Events:
-    """Streams one after the other, and the spikes of the teacher, whose address follows those of the sources."""
+    """Join streams, and add the teacher's spikes, whose address follows those of the sources."""
     later = [events + np.array([math.floor(1e6 * each_s * k), 0]) for k, events in enumerate(shown)]
     told = encode(np.ones(1, np.uint8), TEACHER_HZ, lesson_s, rng) + np.array([0, sources])
     events = np.concatenate([*later, told])
@@ -115,7 +115,7 @@ def deployed(
     trained_on: frozenset[str] = frozenset(),
     relay_na: float = RELAY_NA,
 ) -> NetworkFile:
-    """Return the network that recognises, of learnt weights (sources, templates) in nA.
+    """Return the recognising network of learnt weights (sources, templates) in nA.
 
     All weak weights inhibit equally. ``scale`` multiplies learnt weights and inhibition.
     """

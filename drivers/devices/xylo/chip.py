@@ -28,7 +28,7 @@ from rig.network.description import Activity
 from rig.types import Span
 
 SPAN_TICK_HZ = 1000.0
-"""Spans are given in milliseconds of the stopwatch, because USB shows the end of a readout no more exactly."""
+"""Spans are given in milliseconds of the stopwatch, because USB does not show the end of a readout more exactly."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 5
 """Number of tries if a sample's span was not seen. Its latency includes every try, so retries improve no figure."""
@@ -124,9 +124,9 @@ class ChipBackend:
                 self._done.put(DeviceError(text, field="sample", value=job.sample_id, remedy="Check its cable"))
 
     def _timed(self, job: Job) -> Done:
-        """Process the job until its span is known: a busy computer sometimes holds this program up.
+        """Process the job until its span is known, because a busy computer sometimes delays this program.
 
-        While power is recorded there is only one try: power of a failed try would be counted for the span.
+        While power is recorded there is only one try, since power of a failed try would count for the span.
         """
         most = 1 if self.board.collecting else TRIES
         for tries in range(1, most):

@@ -1,4 +1,4 @@
-"""Turn a network into the configuration of a chip, by Rockpool's own function and around its errors.
+"""Turn a network into the configuration of a chip, by Rockpool's own function, without its errors.
 
 Rockpool 3.1.0 ignores the name under which ``XyloSim`` takes the bias of hidden neurons, and keeps only one alias of
 each neuron. It cuts an Audio 3 network to the neurons that may have inputs and outputs, with a warning.
@@ -24,7 +24,7 @@ def configuration_of(kit: Kit, network: Network) -> Any:
     for name in ("bias_hidden", "bias_out"):  # each of them turns on the clock of the biases, which costs power
         spec[name] = np.asarray(spec[name]) if np.any(spec[name]) else None
     spec["aliases"] = spec["aliases"] if any(spec["aliases"]) else None
-    with warnings.catch_warnings(action="ignore"):  # it warns of the cut, which removes nothing after the check
+    with warnings.catch_warnings(action="ignore"):  # it warns of the cut, which the check has made harmless
         configuration, valid, why = kit.package.config_from_specification(**spec)
     if not valid:
         raise _unfit(kit, f"samna refuses its configuration: {why}")

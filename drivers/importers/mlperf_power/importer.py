@@ -48,13 +48,13 @@ def open_import(
     A folder ``ranging`` (or with such an ending) beside a run is recorded with it as warm-up: its readings are in the
     same trace. The stamps name no zone. Where ``power/server.json`` and ``client.json`` exist, the phases that they
     stamp in seconds since 1970 place both logs. Without them LoadGen's dates are month-day-year, and the meter's are
-    ``date_order=mdy`` or ``dmy``; the order must be stated unless only one of the two puts LoadGen's window inside the
+    ``date_order=mdy`` or ``dmy``; the order must be stated unless only one of them puts LoadGen's window inside the
     log. ``timezone`` is the zone of the meter's log, ``loadgen_timezone`` that of LoadGen (IANA names or offsets); a
-    zone that is not stated is UTC, and the meter's is LoadGen's. ``inferences`` states how many samples the measured
+    zone not stated is UTC for LoadGen, and LoadGen's for the meter. ``inferences`` states how many samples the measured
     run processed, where LoadGen's log does not count them. ``sync_s`` limits the offset between the two machines'
     clocks (by default as the power checker of MLPerf does).
 
-    Idle is what the meter read more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
+    Idle is all readings more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
     convention of this importer, since MLPerf declares no idle; ``none`` declares none. ``calibration`` names a
     calibration file. ``device_description`` and ``meter_description`` say what was measured and by what; an audit asks
     for both.

@@ -22,7 +22,7 @@ class OtiiServer:
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._timeout_s, self._sent, self._rest = timeout_s, 0, b""
-        self.last: list[tuple[str, dict[str, Any]]] = []  # commands that are sent before closing
+        self.last: list[tuple[str, dict[str, Any]]] = []  # sent before closing
         self.where = f"{host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), timeout_s)

@@ -1,4 +1,4 @@
-"""A Nordic PPK2 as a meter: its stream cut into words, proved whole by the times of arrival, in amperes."""
+"""A Nordic PPK2 as a meter: its stream cut into words, proved complete by the times of arrival, in amperes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY_EVERY_S = 1e-3
 SLOT_NS = 10_000_000
 BYTE_NS = 1e9 / RATE_HZ / WORD
 FIRST_S = 0.1
-"""The begin of the first reading is found from the arrivals of this many seconds."""
+"""The begin of the first reading is found from the arrivals in this many seconds."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Ppk2Source:
 
     def finish(self) -> Iterator[Batch]:
         """Let the stream run until all readings up to now are proved, then stop it."""
-        by_s = (self._clock.now_ns() + self._width_ns - self._begun_ns) * 1e-9  # when one taken now has arrived
+        by_s = (self._clock.now_ns() + self._width_ns - self._begun_ns) * 1e-9  # when a reading taken now has arrived
         while self._detector.proved_s < by_s:
             time.sleep(EMPTY_EVERY_S)
             yield from self.fetch()
@@ -108,7 +108,7 @@ class Ppk2Source:
     def tick_now(self) -> int:
         """Return the tick that the instrument shows at some moment of this call.
 
-        It first waits for the width of the first reading's bracket: no arrival follows its reading by more than that.
+        It first waits for the width of the first reading's bracket: no reading arrives later than that.
         """
         self._clock.sleep_until(self._clock.now_ns() + self._width_ns)
         with self._lock:
@@ -206,7 +206,7 @@ class Ppk2Meter:
         return bracket
 
     def read(self) -> Sequence[Chunk]:
-        """Return what is proved so far, perhaps nothing. After that, raise the error that ended the stream."""
+        """Return all proved readings, perhaps none; after that, raise the error that ended the stream."""
         return self._meter.read() if self._recording else ()
 
     def stop(self) -> Sequence[Chunk]:
@@ -225,6 +225,6 @@ class Ppk2Meter:
         return self._source.tick_now()
 
     def close(self) -> None:
-        """Stop and let go. May be called twice; raises nothing."""
+        """Stop and close. May be called twice; raises nothing."""
         self._recording = self._streaming = False
         self._meter.close()

@@ -28,7 +28,7 @@ AVERAGE = "mean from the first request to the last completion"
 def energy_figures(
     times: Figures, powers: Figures, rails: Sequence[str], phases: Sequence[str], per_phase: bool = False
 ) -> Figures:
-    """Return energy per inference: active power times mean execution time (NeuroBench, ASC), and by integration.
+    """Return energy per inference, as active power times mean execution time (NeuroBench, ASC) and by integration.
 
     If phases were measured one at a time (``per_phase``), their totals are among the figures.
     """
@@ -106,7 +106,7 @@ def average_figures(
 ) -> Figures:
     """Return the average power of each rail and of all rails over ``window_s`` in run seconds, and energy per sample.
 
-    There is no figure if a rail has no idle on both sides of the window, or no whole reading in it.
+    There is no figure if a rail lacks idle on a side of the window, or a whole reading in it.
     """
     on_s, off_s = window_s
     if not (off_s > on_s and samples and models):

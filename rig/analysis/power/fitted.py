@@ -1,4 +1,4 @@
-"""Fit the power of spans to all readings near them, where no reading shows a span alone.
+"""Fit the power of spans to all readings near them, if no reading shows a span alone.
 
 The parts of each reading that spans and gaps fill follow from stamps, the aperture and the filter. The levels of spans
 and gaps are fitted, and no reading needs to show one of them alone. The lateness of spans and the time constant of the
@@ -20,7 +20,7 @@ from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal,
 from rig.types import Floats, Indices
 
 LEAST = 4
-"""At least this many spans, and twice this many readings, are needed to separate spans from what is beside them."""
+"""At least this many spans, and twice this many readings, are needed to separate spans from the power beside them."""
 STEPS = 6
 """Gauss-Newton steps for lateness and filter."""
 LARGEST = 0.5
@@ -35,7 +35,7 @@ Parts = Callable[[float, float], Floats]
 
 
 def fitted(model: RailModel, windows_s: Floats, other_s: Floats, idle: Idle) -> tuple[Estimate, Margin] | None:
-    """Return the power of windows, shape (k, 2), with the margin of the fit, or None where readings do not show it.
+    """Return the power of windows, shape (k, 2), with the margin of the fit, or None if readings do not show it.
 
     A residual at the same place of all spans may belong to either level, up to its whole size, so it is a bias.
     """

@@ -49,8 +49,8 @@ def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Foun
     k = 2, 4, ... lies between stamps k - 1 and k (counted from 0), and holds the samples with
     ``stamp[k-1] <= t < stamp[k]``. The time of a sample is accumulated in double precision, ``t += 1/rate``, which
     decides on which side of a stamp a sample falls. Power is energy over the number of samples, throughput counts over
-    the stamped length. ``inferences`` are the counts of the windows. The method was found from the published results of
-    mlcommons/tiny_results_v1.0, which it reproduces to the digits printed.
+    the stamped length. ``inferences`` are the counts of the windows. The method was derived from the published results
+    of mlcommons/tiny_results_v1.0, which it reproduces in all printed digits.
     """
     stamps, counts, rate_hz = _windows(given, trace, tick_hz)
     time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / rate_hz))])
@@ -129,7 +129,7 @@ def _medians(figures: Found, windows: int, who: str) -> Found:
 def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Found:
     """MLPerf Inference power: mean of the meter's log strictly between LoadGen's ``power_begin`` and ``power_end``.
 
-    Readings that are not above 0 are left out; the two clocks are taken as one. Energy per query is given for the
+    Readings that are not above 0 are left out; the two clocks are treated as one. Energy per query is given for the
     scenarios SingleStream and MultiStream if the log counts its queries (1.0 did not). The comparison with the ranging
     run is given if there was one (submission checker and power checker of mlcommons/inference and
     mlcommons/power-dev).

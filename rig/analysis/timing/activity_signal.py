@@ -40,7 +40,7 @@ def edges_of(windows_s: Floats, height: Floats | float = 1.0) -> Edges:
 def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Floats:
     """Return the mean over each reading of the signal behind a single-pole filter, in the shape of ``start_s``.
 
-    For a reading of zero length it is the filtered signal at that instant. The filter stores what it has not yet passed
+    For a reading of zero length it is the filtered signal at that instant. The filter stores what it has not passed
     on: integral of output = integral of input - tau * (rise of the output).
     """
     return mean_signals([edges], start_s, end_s, tau_s)[0]
@@ -52,7 +52,7 @@ def mean_signals(signals: Sequence[Edges], start_s: Floats, end_s: Floats, tau_s
     out: list[Floats] = [np.empty(len(start_s)) for _ in signals]
     for part in _blocks(len(start_s)):
         start, end = start_s[part], end_s[part]
-        # where one reading ends as the next begins, the moment is computed once
+        # the end of a reading that is the begin of the next is computed once
         joined = np.array_equal(start[1:], end[:-1])
         moments = [_moments(t) for t in ([np.concatenate([start, end[-1:]])] if joined else [start, end])]
         length = end - start
@@ -101,7 +101,7 @@ def _rise(values: list[Floats]) -> Floats:
 
 
 def correlated(longer: Floats, shorter: Floats) -> Floats:
-    """Return the sum of products at each place where ``shorter`` lies wholly beside ``longer``, by one FFT of each."""
+    """Return the sum of products at each shift that keeps ``shorter`` inside ``longer``, by one FFT of each."""
     n = fast_length(len(longer))
     product = np.fft.rfft(longer, n) * np.conj(np.fft.rfft(shorter, n))
     return np.asarray(np.fft.irfft(product, n)[: len(longer) - len(shorter) + 1])
@@ -138,7 +138,7 @@ def _rows(edges: Edges, tau_s: float) -> Floats:
 def _held(rows: Floats, moments: _Moments) -> list[Floats]:
     """Return the values of each row at the last edge before each moment, in the shape of the moments."""
     at_s, t_s = rows[0, 1:], moments.t_s
-    if moments.in_order:  # one search for each edge, and not for each of far more moments
+    if moments.in_order:  # one search for each edge instead of each of far more moments
         first = np.concatenate([[0], t_s.searchsorted(at_s), [len(t_s)]])
         count = first[1:] - first[:-1]
         return [row.repeat(count) for row in rows]
@@ -194,7 +194,7 @@ def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int6
 
 
 def in_step(at_s: Floats, period_s: float) -> float:
-    """Return to what degree moments share one place between two readings: 1 if all do, 1/n for n at random places.
+    """Return how far moments share one place between two readings: 1 if all do, 1/n for n at random places.
 
     If readings leave out part of their interval, n equal steps have an error of their mean. The result is the mean
     square of this error over that of one step.

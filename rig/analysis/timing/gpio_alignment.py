@@ -19,7 +19,7 @@ from rig.types import Floats, Indices
 LEAST = 6
 """Edges that must match; at least half of those expected while the meter recorded must match too."""
 LEAD = 8
-"""The best shift must beat any other by this many edges; a shift by one period loses at least four (two spans)."""
+"""The best shift must beat any other by this many edges; a shift by a period loses at least four (of two spans)."""
 BLOCK = 64
 CANDIDATES = 24
 OUTLIER = 6.0
@@ -72,7 +72,7 @@ def match(wanted: Train, found: Train, reach_s: float, rate_reach: float, input_
     for rival in [*fits, *near]:
         if abs(rival.shift - best.shift) > 2.0 * tolerance:
             other = _counted(wanted, found, _refined(wanted, found, rival, middle, tolerance), middle, tolerance)
-            # a rival shift beyond what the brackets allow is an objection only if it fits better
+            # a rival shift beyond the brackets counts only if it fits better
             lead = LEAD if abs(other.shift) <= reach_s else 1 - LEAD // 2
             if abs(other.shift - best.shift) > 2.0 * tolerance and best.matched - other.matched < lead:
                 by_s = other.shift - best.shift
@@ -203,7 +203,7 @@ def _periods(e: Train) -> list[float]:
 
 
 def _followed(e: Train, o: Train, fit: _Fit, widest: float) -> tuple[Indices, Indices, Floats]:
-    """Return pairs of edges that match although the clocks wander: within the tolerance of their neighbours."""
+    """Return pairs of edges that match within the tolerance of their neighbours, since clocks wander."""
     from scipy.ndimage import median_filter
 
     due, which, off = _residuals(e, o, fit, widest)

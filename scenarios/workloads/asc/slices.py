@@ -68,10 +68,10 @@ class LazySamples(Sequence[Sample]):
 
 
 def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:
-    """Return ``count`` of the slices in their order: as many of each label as the smallest labels allow.
+    """Return ``count`` of the slices in their order, with labels as equal in number as possible.
 
-    Labels take turns, one slice at a time, from slices shuffled by ``seed``. Which labels get one slice
-    more is shuffled too. ``count`` must not exceed ``len(slices)``.
+    Labels take turns, one slice at a time, from slices shuffled by ``seed``. The labels that get one slice
+    more are shuffled too. ``count`` must not exceed ``len(slices)``.
     """
     rng = np.random.default_rng(seed)
     grouped = _grouped(slices)

@@ -1,4 +1,4 @@
-"""Digits that the project draws itself, in the layout of MNIST and NE15-MNIST's recordings, to try out the task.
+"""Digits drawn by the project, in the layout of MNIST and of NE15-MNIST's recordings, to try out the task.
 
 Strokes of ten digits are bent, turned and shifted at random, and drawn by a soft pen. A simple model of a retina looks
 at the digits on a screen: each pixel sends an event whenever the logarithm of its light has changed by a step.
@@ -31,7 +31,7 @@ STROKES = (
 )  # fmt: skip
 """The corners of each digit's strokes on a 10 x 10 grid, as two decimal figures: column and row."""
 RETINA_STEP = 0.5
-"""The change of the logarithm of light that sends an event. With it, a flashed digit sends a few thousand."""
+"""The change of the logarithm of light that sends an event. So a flashed digit sends a few thousand events."""
 FLASH_S, RISE_S, MOVE_S, FRAME_S = 1.0, 0.03, 1.6, 0.002
 """Durations of a flashed digit, of its appearance, of a moving digit, and of a frame of the screen.
 

@@ -92,7 +92,7 @@ def write_rows(rows: Iterable[Target], path: Path) -> Path:
 
 
 def better(known: Target | None, other: Target) -> Target:
-    """Return the better of two rows of one problem: the one of lower cost, else the proven one, else ``known``."""
+    """Return the better of two rows of one problem: that of lower cost, else the proven one, else ``known``."""
     return other if known is None or _rank(other) < _rank(known) else known
 
 

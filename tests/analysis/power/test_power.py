@@ -1,4 +1,4 @@
-"""The two estimators on readings straight from a plant: where each is exact, and what changes it."""
+"""The two estimators on readings directly from a plant: where each is exact, and what changes it."""
 
 from __future__ import annotations
 

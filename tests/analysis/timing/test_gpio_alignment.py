@@ -1,4 +1,4 @@
-"""Edges of a pin are matched with the spans that a device stamped: rightly, as well as stated, or not at all."""
+"""Edges of a pin are matched with the spans that a device stamped: as exactly as stated, or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TICK_S = 1e-9
 
 @dataclass(frozen=True)
 class Scene:
-    """Spans, a pin that marks them, and a meter whose clock is off by ``shift_s`` in the middle and by ``rate``.
+    """Spans, a pin that marks them, and a meter whose clock is off by ``shift_s`` in the middle, and by ``rate``.
 
     ``wobble`` is the irregularity of the spans, relative to ``gap_s``. Of the edges, a share ``missed`` never comes,
     ``extra`` is additional, and ``bounce`` bounces; ``first`` and ``last`` spans are not seen.
@@ -159,7 +159,7 @@ def test_stated_sigma_holds_the_truth_as_often_as_it_claims(pin: Pin) -> None:
     z = np.array([s.error_s(m) / m.sigma_s for s, m in found])
     assert len(found) >= 47
     assert np.mean(np.abs(z) <= 1.96) >= 0.86  # of 50 at 95 %, 43 or more in 99.7 cases of 100
-    assert np.median(np.abs(z)) >= 0.4  # not needlessly wide: a Gaussian has 0.67
+    assert np.median(np.abs(z)) >= 0.4  # not too wide: a Gaussian has 0.67
 
 
 def test_looks_in_step_with_the_spans_leave_half_a_look_in_doubt() -> None:

@@ -104,7 +104,7 @@ def test_every_spike_meets_the_synapses_of_its_node() -> None:
 
 
 def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
-    """In a complete graph a flip reaches all other nodes; one neuron gets the costs and sends each better one."""
+    """In a complete graph a flip reaches all other nodes; one neuron gets all costs and sends each better one on."""
     full = Sample("k", random_graph(9, 1.0, 0).to_payload())
     reply = solved(device, Budget(0.2), full)
     activity, network = reply.activity, reply.network
@@ -119,7 +119,7 @@ def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
 
 
 def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
-    """By hand, three nodes and an edge: 2 of 6 weights, 3 to the cost; 24 + 8 + 8 + 8 bits a node, plus 8 and 64."""
+    """Three nodes and an edge, by hand: 2 of 6 weights, 3 to the cost; 24 + 8 + 8 + 8 bits a node, plus 8 and 64."""
     line = Sample("n3", Graph(3, np.array([[0, 2]], np.int32)).to_payload())
     device = open_device(simulate=True, interpreter=python())
     network = solved(device, Budget(0.05), line).network

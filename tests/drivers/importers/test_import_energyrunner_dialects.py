@@ -1,4 +1,4 @@
-"""Energy sessions as other submitters and rounds of MLPerf Tiny left them, with the peers' arithmetic done again here.
+"""Energy sessions as other submitters and rounds of MLPerf Tiny wrote them, with the peers' arithmetic repeated here.
 
 The dialects are those in mlcommons/tiny_results_v0.5 to v1.3; the contents are made up.
 """

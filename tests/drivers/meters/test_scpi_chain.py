@@ -37,7 +37,7 @@ EXACT = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
 PROMPT = Wiring(ready_s=1e-3)
 IDLE_S, SPANS = 0.25, 8
 PATIENT_S = 60.0
-"""Only a broken meter makes a test wait this long; a busy machine may hold any thread up for seconds."""
+"""Only a broken meter makes a test wait this long; a busy machine may delay any thread for seconds."""
 
 
 def steps(at: Callable[[int], None] = lambda k: None, n: int = SPANS, marks: bool = True) -> Iterator[Step]:
@@ -113,7 +113,7 @@ def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recordin
     run = open_run(tmp_path / "run")
 
     assert isinstance(error, MeterError) and ("hung up" in error.message or "is gone" in error.message)
-    assert lasted_s < 3.0  # less than the hundred samples, and than the timeout
+    assert lasted_s < 3.0  # less than the hundred samples take, and less than the timeout
     assert run.error is not None and run.error.error == "MeterError"
     assert run.truncated == () and run.sealed
     assert _whole(run)
@@ -121,7 +121,7 @@ def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recordin
 
 
 def _whole(run: Run) -> bool:
-    """As many readings as the events count, until the plug was pulled."""
+    """The trace has as many readings as the events count, until the plug was pulled."""
     return bool(len(run.traces["core"].value) == run.arrivals("core")[-1, 0] > 0.25 * 20_000)
 
 

@@ -35,7 +35,7 @@ def compute(
 
     "size" is the benchmark's rule: "exact" below 50 nodes, else "tabu".
     "search" takes ``seconds`` for three walks, one after the other, whose seeds begin at ``first_seed``. "exact" is a
-    proof. "tabu" is D-Wave's as the benchmark specifies it for its targets: half a minute up to 250 nodes and several
+    proof. "tabu" is D-Wave's, as specified for the benchmark's targets: half a minute up to 250 nodes and several
     minutes at 1000. Raises ``UsageError`` for another method and for a proof from 50 nodes on, ``MissingExtraError``
     without numba, or dwave-samplers for "tabu".
     """
@@ -99,7 +99,7 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_se
 
 
 def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int = 50) -> tuple[Vector, float]:
-    """A set by D-Wave Tabu as the benchmark specifies it for its targets, without a timeout, and the seconds it took.
+    """Return a set by D-Wave Tabu, as specified for the benchmark's targets without a timeout, and the seconds it took.
 
     Half a minute at 100 nodes, several at 1000. Raises ``MissingExtraError`` without dwave-samplers.
     """

@@ -1,6 +1,6 @@
 """Trains a feed-forward spiking network for Xylo Audio 2, with surrogate gradients in numpy.
 
-The network that is trained acts as the chip does: decays by powers of two, up to 31 spikes of a neuron in a step (one
+The trained network works like the chip: decays by powers of two, up to 31 spikes of a neuron in a step (one
 of an output), reset by subtraction, one step of delay from layer to layer. Only its weights are not rounded yet. Every
 random number comes from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file on the same kind of
 processor.
@@ -48,8 +48,8 @@ def trained(
 ) -> FloatNetwork:
     """Train by Adam on the cross-entropy of the output spike counts; the last network is the result.
 
-    ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). Nothing stops early and nothing is
-    chosen, so that no data is needed but these. ``say`` is told the accuracy on them ten times.
+    ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). Training never stops early and
+    selects nothing, so it needs no other data. ``say`` gets the accuracy ten times.
     """
     network, weights = _untrained((events.shape[2], *settings.hidden, classes), settings.seed)
     rng = np.random.default_rng([settings.seed, 1])
