@@ -57,8 +57,8 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
     """Refuse a declared unit that a column's own header, or the row of units ``below`` it, contradicts.
 
     A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. One letter at
-    the end may also be a name, such as ``core_A``, and counts only where it is of the declared kind.
-    Raises ``UsageError`` naming both, and how to insist.
+    the end may also be a name, such as ``core_A``, and counts only if it is a unit of the declared kind.
+    Raises ``UsageError``, which names both and how to overrule the header.
     """
     wanted = unit_of(declared)
     said = [(text, unit_of(text)) for text in (*_IN_BRACKETS.findall(header), below.strip().strip("()[]")) if text]
@@ -88,7 +88,7 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
 
 
 def utc_ns(moment: datetime) -> int:
-    """Return ns since 1970 of an aware moment, exact to the microsecond. Raises ``DataError`` centuries away."""
+    """Return ns since 1970 of an aware moment, exact to the microsecond. ``DataError`` for times centuries away."""
     try:
         ns = ((moment - EPOCH) // timedelta(microseconds=1)) * 1000
     except OverflowError:

@@ -74,7 +74,7 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
     bomb = f"is a bomb: it unpacks to more than {most} bytes"
     if path.name.lower().endswith(".zip"):
         archive = stack.enter_context(zipfile.ZipFile(path))
-        if sum(entry.file_size for entry in archive.infolist()) > most:  # no entry is read beyond its size
+        if sum(entry.file_size for entry in archive.infolist()) > most:  # no entry is read beyond its stated size
             refuse("it", bomb)
         _check_count(len(archive.infolist()))
         for entry in archive.infolist():
@@ -88,7 +88,7 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
                 refuse("it", bomb)
     packed = stack.enter_context(tarfile.open(path, "r:gz"))  # noqa: SIM115
     members: list[tarfile.TarInfo] = []
-    for member in packed:  # all headers first, so that nothing of a refused archive is written
+    for member in packed:  # all headers first, so that a refused archive writes nothing
         members.append(member)
         _check_count(len(members))
     for member in members:

@@ -104,7 +104,7 @@ def _mend(error: BaseException) -> str:
 
 
 def plain_hint(hint: Any) -> bool:
-    """Return whether a user can write values of an annotation: a text or a number, perhaps or None."""
+    """Return whether a user can write values of an annotation: a text or a number, or perhaps None."""
     members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return all(m in (str, int, float, type(None)) for m in members)
 
@@ -211,7 +211,7 @@ def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mappi
 
 
 def _hints(factory: Factory) -> dict[str, Any]:
-    """Annotations by parameter; only those of plain types if others cannot be resolved at run time."""
+    """Return annotations by parameter; only those of plain types if others cannot be resolved at run time."""
     function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
     try:
         return typing.get_type_hints(function)

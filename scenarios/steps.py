@@ -9,7 +9,7 @@ from rig.bench.options import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 LONGEST_IDLE_S, LONGEST_S = 86400.0, 30 * 86400.0
-"""The longest times that are accepted: a repeated recording of others may ask for any time."""
+"""The longest times that are accepted: a repeated recording of others may request any time."""
 
 MOST_WARMUP = 1_000_000
 MOST_REPEAT = 10**9
@@ -39,7 +39,7 @@ def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterat
     begun = False
     while not enough:
         work = iter(issues or (Issue((sample,), repeat=repeat) for sample in samples))
-        if not begun:  # the duration starts at the first answer: time before it is not work
+        if not begun:  # the duration starts at the first answer: earlier time does not count
             yield next(work)
             enough.start()
             begun = True

@@ -131,7 +131,7 @@ def test_an_option_by_the_name_of_what_is_handed_in_is_refused_with_what_to_do()
 
 
 PLAIN_BY_DESIGN = {"simulate", "purpose", "metered"}
-"""Passed as true or as text."""
+"""The value is passed as true or as text."""
 
 
 def test_no_registered_factory_has_an_option_by_the_name_of_what_is_handed_in() -> None:

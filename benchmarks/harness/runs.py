@@ -38,7 +38,7 @@ class Stage:
     patience_s: float
 
     def turn(self, jobs: Mapping[str, Job], timed: bool = True) -> dict[str, Row]:
-        """Run every job once, one after the other, until a turn was calm. Return it, or the calmest of ``tries`` turns.
+        """Run all jobs in sequence, repeatedly until a turn is calm. Return it, or the calmest of ``tries`` turns.
 
         A turn is chosen by the load from others meanwhile, never by its result. Without ``timed``, the load is ignored.
         """

@@ -30,7 +30,7 @@ _SAME_DATA = ("data", "fold", "audio_hz")
 
 @dataclass(frozen=True)
 class _Target:
-    """What a network is trained for: the suffix of its file, and how it is trained, written and then run.
+    """A target of training: the suffix of the file, and how the network is trained, written and then run.
 
     ``trained`` returns the digest of the file and the record of the training.
     """
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, or write one network and print the options with which the file is measured.
+    """Train, or write one network and print the options to measure the file.
 
     Raises ``UsageError`` if the output is not called .nir, ``StoreError`` if it cannot be written, and what
     reading the network raises.
@@ -103,7 +103,7 @@ def _train(args: argparse.Namespace) -> int:
         return 0
     kept = [text for text in given if text.partition("=")[0] in _SAME_DATA]
     if "listing_sha256" in record["data"] and "fold" not in record["data"]:
-        kept = ["data=ANOTHER_FOLDER"]  # the network has heard all data of its own folder
+        kept = ["data=ANOTHER_FOLDER"]  # the network was trained on all data of its own folder
     options = [word for text in (*kept, f"network={args.out}") for word in ("--option", text)]
     say(f"wrote {args.out} ({digest[:12]}). Measure it on other samples:")
     for device in target.measured_as:

@@ -38,7 +38,7 @@ def open_worker(options: dict[str, Any]) -> Simulated:
 
 
 class Simulated:
-    """The worker. The network runs on from one presentation to the next; the blank between them lets it rest."""
+    """The worker. The network continues from one presentation to the next; the blank between them lets it rest."""
 
     def __init__(self, sim: Any, options: dict[str, Any]) -> None:
         began_s = time.monotonic()

@@ -42,7 +42,7 @@ def serve(channel: Any) -> None:
 
     def deliver(message: Any) -> None:
         if message is _END and not closing:
-            _end_group()  # from the receiver's thread: the worker may be deep in a call that never returns
+            _end_group()  # from the receiver's thread, because the worker may be in a call that never returns
         inbox.put(message)
 
     channel.setcallback(deliver, endmarker=_END)
@@ -140,7 +140,7 @@ def _send(channel: Any, answer: dict[str, Any]) -> None:
         channel.send(answer)
     except OSError:
         _end_group()
-    except Exception as error:  # the answer holds something that is no builtin
+    except Exception as error:  # the answer holds a value that is no builtin
         channel.send(_failure(error))
 
 

@@ -1,4 +1,4 @@
-"""Look into one rail of a run directory: any part of it in a few columns, however long the trace is.
+"""View one rail of a run directory: any part of it in a few columns, for traces of any length.
 
 Wide parts come from the pyramid, narrow ones from the readings themselves. No figure is computed from either.
 """

@@ -1,4 +1,4 @@
-"""The whole trace of a run directory, ready to look at: its rails, its spans, and the spans worth a look."""
+"""The whole trace of a run directory, ready to view: its rails, its spans, and the most interesting spans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Whole:
     notes: tuple[str, ...]
 
     def model(self) -> dict[str, Any]:
-        """Return what the page shows besides the picture. This sums the energy of every span."""
+        """Return the page's content besides the picture. This sums the energy of every span."""
         phases = {name: w for name, w in self.windows.items() if name not in OTHERS}
         found = jumps_of(phases, *_of_spans(self.traces, phases))
         ends = [trace.extent_s for trace in self.traces]

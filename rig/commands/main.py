@@ -69,7 +69,7 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "V
 
 DEPTH = sys.getrecursionlimit()
 GARBAGE = 1_000_000
-"""A report collects garbage after this many new objects. The usual few hundred took a tenth of its time."""
+"""A report collects garbage after this many new objects. With the usual few hundred, this took a tenth of its time."""
 
 
 DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep", "tracks", "workload")
@@ -77,7 +77,7 @@ DRIVEN = ("measure", "check", "doctor", "init", "complexity", "import", "sweep",
 COMPLETED = "_ARGCOMPLETE"
 """The variable that a shell sets when it asks how to complete a command line."""
 BESIDE = ("measure", "check", "doctor", "init", "complexity")
-"""Commands of ``DRIVEN`` with a parent process, which notices if such code ends the process."""
+"""Commands of ``DRIVEN`` with a parent process, which notices if such code ends the child."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def _main(given: list[str], alone: bool) -> int:
         ["report"],
         ["submit"],
         ["compare"],
-    ):  # before numpy is loaded: more threads change the order of sums, and so the last digits
+    ):  # before numpy is loaded, because more threads change the order of sums, and so last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
         gc.set_threshold(GARBAGE)
     if "open_run" not in dir(rig):  # another project's rig/__init__.py hides this one

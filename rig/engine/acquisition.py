@@ -95,7 +95,7 @@ def sleep(acquisition: Acquisition, seconds: float) -> None:
 
 
 def housekeep(acquisition: Acquisition, force: bool = False) -> None:
-    """Drain the meters, write to disk and read the clocks if one of these is due or ``force`` is set."""
+    """Drain the meters, write to disk and read the clocks, each if it is due or ``force`` is set."""
     now_ns = acquisition.bench.clock.now_ns()
     if force or now_ns - acquisition.last_drain_ns >= DRAIN_EVERY_NS:
         drain(acquisition)
@@ -134,7 +134,7 @@ def drain(acquisition: Acquisition) -> None:
 def _chunks_of(take: Callable[[], Iterable[Chunk]], info: MeterInfo) -> list[Chunk]:
     """Copy a driver's chunks, and convert edges to a trace's types. Raises ``TypeError`` for anything else."""
     inputs = _edge_rails(info)
-    chunks = map(_copied, take())  # one by one: a generator may fill its buffer again for the next
+    chunks = map(_copied, take())  # one by one, because a generator may reuse its buffer for the next
     return [_edges(chunk) if chunk.rail in inputs else chunk for chunk in chunks]
 
 

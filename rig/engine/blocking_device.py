@@ -79,7 +79,7 @@ class BlockingDevice:
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Queue the samples, each to run ``times`` times without a pause.
 
-        Raises ``UsageError`` if only one of several phases is asked for: a function cannot run a part of itself.
+        Raises ``UsageError`` for one of several phases, because a function cannot run a part of itself.
         """
         if phase is not None and (phase,) != self._info.phases:
             what = f"device {self._info.name} cannot run the phase {phase!r} alone"

@@ -35,7 +35,7 @@ class Synapses:
         if delay := min(self.connection.delay, len(here)):
             here = np.concatenate((np.zeros_like(here[:delay]), here[:-delay]))
         active = here != 0
-        # in doubles: a sum of integers is exact up to 2**53, which no count exceeds
+        # in doubles, whose sums of integers are exact up to 2**53, which no count exceeds
         operations = (active @ self.fan_out.ravel().astype(np.float64)).astype(np.int64)
         macs = operations * (np.abs(here) != active).any(axis=1)
         return {"acs": operations - macs, "macs": macs}

@@ -1,6 +1,6 @@
 """Make Arrow columns from buffers, without ``pyarrow.array``, and read them without ``to_numpy``.
 
-The first call of either would import pandas, which takes 50 MB and 0.2 s in every report, and in the middle of a
+The first call of either would import pandas, which takes 50 MB and 0.2 s in every report, and during a
 recording.
 """
 

@@ -126,7 +126,7 @@ def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Flo
         back = np.flatnonzero(left[1:] <= left[:-1])
         if not len(back):
             break
-        k = int(back[0])  # the earlier of the two is bad if it is not before the reading after them either
+        k = int(back[0])  # the earlier of the two is bad if it is not before the third one either
         spike = k + 2 < len(left) and left[k] >= left[k + 2]
         keep[np.flatnonzero(keep)[k if spike else k + 1]] = False
     return keep if len(keep) - int(keep.sum()) <= most else None

@@ -1,4 +1,4 @@
-"""A QUBO as the payload of a sample, and the cost of a solution of it; dimod's models become such payloads.
+"""A QUBO as the payload of a sample, and the cost of a solution; dimod's models become such payloads.
 
 A payload is a table of rows (u, v, weight). The first row is (n, n, constant), for n bits. Each other row adds its
 weight to the cost if bits u and v are both 1; in a row of one bit, u and v are equal.

@@ -226,7 +226,7 @@ def _payloads(session: Evaluated) -> set[str]:
 
 
 def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
-    """Pairs of configurations of one name; if each side has only one, these belong together whatever their names."""
+    """Return pairs of configurations of one name; if each side has only one, these form a pair with any names."""
     if len(first) == len(second) == 1:
         return [(first[0], second[0])]
     by_name = {subject.name: subject for subject in second}
@@ -293,7 +293,7 @@ def apart(a: Quantity, b: Quantity, shared: frozenset[str], factor: float = 1.0)
 
 
 def of_instrument(origin: str | None) -> bool:
-    """Return whether an origin of ``apart`` is a calibration, whose error more samples do not reduce."""
+    """Return whether an origin of ``apart`` is a calibration, whose error does not shrink with more samples."""
     return origin is not None and origin.removeprefix("first:").removeprefix("second:").startswith(_CALIBRATION)
 
 

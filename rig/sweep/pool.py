@@ -66,7 +66,7 @@ def through(
 ) -> Generator[Outcome | None, None, list[Task]]:  # fmt: skip
     """Yield the outcomes of the tasks in ``waiting``; return the tasks whose worker died.
 
-    ``recall`` takes back the tasks given out; it is called repeatedly while the brake is on, with the brake's level.
+    ``recall`` withdraws the tasks given out; it is called repeatedly with the brake's level while the brake is on.
     ``given_up`` makes the outcome of a task that raised.
     """
     out: dict[Future[Outcome], Task] = {}

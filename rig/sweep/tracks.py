@@ -1,6 +1,6 @@
 """Run one network through two tracks, on each device with one workload; each device has a grid in one sweep.
 
-For the same samples, the algorithm track is what the network needs, and the system track what the device pays for it.
+For the same samples, the algorithm track is the network's operations, and the system track the device's cost.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """The result: networks on devices, why some devices took none, and the line of each device."""
+    """The result: networks on devices, why some devices accepted none, and the line of each device."""
 
     tracks: tuple[Track, ...]
     refused: Mapping[str, str]
@@ -87,7 +87,7 @@ class Tracks:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Return the devices that took a network."""
+        """Return the devices that accepted a network."""
         return tuple(dict.fromkeys(track.device for track in self.tracks))
 
     @property
@@ -119,7 +119,7 @@ def front(tracks: Sequence[Track]) -> list[Track]:
 
 
 def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
-    """Return the grids of all devices, which are added to the sweep in ``folder``, and why devices take no network.
+    """Return the grids of all devices, which are added to the sweep in ``folder``, and why devices accept no network.
 
     Raises ``UsageError`` for names, options and devices that cannot be used. Raises it for a new grid beside others,
     unless ``extend`` is set. If no device takes the networks, raises the first device's error.

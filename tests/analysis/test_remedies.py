@@ -1,4 +1,4 @@
-"""A failed rule states its remedy, and a result without power does not look VALID."""
+"""A failed rule states its remedy, and a result without power is not shown as VALID."""
 
 from __future__ import annotations
 

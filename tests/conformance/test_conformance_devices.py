@@ -1,4 +1,4 @@
-"""A device that breaks a rule of ``rig.conformance.device`` gets the rule, the finding and the requirement."""
+"""A device that breaks a rule of ``rig.conformance.device`` is told the rule, the finding and the requirement."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None
 
 
 def test_a_function_that_stamps_two_phases_keeps_every_rule() -> None:
-    """It is the example of the docs: it loops unchanged, and cannot run one phase alone."""
+    """The docs' example loops unchanged, and cannot run one phase alone."""
 
     def classify(sample: Sample) -> Reply:
         stamps_ns = [time.monotonic_ns()]

@@ -1,4 +1,4 @@
-"""``rig doctor``: it reports what is well, names each fault with its remedy, and never hangs."""
+"""``rig doctor``: it reports what is good, names each fault with its remedy, and never hangs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def levels(findings: Sequence[Finding], item: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
-    """A board on a pseudo terminal, a multimeter on a socket, and an address where nobody is."""
+    """A board on a pseudo terminal, a multimeter on a socket, and an address where nothing listens."""
     pytest.importorskip("serial")
     pytest.importorskip("pyvisa_py")
     with bench_of_three(tmp_path_factory.mktemp("bench"), BOARD) as path:

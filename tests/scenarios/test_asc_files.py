@@ -305,7 +305,7 @@ def test_a_clip_shorter_than_a_second_is_refused(tmp_path: Path) -> None:
 
 
 def write_takes(root: Path) -> Path:
-    """Four origins for each of two labels; the second of rain was cut into two clips, far apart in the list."""
+    """Four origins for each of two labels; the second origin of rain has two clips, far apart in the list."""
     rows = ["filename,label,source"]
     for label in ("rain", "sea"):
         for origin in range(4):

@@ -1,4 +1,4 @@
-"""Of two commands with one directory, the later one is refused, claims nothing in it, and does not change it."""
+"""If two commands use one directory, the later one is refused and changes nothing in it."""
 
 from __future__ import annotations
 

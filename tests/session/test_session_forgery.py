@@ -113,7 +113,7 @@ def test_a_run_that_is_listed_twice_is_refused(session: Path) -> None:
 
 
 def right(run: Path) -> None:
-    """Forge a run: its samples get the answered labels."""
+    """Forge a run so that the labels equal the answers."""
     with pa.OSFile(str(run / "replies.arrows")) as source:
         said = pa.ipc.open_stream(source).read_all()
     first = next(text for text in said["output"].to_pylist() if text)

@@ -261,7 +261,7 @@ def test_a_file_and_the_example_solver_give_a_gap_and_an_energy(own: Path, capsy
         found.get(name, {}).get("value")
         for name in ("time_to_gap_given_0_01_s", "runtime_power_w", "energy_to_gap_given_0_01_j")
     )
-    if power_w is None:  # a busy host may leave readings or stamps that give no power, and says so
+    if power_w is None:  # on a busy host, readings or stamps may give no power, with a note
         assert energy_j is None
         assert json.loads((own / "run" / "derived" / "results.json").read_text())["refusals"]
     else:

@@ -32,7 +32,7 @@ CHECK = 32
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two rows with pictures, of three sessions, one with a name that no folder of a submission has."""
+    """Two rows with pictures, of three sessions; one session's name cannot be a folder of a submission."""
     lab = tmp_path_factory.mktemp("lab")
     session(lab / "a (1)", "meter.noise=1e-3")
     session(lab / "b", "meter.noise=1e-3", "meter_seed=7")
@@ -170,7 +170,7 @@ FORGED: dict[str, Edit] = {
 
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the same sessions and the same ``submission.toml`` give is made once; it depends only on these."""
+    """The result of the same sessions and ``submission.toml`` is made once, because it depends only on these."""
     monkeypatch.setattr("rig.submission.again.made_of", _made_once)
 
 
@@ -280,7 +280,7 @@ BY_VERSIONS = {
     "more runs in the table", "metadata of another device", "metadata that is none", "a page left out",
     "a submission.toml that is none",
 }  # fmt: skip
-"""Forged elsewhere than in figures and words of rows and pages: other checks see these, or they are unreadable."""
+"""Forged outside of figures and words of rows and pages: other checks see these, or they are unreadable."""
 
 
 @pytest.mark.usefixtures("once")

@@ -1,4 +1,4 @@
-"""A solver for tests of grids: it opens, and solves nothing."""
+"""A solver for tests of grids; it opens but solves nothing."""
 
 from __future__ import annotations
 

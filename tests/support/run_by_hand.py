@@ -28,7 +28,7 @@ REPLIES = {
 
 
 def table(types: Mapping[str, pa.DataType], rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return rows as a table; what a row does not state is null."""
+    """Return rows as a table; absent values are null."""
     return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()})
 
 
@@ -104,7 +104,7 @@ def with_ticks(table: pa.Table) -> pa.Table:
 
 
 def start_line(**more: Any) -> Document:
-    """Return the least that a reader needs, with a device clock and a meter clock."""
+    """Return the minimum that a reader needs, with a device clock and a meter clock."""
     clocks = [
         {"name": "host", "tick_hz": 1e9},
         {"name": "device", "tick_hz": 12.5e6},

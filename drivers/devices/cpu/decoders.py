@@ -25,7 +25,7 @@ WINDOW = 50
 """Steps that a buffer holds (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
 EXECUTION_S = 0.004
 BINS, BIN = 7, 7
-"""Number of bins into which flattened networks divide the buffer, and steps per bin; step 50 is in no bin."""
+"""Number of bins into which flattened networks divide the buffer, and steps per bin; step 50 belongs to no bin."""
 RIDGE = 1.0
 _BLOCK = 1 << 14
 """This many steps are fitted together."""
@@ -122,7 +122,7 @@ class Buffered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpikingFlat:
-    """SNN_Flat: three layers of leaky neurons, which get the bins of the last 50 steps one after another.
+    """SNN_Flat: three layers of leaky neurons, which get the bins of the last 50 steps in sequence.
 
     The bins of a prediction are normalised together. It begins at rest, and its outputs, which are never reset, are
     scaled. An execution is one bin.

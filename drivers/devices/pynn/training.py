@@ -30,7 +30,7 @@ Learn = Callable[[Iterator[Events]], Iterable[NDArray[np.float64]]]
 REST_S = 0.02
 """The pause between two streams of a lesson."""
 Lessons = tuple[list[int], frozenset[str], Iterator[Events]]
-"""The digit of each template, the ids of the samples that teach, and what teaches each template."""
+"""The digit of each template, the ids of the teaching samples, and the lessons of each template."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Course:
 
     @property
     def split(self) -> str:
-        """Return the images of MNIST that it takes."""
+        """Return the images of MNIST that the course uses."""
         return "train" if self.fold is None else "test"
 
     @property
@@ -88,7 +88,7 @@ def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
 
 
 def _rated(course: Course) -> Lessons:
-    """Images shown at a rate, in subclasses of their raw pixels: the chapter's."""
+    """The chapter's course: images shown at a rate, in subclasses by their raw pixels."""
     images, labels = read_digits(course.data, course.split, course.md5)
     numbers = kept_numbers(len(images), course.fold, course.folds, False)
     images, labels = images[numbers], labels[numbers]
@@ -101,7 +101,7 @@ def _rated(course: Course) -> Lessons:
 
 
 def _streamed(course: Course) -> Lessons:
-    """Streams as the workload has them, in subclasses of their spike counts by address."""
+    """A course of the workload's streams, in subclasses by their spike counts per address."""
     whole = open_workload(
         data=str(course.data),
         encoding=course.encoding,

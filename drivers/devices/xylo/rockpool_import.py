@@ -1,7 +1,7 @@
 """Import Rockpool's Xylo Audio 2 modules without a download, and without running pip.
 
 The ``samna`` on PyPI is a stub that runs pip when it is imported, and ``import rockpool`` imports
-it. If the real samna (it ships compiled files) is absent, a stand-in module takes its name
+it. If the real samna (it has compiled files) is absent, a stand-in module takes its name
 before Rockpool is imported: for simulation the names must exist, but are never used.
 """
 
@@ -145,7 +145,7 @@ def _stand_in_for_samna() -> Iterator[None]:
 
 @contextmanager
 def _no_package_index() -> Iterator[None]:
-    """Inside this block, no pip that an import starts can reach a package index."""
+    """Keep any pip that an import starts from reaching a package index."""
     before = os.environ.get("PIP_NO_INDEX")
     os.environ["PIP_NO_INDEX"] = "1"
     try:

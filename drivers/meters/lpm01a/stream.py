@@ -51,7 +51,7 @@ class Parsed:
         return [0] if any(at >= n for at in self.flagged) else []
 
     def arrays(self) -> tuple[Floats, NDArray[np.uint8]]:
-        """Readings and flags, shapes (n,)."""
+        """Return readings and flags, shapes (n,)."""
         value = np.concatenate(self.value) if self.value else np.zeros(0)
         flags = np.zeros(len(value), np.uint8)
         near = np.array(self.flagged, dtype=np.int64)

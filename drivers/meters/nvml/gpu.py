@@ -43,7 +43,7 @@ class Energy:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU: NVML, its handle, and what it is."""
+    """One GPU: NVML, its handle, and its properties."""
 
     nvml: Any
     handle: Any

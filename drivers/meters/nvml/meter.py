@@ -59,11 +59,11 @@ def open_meter(
 
     ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample),
     ``average`` (over the last second on Ampere, except GA100, and later), or ``auto``: the first that all of them
-    have. ``rate_hz`` is how often the source is looked at: by default 100 Hz for the counter, whose readings are its
+    have. ``rate_hz`` is how often the source is read: by default 100 Hz for the counter, whose readings are its
     changes, 10 Hz for instant, and 1 Hz for average, since faster averages would overlap.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
-    without a driver, a GPU, or the source that is asked for.
+    without a driver, a GPU, or the requested source.
     """
     one_of(("auto", *SOURCES), source=source)
     positive(rate_hz=rate_hz)
@@ -107,7 +107,7 @@ def _polled(gpu: Gpu, source: str) -> Polled:
 
 def _rail(gpu: Gpu, source: str, looks_hz: float, update_s: float | None) -> Rail:
     if update_s is not None:
-        # stamped at the first look that finds a new value, which is half a look late on average
+        # stamped at the first read of a new value, half a read late on average
         return Rail(
             gpu.rail, "cumulative", Conversion("J"), 1.0 / update_s,
             filter_tau_s=0.5 / looks_hz, resolution=1e-3, gain_id=gpu.uuid,

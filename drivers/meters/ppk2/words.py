@@ -28,7 +28,7 @@ RANGE_MOST_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
 SURE = 8
 """The stream is aligned when the counters of this many words are consecutive."""
 HELD = 3
-"""A word is used only after this many valid words: misaligned bytes look like a word with a probability of 1 %."""
+"""A word is used only after this many valid words: misaligned bytes look like a word in 1 % of cases."""
 FARTHEST = 1 << 14
 """If this many bytes cannot be aligned, the port is not a PPK2's."""
 NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
@@ -163,7 +163,7 @@ class Aligner:
         return Words(np.concatenate(words), np.concatenate(lost))
 
     def _run(self) -> NDArray[np.uint32]:
-        """Take the consecutive words from the expected counter on, except the last ``HELD``."""
+        """Return the consecutive words from the expected counter on, except the last ``HELD``."""
         whole = len(self._bytes) // WORD
         word = np.frombuffer(bytes(self._bytes[: whole * WORD]), dtype="<u4").astype(np.uint32)
         first = self._expected or 0

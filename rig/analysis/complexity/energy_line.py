@@ -31,7 +31,7 @@ _METHOD = "line through the dynamic energy of an execution of {} networks agains
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One network: effective operations in an execution, its dynamic energy, and the energy of idle under it (J)."""
+    """One network: effective operations in an execution, its dynamic energy, and its idle energy (J)."""
 
     operations: float
     dynamic: Quantity

@@ -25,11 +25,11 @@ NOTHING = np.zeros(0)
 
 
 def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
-    """Return the scores of every prediction, if the workload declares what is to be predicted, and failed checks.
+    """Return the scores of every prediction, if the workload declares what to predict, and failed checks.
 
-    With ``forecast_from`` in its details, each series is to be predicted from that point on, and the answer is an
-    output with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample is to be predicted from the
-    step that is named for the sample, and the answer is an output with ``prediction``. For ``detect``, see
+    With ``forecast_from`` in its details, each series must be predicted from that point on, and the answer is an
+    output with ``forecast``. With ``regress`` and ``regress_from``, a field of each sample must be predicted from the
+    step named for the sample, and the answer is an output with ``prediction``. For ``detect``, see
     ``detections_of``.
     """
     details = run.start.workload.details

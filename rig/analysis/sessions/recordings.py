@@ -37,7 +37,7 @@ def recording_checks(parts: Sequence[Part]) -> Iterator[Finding]:
 
 
 def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | None:
-    """Return the first two of the named runs that hold one recording, and what they share; None if each has its own."""
+    """Return the first two runs with the same recording, and what they share; None if each has its own."""
     seen: dict[str | bytes, str] = {}
     for name, run in runs:
         for what, own in _own(run):
@@ -47,10 +47,10 @@ def shared_recording(runs: Iterable[tuple[str, Run]]) -> tuple[str, str, str] | 
 
 
 def _own(run: Run) -> Iterator[tuple[str, str | bytes]]:
-    """Yield data that no other measurement repeats, whatever its files are: stamps of the host, and noise.
+    """Yield data that no other measurement repeats, even with other files: stamps of the host, and noise.
 
-    A simulation gives the same answers and readings each time, but its log has a date. The windows of an import may be
-    those of a plan, which other imports share.
+    A simulation gives the same answers and readings each time, but its log has a date. The windows of an import may
+    follow a plan that other imports share.
     """
     yield EVENTS, run.digest
     if run.start.simulated:

@@ -22,9 +22,9 @@ STANDS_OUT = 0.5
 PER_SPAN = 8.0
 """Number of places per length of a span in a first search."""
 COARSE_SPANS = 64
-"""At most this many spans are looked at in a first search."""
+"""At most this many spans are used in a first search."""
 RIVALS = 6
-"""At most this many places are looked at closely."""
+"""At most this many places are examined closely."""
 GROUPS = 16
 """If single spans show no edges, they are placed in at most this many groups."""
 STRETCHES = 8
@@ -34,7 +34,7 @@ APART = 2.5
 NEAR = 4.0
 """Levels near an edge reach this many guards from it."""
 HIDDEN = 0.4
-"""An edge between two apertures may seem to be elsewhere by this part of the time between them."""
+"""An edge between two apertures may seem misplaced by this part of the time between them."""
 LEAST_SHIFT = 0.1
 """A shift of less than this many readings is not followed."""
 
@@ -202,7 +202,7 @@ def _unbiased(s: Shown, late_s: Floats, levels: float) -> Edges:
     by = would.begin_s - begin, would.end_s - end
     both = np.concatenate(by)[np.isfinite(np.concatenate(by))]
     amiss_s = float(np.mean(both)) if len(both) else 0.0
-    # where an edge lies between two apertures, readings do not show how sharp it is
+    # if an edge lies between two apertures, readings do not show how sharp it is
     hidden_s = HIDDEN * max(s.period_s - s.readings.aperture_s, 0.0)
     blur_s = max(e.blur_s - would.blur_s - hidden_s, 0.0)
     return replace(e, begin_s=e.begin_s - by[0], end_s=e.end_s - by[1], amiss_s=amiss_s, blur_s=blur_s)

@@ -21,7 +21,7 @@ from rig.types import MARK_PHASE, Floats
 OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
 SURE = 3.0
-"""Brackets are off a straight line only if they miss it by more than this many standard uncertainties."""
+"""Brackets leave a straight line only if they miss it by more than this many standard uncertainties."""
 FARTHEST = 10.0
 """A clock's rate that is off by more than this many tolerances counts as a wrong declaration."""
 
@@ -137,7 +137,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
 
 
 def arrivals_of(run: Run, rail: str) -> Floats:
-    """Return the tick at which the last reading of each delivery ended, and the run second by which the host had it.
+    """Return the tick at the end of each delivery's last reading, and the run second by which the host had it.
 
     The shape is (k, 2). Of deliveries at one time, the last counts.
     """
@@ -168,7 +168,7 @@ def rate_checks(run: Run) -> Iterator[Finding]:
 def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Finding, ...]]:
     """Return the map of the device's clock and, if its brackets are off a line, a failed check; doubt is added then.
 
-    Such a clock may stop in sleep: then spans may have been timed at its declared rate or at that of its brackets. A
+    Such a clock may stop in sleep, so spans may have been timed at its declared rate or at that of its brackets. A
     host whose clock was corrected bends all lines alike.
     """
     clock, rows = timebase.clock, timebase.residuals(run.brackets(timebase.clock.name), run.start.t0_ns)

@@ -129,7 +129,7 @@ def _words(seed: int) -> np.random.RandomState:
 
 
 def _draw(drawn: _Pairs, keys: Keys, pairs: int) -> None:
-    """Fill ``keys`` with the first distinct drawn pairs, sorted.
+    """Fill ``keys`` with the first distinct pairs drawn, sorted.
 
     A block of at most as many pairs as are missing is used whole. If few are missing, a larger block is drawn and cut
     after the last pair needed.
@@ -206,7 +206,7 @@ def _check_memory(nodes: int, density: float, m: int) -> None:
 
 
 def _bytes_per_edge(density: float) -> float:
-    """Memory for each edge. To replace repeats, a share of about density / 2 is drawn late, in three arrays."""
+    """Memory for each edge. A share of about density / 2 is drawn later, to replace repeats, in three arrays."""
     return _BYTES_PER_EDGE * (1 + 2 * density)
 
 

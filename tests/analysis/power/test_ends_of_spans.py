@@ -28,7 +28,7 @@ def off(lab: Lab, q: Quantity) -> float:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_work_within_a_reading_before_each_span_is_told_from_work_inside(seed: int, tmp_path: Path) -> None:
-    """The part outside grows with the share of an end reading that the span does not fill."""
+    """The outside part grows with the share of an end reading that the span leaves empty."""
     lab = plain_lab(seed, "before")
     above_w, reading_s = float(np.median(lab.span_w)) - lab.idle_w, 1.0 / lab.rate_hz
     lab.pieces += [Piece(on - 0.9 * reading_s, on, 0.8 * above_w) for on, _ in lab.spans_s.tolist()]
@@ -47,7 +47,7 @@ def test_power_that_rises_within_spans_is_theirs(seed: int, tmp_path: Path) -> N
 
 
 def test_a_shifted_clock_moves_energy_from_one_end_of_spans_to_the_other(tmp_path: Path) -> None:
-    """Both ends together show nothing of it, so nothing is subtracted and hardly anything is bias."""
+    """Both ends together show no trace of it, so nothing is subtracted and the bias is small."""
     lab = plain_lab(4, "late")
     lab.said_late_s = 0.2 / lab.rate_hz
     power, text = of(lab, tmp_path), of(lab, tmp_path, LITERAL)

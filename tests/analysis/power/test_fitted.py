@@ -1,4 +1,4 @@
-"""If no reading contains a whole span alone, power is fitted to the shares of spans and gaps in each reading."""
+"""If no reading shows a span alone, power is fitted to the shares of spans and gaps in each reading."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_moving_mean_is_told_from_a_pole_of_the_same_delay(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", ["governor_follows_load", "gated_late", "governor_picks_by_predicted_gap"])
 def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str) -> None:
-    """Next to spans of two readings, these were stated as if gaps were even, many half-widths off."""
+    """With spans of two readings, these were once stated as if gaps were even, wrong by many half-widths."""
     for seed in (9_000_100, 9_000_101):
         row = compared(composed("spans_short_against_a_reading", kind, seed))
         for name, figure in row["figures"].items():

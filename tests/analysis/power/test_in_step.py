@@ -57,7 +57,7 @@ def test_intervals_cover_what_does_not_average(kind: str, seed: int, tmp_path: P
 
 
 def test_the_step_of_stamps_cancels_in_energy_above_idle(tmp_path: Path) -> None:
-    """A span stamped too long gives too low power over too long a time."""
+    """If a span is stamped too long, its power is too low and its time too long."""
     _, result = measured("coarse_device_timer", 23, tmp_path)
     power, time_s, energy = (
         result.quantities[FigureKey(name)]

@@ -1,4 +1,4 @@
-"""Readings at idle are tested: are they noise about a level, the same in all windows?"""
+"""Readings at idle are tested: are they noise about one level in all windows?"""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_clocks_that_are_apart_lose_no_reading_and_change_no_rate(seed: int, lat
 
 @pytest.mark.parametrize("seed", [5, 11, 14])
 def test_spans_that_wander_steadily_show_a_wrong_rate(seed: int, tmp_path: Path) -> None:
-    lab = plain_lab(seed, "wrong_rate")  # their edges can be followed too, to within ten half-widths of the truth
+    lab = plain_lab(seed, "wrong_rate")  # the edges can be followed too, to within ten half-widths of the truth
     KINDS["wrong_rate"](lab)
     power = evaluated("wrong_rate", seed, tmp_path).quantities[POWER]
 
@@ -72,7 +72,7 @@ def test_spans_that_wander_steadily_show_a_wrong_rate(seed: int, tmp_path: Path)
 
 @pytest.mark.parametrize("seed", [70, 71])
 def test_spans_next_to_those_that_were_recorded_prove_no_wander(seed: int, tmp_path: Path) -> None:
-    """At a wrong rate each span may seem to wander to another one's place; the last spans are not visible."""
+    """At a wrong rate each span may seem to move to another span's place; the last spans are not visible."""
     lab = plain_lab(1_000_000 + seed, "wrong_rate")
     KINDS["wrong_rate"](lab)
     write(lab, tmp_path / "run")
@@ -91,7 +91,7 @@ def test_a_break_is_named_with_its_place_and_the_number_of_readings(tmp_path: Pa
 
 
 def test_readings_are_never_fewer_than_none(tmp_path: Path) -> None:
-    """Spans that last longer in the trace fit other places too, but only if a negative number of readings was lost."""
+    """Spans that are longer in the trace fit other places too, but only if a negative number of readings was lost."""
     result = evaluated("governor_follows_load", 1_000_012, tmp_path)
 
     assert POWER in result.quantities
@@ -117,7 +117,7 @@ def test_a_break_soon_after_the_first_span_spoils_none_of_the_spans_that_count(s
 
 @pytest.mark.parametrize("seed", [39, 78])
 def test_last_spans_of_which_nothing_is_left_are_named_and_do_not_count(seed: int, tmp_path: Path) -> None:
-    """The break cuts a span, or later readings are at the next spans by chance."""
+    """The break cuts a span, or later readings fall on the next spans by chance."""
     lab = plain_lab(1_000_000 + seed, "lost_block")
     KINDS["lost_block"](lab)
     write(lab, tmp_path / "run")
@@ -193,7 +193,7 @@ def test_spans_at_another_time_stray() -> None:
 
 
 def test_spans_that_draw_half_as_much_stray_nowhere() -> None:
-    """Each has its own levels, so another power is no reason to search elsewhere."""
+    """Each span has its own levels, so another power is no reason to search elsewhere."""
     r = seen(BUSY_S)
     half = mean_signal(edges_of(BUSY_S[::2]), r.start_s, r.end_s)
     found = shown(replace(r, watts=r.watts - half), BUSY_S)

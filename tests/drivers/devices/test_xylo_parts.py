@@ -144,7 +144,7 @@ def test_importing_the_driver_imports_no_vendor_stack() -> None:
 
 
 def test_the_stub_samna_never_runs(tmp_path: Path) -> None:
-    """A samna like PyPI's, first on the path, would leave a trace if it were imported."""
+    """A samna like PyPI's, first on the path, leaves a trace if it is imported."""
     if not all(find_spec(name) for name in ("rockpool", "xylosim", "bitstruct")):
         pytest.skip("needs neurorig[xylo]")
     trace = tmp_path / "trace"

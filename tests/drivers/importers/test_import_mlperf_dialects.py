@@ -1,4 +1,4 @@
-"""Power runs as other submitters and rounds of MLPerf Inference left them.
+"""Power runs as other submitters and rounds of MLPerf Inference wrote them.
 
 The dialects are those in mlcommons/inference_results_v1.0 to v4.1, mlcommons/power-dev and its issues; the
 contents are made up. The average is computed again here, line by line, as in the submission checker.

@@ -44,7 +44,7 @@ def test_spans_of_many_readings_are_known_within_two_thousandths(tmp_path: Path)
 
 
 def test_two_right_methods_may_differ_by_the_noise_at_the_ends_of_spans(tmp_path: Path) -> None:
-    """On this bench, edges are farther apart than the readings between them would show."""
+    """On this bench, edges are farther apart than the readings between them show."""
     measured(draw(1142), tmp_path / "run")
     assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     found = audit(tmp_path / "run").compared
@@ -54,7 +54,7 @@ def test_two_right_methods_may_differ_by_the_noise_at_the_ends_of_spans(tmp_path
 
 @pytest.mark.parametrize("seed", [1096, 1098])
 def test_few_spans_and_readings_leave_the_plain_method_itself_unsure(tmp_path: Path, seed: int) -> None:
-    """Clocks that leave a span open by more than a reading, and readings that cover part of their time."""
+    """Clocks that place a span only to more than a reading, and readings that cover part of their time."""
     measured(shortened(draw(seed), seed), tmp_path / "run")
     assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert [c for c in audit(tmp_path / "run").compared if not c.ok] == []
@@ -76,7 +76,7 @@ def test_what_short_gaps_draw_is_not_drawn_by_the_spans(
 
 @pytest.mark.parametrize("gap_w", [0.5e-3, 1e-3, 2.5e-3])
 def test_what_spans_draw_at_their_begin_is_theirs_whatever_gaps_draw(tmp_path: Path, gap_w: float) -> None:
-    """Readings completely inside of spans leave out a part of them."""
+    """Readings completely inside spans leave out a part of the spans."""
     run = recording(tmp_path / "run", 1e-3, gap_w, gap_s=0.0105, first_w=3 * BUSY_W)
     assert main(["report", str(run), "--json"]) == 0
     found = {c.key: c for c in audit(run).compared}
@@ -85,7 +85,7 @@ def test_what_spans_draw_at_their_begin_is_theirs_whatever_gaps_draw(tmp_path: P
 
 
 def test_each_planted_bug_has_its_line() -> None:
-    """A rewritten line would end the benchmark at its bug."""
+    """If a line were rewritten, the benchmark would stop at its bug."""
     assert [what for what, _, file, old, _ in BUGS if old not in (ROOT / file).read_text()] == []
 
 
@@ -100,7 +100,7 @@ def test_a_plain_figure_known_to_two_thousandths_decides_alone(bound: float, all
 
 @pytest.mark.parametrize("seed", [1, 4])
 def test_spans_that_end_at_idle_level_are_laid_where_the_clocks_have_them(tmp_path: Path, seed: int) -> None:
-    """Any earlier place shows as much power; one beyond what clocks leave open puts a span's end into the next gap."""
+    """Any earlier place shows as much power; one beyond the clocks' uncertainty puts a span's end into the next gap."""
     options = ("preprocess_s=0.1", "preprocess_w=3e-3", "inference_w=1e-3", f"device_seed={seed}", f"meter_seed={seed}")
     path = session(tmp_path / "run", *options, mode="together")
     ((_, run),) = open_subject(path).runs

@@ -224,7 +224,7 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_what_no_hash_covers_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever submits a folder can put their own audit beside it."""
+    """A submitter can put an own audit beside the folder."""
     folder = submission(tmp_path / "sub", unpacked("single-session", tmp_path / "lab"))
     (folder / "derived").mkdir()
     (folder / "derived" / "audit.html").write_text("no check failed")

@@ -96,7 +96,7 @@ def test_the_address_is_the_loopback_and_the_token_is_long(url: str) -> None:
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "[::1]:{port}"]
 )
 def test_another_host_is_refused(url: str, host: str) -> None:
-    """Another site's name that leads to this address (DNS rebinding) appears as the host."""
+    """The host is the name of another site that leads to this address (DNS rebinding)."""
     port = urlsplit(url).port
 
     status, content, _ = asked(url, Host=host.format(port=port))
@@ -239,7 +239,7 @@ def test_a_recording_that_was_altered_is_not_shown(recording: Path, tmp_path: Pa
 
 
 def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) -> None:
-    """One start of the interpreter, so that the signal is a real one."""
+    """One start of the interpreter, so that the signal is real."""
     program = "import sys; from rig.commands.main import main; sys.exit(main(sys.argv[1:]))"
     call = [sys.executable, "-c", program, "view", str(recording), "--json"]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:

@@ -94,6 +94,6 @@ REFUSED: Mapping[str, Callable[[Path], None]] = {
 
 
 def empty_batches(run: Path, name: str, count: int) -> None:
-    """A file with this many batches without a row after its own."""
+    """A file with this many empty batches after its own."""
     rows = read(run / name).to_batches()
     put(run, name, [*rows, *[rows[0].slice(0, 0)] * count])
