@@ -26,7 +26,7 @@ def table(document: Submission, keys: Sequence[FigureKey]) -> bytes:
 
 
 def _cell(text: str) -> str:
-    """Text that a spreadsheet takes as text, whoever wrote it."""
+    """Return text that a spreadsheet never runs as a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 

@@ -31,7 +31,7 @@ class Whole(io.FileIO):
 class Hashed(Whole):
     """A file whose SHA-256 is computed while it is written. Data wait in memory until ``put``.
 
-    Arrow hands a batch over in many pieces of a few bytes, and each write to a file lets other threads run.
+    Arrow writes a batch in many pieces of a few bytes, and each write to a file lets other threads run.
     """
 
     def __init__(self, folder: Folder, name: str) -> None:
@@ -44,7 +44,7 @@ class Hashed(Whole):
         return len(view)
 
     def put(self) -> None:
-        """Write the waiting data in one piece; none wait afterwards, even if it raises ``OSError``."""
+        """Write the waiting data in one piece; none wait afterwards, even if this raises ``OSError``."""
         data, self._waiting = self._waiting, bytearray()
         if data:
             super().write(data)
@@ -52,6 +52,6 @@ class Hashed(Whole):
             self.hashed += len(data)
 
     def cut(self, end: int, sha256: Any) -> None:
-        """Cut the file to ``end`` bytes, and go back to the hash that it had then. Raises ``OSError``."""
+        """Cut the file to ``end`` bytes, and return to its hash at that length. Raises ``OSError``."""
         self.truncate(end)
         self.sha256, self.hashed = sha256, end

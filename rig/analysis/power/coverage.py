@@ -1,4 +1,4 @@
-"""Coverage of a trace: what readings show, and how far the power may be off that no reading shows.
+"""Coverage of a trace: what readings show, and how wrong the power may be that no reading shows.
 
 Readings are at the end of the range or missing, spans lie outside the trace, and between two apertures nothing is seen.
 A margin that varies from span to span is a component; one that does not is a bias.
@@ -32,7 +32,7 @@ CHANCE = 4.0
 LEAST_MISSING = 2e-3
 """If less than this share of readings is missing, it does not matter which."""
 GAP_PERIODS, STEADY = 1.5, 1.2
-"""After a pause of this many periods readings are missing, if nine in ten pauses are below the second number."""
+"""A pause of this many periods means missing readings, if nine in ten pauses are below the second number."""
 LEAST = 6
 """Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
 SHOWN = 2.0
@@ -40,7 +40,7 @@ SHOWN = 2.0
 PLACES = 64
 """A span, a gap or a loop is divided into at most this many places."""
 ALL = 1e-3
-"""Readings that miss at most this part of the time between them miss nothing."""
+"""Readings that miss at most this part of the time between them are taken to miss nothing."""
 BLOCK = 1 << 12
 """Places in a loop are computed for about this many readings at a time."""
 
@@ -89,7 +89,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
-    # a logger that the device delays takes fewer readings, and longer ones
+    # if the device delays a logger, its readings are fewer and longer
     many = r.many * r.ok if r.uneven else np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
     held = float(many[inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0].sum())
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
@@ -181,7 +181,7 @@ def covered(r: Readings, windows_s: Floats) -> Bools:
 
 
 def in_turn(model: RailModel) -> Margin:
-    """Return half of the difference of alternate readings at work that is not there at idle, as bias.
+    """Return as bias half of the difference of alternate readings at work, without what idle shows too.
 
     Means of alternate readings should agree, unless a meter delivers highest and lowest, or has two converters.
     """
@@ -206,7 +206,7 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     """Return what a slow meter misses of executions, or inferences, that are in step with its readings in long spans.
 
     If the loop and the readings are in step, every reading sees the same part of an execution. The readings then agree
-    with each other, and their mean is off by what the rest of the execution draws.
+    with each other, and their mean is off by the power of the rest of the execution.
     """
     busy_s = sum(p.busy_s for p in phases)
     missed = [max(_missed_w(model, p, times, dynamic_w) for times in (p.executions, p.inferences)) for p in phases]
@@ -216,7 +216,7 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
 def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_w: float) -> float:
     """Return the largest error of the mean if readings sample a loop unevenly; spans hold ``times`` loops, (k,).
 
-    Where no reading samples, a loop draws between nothing and twice the mean. If a loop rises and falls once, its mean
+    Where no reading samples, a loop's power is zero to twice the mean. If a loop rises and falls once, its mean
     is also off by its height times the largest sum of wrong weights at adjacent places. The height is dynamic power, or
     less if the readings, as far as they sample different places, show less.
     """
@@ -255,7 +255,7 @@ def _looks(begin: Floats, lasting: Floats) -> Floats:
 
 
 def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float) -> Margin:
-    """Return the margin for what parts of spans that no reading shows may draw.
+    """Return the margin for the power of parts of spans that no reading shows.
 
     ``missing`` is the share of readings that are missing while the device works, beyond what is missing elsewhere.
     """

@@ -1,4 +1,4 @@
-"""What happens at the ends of spans: an inrush, a late begin, work that goes on, energy that a filter moves.
+"""What happens at the ends of spans: an inrush, a late begin, late work, or energy that a filter moves.
 
 Readings are folded by their place in spans and in gaps. The figure takes the middle of what the readings allow, and
 half of the difference is its bias.
@@ -25,7 +25,7 @@ GOES_ON = 0.9
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the filter that is most like it."""
 ALIKE = 1e6
-"""Above this condition number, all ends fill their readings alike."""
+"""Above this condition number, all ends fill their readings equally."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # power that is neither inside nor outside comes from a filter or a lagging clock, which the ends do not show
+    # power of neither kind comes from a filter or a lagging clock, which the ends do not show
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
@@ -96,14 +96,14 @@ def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner:
 def moved(model: RailModel, windows_s: Floats) -> Margin:
     """Return the margin for energy that spans lack at their begin and gaps have at theirs, or the reverse.
 
-    A filter may have moved it: a linear system that keeps energy, such as a filter or a capacitor, responds alike to a
+    A filter may have moved it: a linear system that keeps energy (filter, capacitor) responds equally to a
     fall and to a rise. The device may also do the same by itself, so the figure is the middle of both cases.
     """
     r, spans = model.readings, merged(windows_s)
     if r.counter or len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
-    # a filter that was found in the readings may be the device itself, so no time to settle is left out
+    # an inferred filter may be the device itself, so its time to settle is not left out
     near = touches(merged(model.spans_s + margin_s(model.sigma_s, 0.0)), r.start_s, r.end_s)
     between = r.ok & ~near & ~model.idle & (model.middle_s > spans[0, 1]) & (model.middle_s < spans[-1, 0])
     rise = _curve(model, spans[:, 0], spans[:, 1], model.held & r.ok)
@@ -126,7 +126,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
 
 
 def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
-    """Return the margin for a filter that nobody declared: the device may begin and end its work as smoothly itself."""
+    """Return the margin for an undeclared filter, because the device itself may begin and end its work as smoothly."""
     if not model.readings.inferred:
         return Margin()
     moved_s = LATER * model.readings.tau_s

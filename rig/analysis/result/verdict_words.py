@@ -1,4 +1,4 @@
-"""The words of a verdict, as every output says them."""
+"""The words of a verdict, the same in every output."""
 
 from __future__ import annotations
 
