@@ -239,3 +239,23 @@ def test_spans_that_all_go_on_after_their_stamps_are_no_work_without_a_span(tmp_
 
     assert near(lab, result.quantities[POWER])
     assert not any("where no span is" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("seed", [8000000, 8000005, 8000006])
+def test_a_filter_that_nobody_declared_may_be_the_device_itself(seed: int, tmp_path: Path) -> None:
+    """Several boards start and stop one after another, as smoothly as behind a filter."""
+    lab, result = evaluated("boards_start_one_after_another", seed, tmp_path)
+    assert near(lab, result.quantities[POWER])
+    assert any("smooth alike" in note and "middle of both" in note for note in result.notes)
+
+
+def test_spans_that_draw_less_than_idle_show_no_break(tmp_path: Path) -> None:
+    lab, result = evaluated("core_sleeps_while_the_rest_works", 8000005, tmp_path)
+    assert near(lab, result.quantities[POWER])
+    assert not [f.rule for f in result.findings if f.effect == "check"]
+
+
+def test_a_logger_that_the_work_delays_takes_longer_readings_and_misses_none(tmp_path: Path) -> None:
+    lab, result = evaluated("logger_starves_while_the_device_works", 8000001, tmp_path)
+    assert near(lab, result.quantities[POWER])
+    assert not any("missing" in note for note in result.notes)
