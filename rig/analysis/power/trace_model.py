@@ -27,6 +27,8 @@ RARE = 0.1
 """Prior probability that a level changes during a recording."""
 DECAYS = (0.05, 0.15, 0.5, 2.0)
 """Time constants of levels that settle, in lengths of the trace."""
+HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
+"""Time constants of leakage that follows the heat of the work, in lengths of the trace."""
 SLOW = 3
 """Kinds of noise that blocks share: a walk, flicker noise, and a disturbance that lasts for some blocks of idle."""
 LASTS = 3.0
@@ -83,15 +85,22 @@ def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
 def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
     """Return the mean over stretches of each way in which a level may change, shape (stretches, c).
 
-    A row of ``shapes`` has a begin, an end and a time constant of decay, in lengths of the trace: a step, a time at
-    another level, or a level that settles.
+    A row of ``shapes`` has a begin, an end and a time constant, in lengths of the trace. It is a step or a time at
+    another level, a level that settles (without an end), or heat, which rises from the begin to the end and then falls.
     """
     since, until, tau = shapes.T
-    a, b = np.maximum(start[:, None], since), np.minimum(end[:, None], until)
-    fast = np.isfinite(tau)
-    slow = np.where(fast, tau, 1.0)
-    fading = slow * (np.exp(-(a - since) / slow) - np.exp(-(np.maximum(b, a) - since) / slow))
-    return np.asarray(np.where(fast, fading, np.maximum(b - a, 0.0)) / (end - start)[:, None])
+    settles, heats = np.isfinite(tau), np.isfinite(tau) & np.isfinite(until)
+    slow = np.where(settles, tau, 1.0)
+    level = np.maximum(np.minimum(end[:, None], until) - np.maximum(start[:, None], since), 0.0)
+
+    def fading(at: Floats) -> Floats:
+        first, last = np.maximum(start[:, None], at), np.maximum(end[:, None], at)
+        return np.asarray(slow * (np.exp((at - first) / slow) - np.exp((at - last) / slow)))
+
+    falls = fading(np.where(heats, until, since))
+    most = np.where(heats, 1.0 - np.exp(np.where(heats, since - until, -1.0) / slow), 1.0)
+    rises = (level - fading(since) + falls) / most
+    return np.asarray(np.where(heats, rises, np.where(settles, falls, level)) / (end - start)[:, None])
 
 
 @dataclass(frozen=True)
@@ -206,6 +215,11 @@ class Design:
     change_w2: float
     activity: tuple[float, float]
 
+    @cached_property
+    def heats(self) -> Bools:
+        """Return which changes are heat, shape (c,)."""
+        return np.isfinite(self.shapes[:, 1:]).all(axis=1)
+
     def covariance(self, theta: Floats) -> Floats:
         """Return the covariance of blocks for log variances, shapes (m, p) to (m, b, b)."""
         v = np.exp(theta)
@@ -267,11 +281,15 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
     white = white_w2 + RANGE[0] * floor * np.eye(len(y))
     borders = np.unique(np.concatenate([start, 0.5 * (start + times[1])]))[1:]
+    first, last = float(start[state != IDLE].min(initial=np.inf)), float(times[1][state != IDLE].max(initial=-np.inf))
     simple = np.array([
-        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, *times)
+        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, *times),
+        *((first, last, tau) for tau in HEATS if first < last),
     ])  # fmt: skip
     late = _late(state, start)
-    shapes = np.vstack([simple[_shown(_means(simple, *times), state)], np.full((late.shape[1], 3), BEYOND)])
+    shapes = np.vstack(
+        [simple[_shown(_means(simple, *times), state)], np.tile([BEYOND, np.inf, np.inf], (late.shape[1], 1))]
+    )
     sizes = np.zeros(1)
     if GAP in states:
         own = np.diag(white)
@@ -296,7 +314,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
         prior,
         sizes,
         size2,
-        (float(times[0][state != IDLE].min(initial=np.inf)), float(times[1][state != IDLE].max(initial=-np.inf))),
+        (first, last),
     )
     return d, from_s, lasts_s, Box(math.log(RANGE[0] * floor), np.log(RANGE[1] * most))
 
@@ -468,6 +486,7 @@ def _of_some(d: Design, theta: Floats) -> tuple[Floats, Floats]:
     s2 = np.maximum(ss[:, None] - f[:, :, None] * sz[:, None] ** 2, 0.0)
     s1 = sy[:, None] - f[:, :, None] * (sz * zy)[:, None]
     gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
+    gain = np.where(d.heats & (s1 < 0.0), -np.inf, gain)  # what warms draws more, not less
     changed = none[:, :, None] + gain + d.prior
     every = np.concatenate([none[:, :, None] + math.log(1.0 - RARE), changed], axis=2)
     top = every.max(axis=(1, 2), keepdims=True)
