@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
 import shutil
 import sys
 import textwrap
@@ -44,6 +43,8 @@ def wrapped(text: str, wide: int, indent: str = "  ") -> list[str]:
 
 def command(*words: object) -> str:
     """Return a command of the rig, quoted for a shell."""
+    import shlex
+
     return shlex.join(["rig", *map(str, words)])
 
 

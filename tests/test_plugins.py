@@ -182,11 +182,13 @@ def test_a_package_that_finds_no_memory_is_not_called_missing() -> None:
 # ---- what others wrote ---------------------------------------------------------------------
 
 
-def registering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, line: str) -> None:
+def registering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, line: str, version: str = "1.0", about: str = ""
+) -> None:
     """Install a package that registers one meter."""
-    folder = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
+    folder = tmp_path / f"{package.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(parents=True)
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n{about}\nText\n")
     (folder / "entry_points.txt").write_text(f"[rig.meters]\n{line}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -243,6 +245,19 @@ def test_the_list_says_whose_plug_in_it_is(tmp_path: Path, monkeypatch: pytest.M
     registering(tmp_path, monkeypatch, "lab-meters", "bench-meter = json:loads")
     rows = {row["name"]: row["package"] for row in describe() if row["group"] == "meters"}
     assert (rows["bench-meter"], rows["ppk2"]) == ("lab-meters", "neurorig")
+
+
+def test_the_list_says_what_is_missing_of_a_packages_own_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = "".join(f'Requires-Dist: {name}; extra == "bench"\n' for name in ("NumPy>=1", "no-such-package[x]>=2"))
+    registering(tmp_path, monkeypatch, "lab-meters", "bench-meter = json:loads [bench]", about=about)
+    (row,) = [row for row in describe() if row["name"] == "bench-meter"]
+    assert (row["extra"], row["installed"], row["missing"]) == ("bench", False, ["no-such-package"])
+
+
+def test_the_list_shows_the_package_that_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version, name in (("1.0", "old-meter"), ("2.0", "new-meter")):
+        registering(tmp_path / version, monkeypatch, "lab-meters", f"{name} = json:loads", version)
+    assert [row["name"] for row in describe() if row["package"] == "lab-meters"] == ["new-meter"]
 
 
 def test_the_list_tells_sets_of_rules_apart() -> None:

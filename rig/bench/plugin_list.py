@@ -1,19 +1,20 @@
-"""List what is registered, from metadata and source text. Nothing is imported."""
+"""List what is registered, from metadata and source text. Nothing is imported.
+
+``importlib.metadata`` and ``ast`` take longer to import than everything else that ``rig --help`` and ``rig list`` need.
+"""
 
 from __future__ import annotations
 
-import ast
-import functools
 import importlib.util
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DISTRIBUTION
-
 SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
+_DOCSTRING = re.compile(r"""(?:\s|#.*\n)*[rR]?("{3}|'{3}|"|')\s*(.*?)\s*(?:\1|\n)""")
 
 
 def describe() -> list[dict[str, Any]]:
@@ -21,22 +22,24 @@ def describe() -> list[dict[str, Any]]:
 
     The first line is that of the module's docstring, or of the function's for sets of rules, which share a module.
     """
-    from rig.plugins import owner, registered  # slow, and not needed for ``source_facts``, which `rig --help` uses
-
+    packages = _packages()
+    found = sorted(_registered(packages))
+    about = {info: _about(info) for info in {info for *_, info in found}}
     rows = []
     for group in SHOWN:
-        for entry in registered(group):
-            modes, line = source_facts(entry.module)
-            if group == "rules":
-                line = _line_of(entry.module, entry.attr) or line
-            missing = [p for extra in entry.extras for p in _packages(extra) if not _installed(p)]
+        for _, name, target, info in (row for row in found if row[0] == group):
+            module, attribute, *extras = re.findall(r"[^\s:\[\],]+", target)
+            modes, line = source_facts(module, attribute if group == "rules" else "")
+            asked = (rf"^Requires-Dist: *([\w.-]+).*extra\s*==\s*['\"]{re.escape(extra)}['\"]" for extra in extras)
+            needed = [package for pattern in asked for package in re.findall(pattern, about[info], re.M)]
+            missing = [package for package in needed if _plain(package) not in packages]
             rows.append(
                 {
                     "group": group,
-                    "name": entry.name,
-                    "package": owner(entry),
+                    "name": name,
+                    "package": next(iter(re.findall(r"^Name: *(.*)", about[info], re.M)), info.name),
                     "modes": modes,
-                    "extra": ", ".join(entry.extras),
+                    "extra": ", ".join(extras),
                     "installed": not missing,
                     "missing": missing,
                     "description": line,
@@ -46,48 +49,43 @@ def describe() -> list[dict[str, Any]]:
 
 
 def commands_of_others() -> dict[str, str]:
-    """Return the module of each registered command by its name, from the files of packages.
-
-    ``importlib.metadata`` takes longer to import than everything else that `rig --help` needs.
-    """
-    found: dict[str, str] = {}
-    for file in (file for folder in sys.path for file in Path(folder).glob("*-info/entry_points.txt")):
-        with suppress(OSError, ValueError):
-            own = file.read_text(encoding="utf-8").partition("[rig.commands]\n")[2].partition("\n[")[0]
-            pairs = (line.partition("=") for line in own.splitlines())
-            found |= {name.strip(): module.partition("[")[0].strip() for name, _, module in pairs if module}
-    return dict(sorted(found.items()))
+    """Return the module of each registered command by its name."""
+    found = sorted(_registered(_packages()))
+    return {name: module.partition("[")[0].strip() for group, name, module, _ in found if group == "commands"}
 
 
-def source_facts(module: str) -> tuple[list[str], str]:
-    """Return ``MODES`` and the docstring's first line from the head of a module's source, without running it."""
-    source = _source_of(module)
-    if source is None:
-        return [], ""
-    text = source.read_text(encoding="utf-8")
-    head = re.split(r"^(?:def|class|async|@)", text, maxsplit=1, flags=re.M)[0]
-    try:
-        tree = ast.parse(head)
-    except SyntaxError:  # the head of a file may end inside a statement
-        tree = ast.parse(text)
-    modes: list[str] = []
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "MODES" for t in node.targets):
-            modes = list(ast.literal_eval(node.value))
-    return modes, _first_line(tree)
+def _packages() -> dict[str, Path]:
+    """Return the folder of the metadata of each installed package, by its plain name; the first on the path counts."""
+    found = [info for folder in sys.path for info in Path(folder).glob("*-info")]
+    return {_plain(re.split(r"-|\.egg", info.name)[0]): info for info in reversed(found)}
 
 
-def _first_line(node: ast.Module | ast.FunctionDef) -> str:
-    # cleaning a docstring would cost the import of ``inspect``
-    return (ast.get_docstring(node, clean=False) or "").strip().split("\n")[0]
+def _about(info: Path) -> str:
+    """Return the head of the metadata of a package, without its long description."""
+    return (_text(info / "METADATA") or _text(info / "PKG-INFO")).partition("\n\n")[0]
 
 
-def _line_of(module: str, function: str) -> str:
-    """Return the first line of a function's docstring, from its module's source; "" if there is none."""
-    source = _source_of(module)
-    body = ast.parse(source.read_text(encoding="utf-8")).body if source else []
-    found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
-    return _first_line(found[0]) if found else ""
+def _plain(package: str) -> str:
+    return re.sub(r"[-_.]+", "_", package).lower()
+
+
+def _registered(packages: dict[str, Path]) -> Iterator[tuple[str, str, str, Path]]:
+    """Yield group, name and target of each entry point of the rig, with the metadata of its package."""
+    for info in packages.values():
+        for section in _text(info / "entry_points.txt").split("[rig.")[1:]:
+            group, *lines = section.partition("\n[")[0].splitlines()
+            for name, equals, target in (line.partition("=") for line in lines):
+                if equals:
+                    yield group.strip("] "), name.strip(), target.strip(), info
+
+
+def source_facts(module: str, function: str = "") -> tuple[list[str], str]:
+    """Return ``MODES`` and the docstring's first line, that of ``function`` if it has one, from a module's source."""
+    text = "" if (source := _source_of(module)) is None else _text(source)
+    modes = re.search(r"^MODES *=([^#\n]*)", text, re.M)
+    inner = text.partition(f"\ndef {function}(")[2].partition(":\n")[2]
+    line = _DOCSTRING.match(inner) or _DOCSTRING.match(text)
+    return re.findall(r"\w+", modes[1]) if modes else [], line[2] if line else ""
 
 
 def _source_of(module: str) -> Path | None:
@@ -101,28 +99,7 @@ def _source_of(module: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-@functools.cache
-def _required() -> list[str]:
-    """Return the requirements of this distribution with extras; parsing its metadata takes milliseconds."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.requires(DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-
-
-def _packages(extra: str) -> list[str]:
-    wanted = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    return [re.split(r"[\s\[<>=!~;]", text, maxsplit=1)[0] for text in _required() if wanted.search(text)]
-
-
-@functools.cache
-def _installed(package: str) -> bool:
-    import importlib.metadata
-
-    try:
-        importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+def _text(file: Path) -> str:
+    with suppress(OSError, ValueError):
+        return file.read_text(encoding="utf-8")
+    return ""

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 def complete(parser: Callable[[str], argparse.ArgumentParser]) -> None:
     """Answer a shell that asks how to complete a command line, and exit. Raises ``MissingExtraError``."""
     command = [*os.environ.get("COMP_LINE", "").split(), "", ""][1]
-    whole = parser(command or "--help")
+    whole = parser(command)
     choices: Any = next(action for action in whole._actions if action.dest == "command").choices
     for action in choices[command]._actions if command in choices else ():
         if action.dest in GROUPS:

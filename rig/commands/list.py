@@ -6,16 +6,14 @@ import argparse
 import json
 import re
 from contextlib import suppress
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import DISTRIBUTION, UnknownNameError, UsageError
-from rig.factories import Factory, Option, options_of
-from rig.plugins import load, names
 from rig.terminal import say, say_json, width, wrapped
 
 if TYPE_CHECKING:
+    from rig.factories import Factory, Option
     from rig.types import Rules
 
 
@@ -66,6 +64,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def options_text(name: str, as_json: bool) -> str:
     """Return the options of every plugin of this name. Raises ``UnknownNameError``."""
+    from rig.factories import options_of  # these take longer to import than the list of all names
+    from rig.plugins import load, names
+
     found = {group: load(group, name) for group in (*SHOWN, "plants") if name in names(group)}
     if ":" in name:
         found = {"functions": load("devices", name)}
@@ -112,6 +113,8 @@ def _default(option: dict[str, Any]) -> str:
 
 def _rules_of(factory: Factory) -> list[Rules]:
     """Return the rules of a set, one for each scenario that it covers."""
+    from rig.plugins import names
+
     found = []
     for scenario in names("scenarios"):
         with suppress(UsageError):
@@ -121,6 +124,8 @@ def _rules_of(factory: Factory) -> list[Rules]:
 
 def _asked(factory: Factory) -> list[str]:
     """Return the requirements of a set in each scenario, each with its source."""
+    from dataclasses import fields
+
     lines = []
     for rules in _rules_of(factory):
         lines.append(f"\n{rules.scenario}")

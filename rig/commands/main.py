@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
-import json
 import os
 import re
 import sys
@@ -26,8 +25,7 @@ from rig.errors import (
     out_of_memory,
     plain,
 )  # fmt: skip
-from rig.supervision import supervised
-from rig.terminal import drop_full_streams, say, say_json, usable_streams, width, wrapped
+from rig.terminal import drop_full_streams, say, usable_streams, width, wrapped
 
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter measures, then report"),
@@ -113,6 +111,8 @@ def _main(given: list[str], alone: bool) -> int:
     args = _parsed(given)
     if args.command not in DRIVEN:
         return int(args.run(args))
+    from rig.supervision import supervised
+
     log = args.log(args) if "log" in args else None
     return supervised(lambda: _safely(given, lambda: int(args.run(args))), log, parent=alone and args.command in BESIDE)
 
@@ -128,7 +128,7 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
             return _failed(error if isinstance(error, Interrupted) else Interrupted("interrupted"), "--json" in given)
     except _Misused as error:
         if "--json" in given:
-            say_json(json.dumps(error.said.to_json()))
+            _say_json(error.said)
         raise
     except RecursionError as error:
         sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread with a shallow stack
@@ -140,8 +140,8 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
-    """Return the parser of every command. Only ``command`` is imported, and only its arguments are declared."""
-    known = COMMANDS if command in COMMANDS else COMMANDS | _registered()
+    """Return the parser of ``command`` alone, which is imported, or else of all, without their arguments."""
+    known = {command: COMMANDS[command]} if command in COMMANDS else COMMANDS | _registered()
     top = _Parser(
         prog="rig",
         usage="rig COMMAND ...",
@@ -151,7 +151,8 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=_version() if command == "--version" else "")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="rig", help=argparse.SUPPRESS)
-    for name, (module, text) in known.items():
+    for name in [command] if command in known else () if command.startswith("-") else known:
+        module, text = known[name]
         own = commands.add_parser(name, description=f"{text[:1].upper()}{text[1:]}.")
         own.add_argument("--json", action="store_true", help="print one JSON document on standard output")
         if name == command:
@@ -292,6 +293,14 @@ def _failed(error: Ended, as_json: bool) -> int:
         line = f"rig: {error}"
         say(*(wrapped(line, width()) if sys.stderr.isatty() else [line]), error=True)
         if as_json:
-            say_json(json.dumps(error.to_json()))
+            _say_json(error)
     drop_full_streams()
     return error.exit_code
+
+
+def _say_json(error: Ended) -> None:
+    import json
+
+    from rig.terminal import say_json
+
+    say_json(json.dumps(error.to_json()))

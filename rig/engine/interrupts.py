@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -60,6 +59,8 @@ def again(found: Any) -> None:
     Use it as ``sys.unraisablehook``.
     """
     if found.exc_type is KeyboardInterrupt:
+        import threading  # takes a millisecond
+
         threading.Timer(AGAIN_S, _thread.interrupt_main).start()
     else:
         sys.__unraisablehook__(found)

@@ -47,6 +47,13 @@ def test_what_only_talks_imports_nothing_heavy(argv: tuple[str, ...]) -> None:
     assert not [name for name in drivers if not (ROOT / name.replace(".", "/")).is_dir()]  # folders import nothing
 
 
+@pytest.mark.parametrize("argv", [("--help",), ("list",)], ids=" ".join)
+def test_names_are_read_without_what_opens_packages(argv: tuple[str, ...]) -> None:
+    _, modules = ran(*argv)
+
+    assert not modules & {"importlib.metadata", "inspect", "ast", "tempfile", "threading"}
+
+
 def test_commands_of_other_packages_are_shown_without_importing_them() -> None:
     said, modules = ran("--help")
 
