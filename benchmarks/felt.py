@@ -227,6 +227,7 @@ def main() -> None:
         parser.error(f"unknown ROW {', '.join(sorted(unknown))}. Known: {', '.join(ROWS)}")
     if a.priority:
         os.environ[FIRST] = "1"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed rig has bytecode
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; minimum / median of {a.times}")
     print(f"{'':44} {'unit':5} {'ours':>20} {'beside it':>20} {'ratio':>7} {'asked':>7}  reached", flush=True)
     found, skipped = list[Row](), dict[str, str]()
