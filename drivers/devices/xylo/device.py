@@ -102,7 +102,7 @@ def open_device(
     one_of(AFE_MODELS, afe_model=afe_model)
     player = player_for(front_end, play)
     chip = ChipOptions(core_clock_hz, record_activity, echo, timeout_s)
-    teaches = workload is not None and any(sample.learn for sample in workload.samples)
+    teaches = workload is not None and _teaches(workload)
     if teaches and front_end != "live":
         remedy = "Add --simulate and --option device.front_end=live: only the simulated core learns"
         raise refused("front_end", front_end, remedy)
@@ -114,6 +114,15 @@ def open_device(
     if kit is not None:
         return open_chip(kit, loaded, chip, afe)
     return _open_simulator(bench, loaded, core_clock_hz, front_end, afe, workload if teaches else None)
+
+
+def _teaches(workload: Workload) -> bool:
+    """Return whether a workload has samples to learn from.
+
+    To make all lazy samples of one that cannot teach may take hours.
+    """
+    can = isinstance(workload.samples, list | tuple) or hasattr(workload, "base")
+    return can and any(sample.learn for sample in workload.samples)
 
 
 def player_for(front_end: str, play: str | None) -> Play | None:

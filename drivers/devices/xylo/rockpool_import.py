@@ -2,7 +2,8 @@
 
 The ``samna`` on PyPI is a stub that runs pip when it is imported, and ``import rockpool`` imports
 it. If the real samna (it has compiled files) is absent, a stand-in module takes its name
-before Rockpool is imported: for simulation the names must exist, but are never used.
+before Rockpool is imported: for simulation the names must exist, but are never used. What Rockpool needs for
+other work than simulation is imported when it is first used, because that takes most of the time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.abc
 import importlib.metadata
 import importlib.util
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +28,8 @@ from rig.errors import MissingExtraError, SetupError
 
 _PACKAGE = "rockpool.devices.xylo.syns61201"
 _NEEDED = ("rockpool", "xylosim", "bitstruct", "packaging")
+_LATER = ("matplotlib", "scipy.fftpack", "scipy.interpolate", "scipy.signal")
+"""For pictures, for resampling and for models of front ends."""
 _COMPILED = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dylib", ".dll")
 
 
@@ -41,7 +45,7 @@ class XyloAudio2:
 
 
 def load_xylo_audio2() -> XyloAudio2:
-    """Import Rockpool's Xylo Audio 2 package (3 to 5 s the first time).
+    """Import Rockpool's Xylo Audio 2 package.
 
     Raises MissingExtraError if rockpool, xylosim, bitstruct or packaging is not installed, and SetupError
     if Rockpool was imported earlier without a usable samna, because Rockpool does not look again.
@@ -50,7 +54,7 @@ def load_xylo_audio2() -> XyloAudio2:
     if missing:
         what = f"the Xylo driver needs {', '.join(missing)}"
         raise MissingExtraError(what, field="device", value="xylo", remedy="Run: pip install 'neurorig[xylo]'")
-    with _no_package_index(), _stand_in_for_samna():
+    with _no_package_index(), _stand_in_for_samna(), _later():
         package = importlib.import_module(_PACKAGE)
         quantize = importlib.import_module("rockpool.transform.quantize_methods").channel_quantize
     for name in ("XyloSim", "cycles_model"):
@@ -111,20 +115,47 @@ class _StandIn(ModuleType):
         return value
 
 
-class _StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds ``samna`` and everything under it as stand-ins."""
+class _Later(ModuleType):
+    """Stands for a module or a name in it, which is imported when it is first called or asked for its instances."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Later(f"{self.__name__}.{name}")
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return pkgutil.resolve_name(self.__name__)(*given, **named)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, pkgutil.resolve_name(self.__name__))
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds packages and everything in them as modules of another kind."""
+
+    def __init__(self, kind: type[ModuleType], *packages: str) -> None:
+        self._kind, self._inside = kind, tuple(f"{name}." for name in packages)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        ours = fullname.partition(".")[0] == "samna"
+        ours = f"{fullname}.".startswith(self._inside)
         return ModuleSpec(fullname, self, is_package=True) if ours else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _StandIn(spec.name)
+        return self._kind(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         return None
+
+
+@contextmanager
+def _finding(finder: _Finder) -> Iterator[None]:
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 @contextmanager
@@ -133,14 +164,23 @@ def _stand_in_for_samna() -> Iterator[None]:
     if has_real_samna():
         yield
         return
-    finder = _StandInFinder()
     if not isinstance(sys.modules.get("samna"), _StandIn):
         sys.modules["samna"] = _StandIn("samna")
-    sys.meta_path.insert(0, finder)
-    try:
+    with _finding(_Finder(_StandIn, "samna")):
         yield
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """Put off every import of ``_LATER`` inside this block; to others it is as if it had not been imported."""
+    try:
+        with _finding(_Finder(_Later, *_LATER)):
+            yield
     finally:
-        sys.meta_path.remove(finder)
+        for name in [name for name, module in sys.modules.items() if type(module) is _Later]:
+            del sys.modules[name]
+            package, _, own = name.rpartition(".")
+            vars(sys.modules.get(package, sys)).pop(own, None)
 
 
 @contextmanager

@@ -163,6 +163,20 @@ def test_the_stub_samna_never_runs(tmp_path: Path) -> None:
     assert not trace.exists()
 
 
+def test_rockpool_filters_and_draws_with_what_is_imported_when_it_does() -> None:
+    if not all(find_spec(name) for name in ("rockpool", "xylosim", "bitstruct")):
+        pytest.skip("needs neurorig[xylo]")
+    code = "import sys; from drivers.devices.xylo.rockpool_import import load_xylo_audio2; xylo = load_xylo_audio2()\n"
+    code += "print([n for n in ('matplotlib', 'scipy.signal', 'scipy.interpolate') if n in sys.modules])\n"
+    code += "import numpy, matplotlib, scipy.signal; matplotlib.use('agg'); from matplotlib import pyplot\n"
+    code += "from rockpool import TSContinuous, TSEvent\n"
+    code += "line = TSContinuous([0.0, 1.0], [0.0, 2.0], interp_kind='linear')\n"
+    code += "TSEvent([0.1], [0], t_stop=1.0).plot(target=pyplot.gca())\n"
+    code += "print(float(line(0.5)[0, 0]), len(pyplot.gca().collections))\n"
+    code += "print(scipy.signal.butter(1, 0.5)[0].shape, xylo.front_end._butter_bandpass(0, 100, 200, 16000)[0].shape)"
+    assert _python(code).splitlines() == ["[]", "1.0 1", "(2,) (5,)"]
+
+
 def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"samna": [Path("samna/__init__.py"), Path("samna/samna.cpython-311-x86_64-linux-gnu.so")]}
     monkeypatch.setattr(importlib.metadata, "files", files.__getitem__)
