@@ -27,7 +27,13 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """
     null = np.array([v is None for v in values], dtype=bool)
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
-        return _bytes(values, null, type_)
+        encode = str.encode if pa.types.is_string(type_) else bytes
+        parts = [b"" if v is None else encode(v) for v in values]
+        return pa.Array.from_buffers(type_, len(parts), [*_ends(parts, null), pa.py_buffer(b"".join(parts))])
+    if pa.types.is_list(type_):
+        lists = [() if v is None else v for v in values]
+        inner = of([v for part in lists for v in part], type_.value_type)
+        return pa.Array.from_buffers(type_, len(lists), _ends(lists, null), children=[inner])
     if pa.types.is_boolean(type_) and not null.any():
         return booleans(np.array(values, dtype=bool))
     if pa.types.is_integer(type_):
@@ -137,15 +143,12 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(chunks[0].rail, **given)
 
 
-def _bytes(values: Sequence[Any], null: Bools, type_: pa.DataType) -> pa.Array:
-    encode = str.encode if pa.types.is_string(type_) else bytes
-    parts = [b"" if v is None else encode(v) for v in values]
+def _ends(parts: Sequence[Any], null: Bools) -> list[pa.Buffer | None]:
+    """Return the first two buffers of a column of parts of any length: which are there, and where each ends."""
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
     if offsets[-1] >= 2**31:
         raise OverflowError("a batch holds 2 GiB of text or more")
-    absent = _bits(~null) if null.any() else None
-    buffers = [absent, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(parts))]
-    return pa.Array.from_buffers(type_, len(parts), buffers)
+    return [_bits(~null) if null.any() else None, pa.py_buffer(offsets.astype(np.int32))]
 
 
 def _bits(values: Bools) -> pa.Buffer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.recording.columns import array_of, of
+from tests.support.paths import ROOT
 
 NUMBERS = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1), pa.uint8(): st.integers(0, 255),
@@ -39,6 +42,22 @@ def test_an_absent_truth_value_is_false(held: list[bool | None], cut: int) -> No
 def test_an_absent_value_is_null_and_no_other(kind: pa.DataType) -> None:
     held = {pa.bool_(): True, pa.int64(): 3, pa.float64(): 0.5, pa.string(): "a"}[kind]
     assert of([held, None, held], kind).to_pylist() == [held, None, held]
+
+
+def test_parts_of_any_length_are_what_arrow_says() -> None:
+    held, kind = [[1, 2], None, [], [2**62]], pa.list_(pa.int64())
+    made = of(held, kind)
+    made.validate(full=True)
+    assert made.equals(pa.array(held, kind))
+
+
+def test_no_column_of_a_recording_imports_pandas() -> None:
+    code = "import sys; from rig.recording.columns import of; from rig.recording.tables import TABLES\n"
+    code += "for table in TABLES.values():\n"
+    code += "    [of([False] if str(column.type) == 'bool' else [None], column.type) for column in table]\n"
+    code += "print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_an_absent_number_can_be_one_of_the_same_type() -> None:
