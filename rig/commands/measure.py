@@ -6,6 +6,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -176,6 +177,7 @@ def run(args: argparse.Namespace) -> int:
     if usable_streams():
         say(f"a driver closed a standard stream; the recording is kept: {command('report', path)}", error=True)
     gc.set_threshold(GARBAGE)
+    compute_on_one_thread()
     try:
         found = report(path, tell=teller(args.json, args.verbose))
     except StoreError as error:
@@ -185,6 +187,21 @@ def run(args: argparse.Namespace) -> int:
             )
         raise
     return show(found, args.json, args.allow_invalid)
+
+
+def compute_on_one_thread() -> None:
+    """Have the library below numpy compute on one thread, as in `rig report`; before, the device may have used more.
+
+    More threads add in another order, which changes the last digits, and take more than twice the time of a report.
+    """
+    import ctypes
+
+    from numpy.linalg import _umath_linalg
+
+    library, setter = ctypes.CDLL(_umath_linalg.__file__), "openblas_set_num_threads"
+    for name in (f"scipy_{setter}64_", f"{setter}64_", setter, "MKL_Set_Num_Threads"):
+        with suppress(AttributeError):
+            library[name](1)
 
 
 def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, why: str) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fixtures.worlds.lab_recording import plain_lab, write
 
 REPORT = "import sys; from rig.commands.main import main; sys.exit(main(['report', *sys.argv[1:], '--json']))"
@@ -24,3 +26,15 @@ def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> No
         shutil.rmtree(tmp_path / "run" / "derived")  # otherwise the second report reads files of the first
     assert len(said[0]) > 1000
     assert said[0] == said[1]
+
+
+def test_a_measurement_is_computed_on_one_thread_as_a_report_is() -> None:
+    code = "import ctypes; from numpy.linalg import _umath_linalg\n"
+    code += "from rig.commands.measure import compute_on_one_thread\n"
+    code += "threads = ctypes.CDLL(_umath_linalg.__file__).scipy_openblas_get_num_threads64_\n"
+    code += "before = threads(); compute_on_one_thread(); print(before, threads())"
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "2"}
+    ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    if "undefined symbol" in ended.stderr:
+        pytest.skip("numpy is built on another library")
+    assert ended.stdout == "2 1\n", ended.stderr
