@@ -79,7 +79,7 @@ class Dispatcher:
             len(samples) != 1
             or step.repeat != 1
             or step.phase is not None
-            or not self._takes_fast_path(due_ns, step.queue)
+            or (self._busy if due_ns is None else not self._takes_fast_path(step.queue))
         ):
             self._play_any(step)
             return
@@ -135,10 +135,8 @@ class Dispatcher:
         if due_ns is None:
             self.settle()
 
-    def _takes_fast_path(self, due_ns: int | None, queue: int | None) -> bool:
-        """Return whether a single sample can be issued immediately and nothing else waits."""
-        if due_ns is None:
-            return not self._busy
+    def _takes_fast_path(self, queue: int | None) -> bool:
+        """Return whether a single sample with a due time can be issued immediately and nothing else waits."""
         self._busy = True
         return self._origin_ns is not None and self._batch == 1 and queue is None
 
