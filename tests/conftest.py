@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
 
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result.result import Result
+from rig.recording.reader import Run
 from scenarios.workloads.asc.scenes import synthesize
 
 settings.register_profile("any machine", deadline=None, max_examples=25)  # no deadline: it may be a busy one
@@ -21,7 +25,7 @@ settings.load_profile("any machine")
 
 LONG = {
     "test_wheel.py", "test_sweep_workers.py", "test_arduino_in_qemu.py", "test_firmware.py", "test_docs.py",
-    "test_startup.py", "test_xylo_first_light.py", "test_xylo_chip.py",
+    "test_startup.py", "test_xylo_first_light.py", "test_xylo_chip.py", "test_hostile_drivers.py", "test_truth.py",
 }  # fmt: skip
 """Files with few tests that take long."""
 
@@ -30,6 +34,17 @@ def pytest_configure() -> None:
     """Let Ctrl-C reach tests and their processes, even if a shell in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end, so no garbage is looked for in it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -64,6 +79,28 @@ def scenes() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scenarios.workloads.asc.workload.synthesize", once)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def results() -> Iterator[None]:
+    """What a report evaluates is a function of a sealed recording: a worker evaluates each of the last 100 once.
+
+    ``tests/commands/test_report_bytes.py`` shows that it is, in processes of their own.
+    """
+    made: dict[Any, Any] = {}
+
+    def once(run: Run, *more: Any) -> Result:
+        if not run.sealed:
+            return evaluate(run, *more)
+        if len(made) > 100:
+            made.clear()
+        if (run.digest, more) not in made:
+            made[run.digest, more] = evaluate(run, *more)
+        return cast(Result, made[run.digest, more])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rig.session.report.evaluate", once)
         yield
 
 
