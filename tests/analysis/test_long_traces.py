@@ -43,17 +43,10 @@ def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        ("plain", 2),
-        ("gated_at_once", 1),
-        ("gated_inrush", 2),
-        ("class_of_powers", 0),
-        ("clips_at_zero", 0),
-        ("range_switch_lags", 0),
-        ("volts_read_slowly", 1),
-        ("stamps_on_arrival", 1),
+        ("plain", 2), ("gated_inrush", 2), ("clips_at_zero", 0), ("volts_read_slowly", 1),
         ("synchronous_part_aperture", 0),
     ],
-)
+)  # fmt: skip
 def test_stretches_and_sums_agree_with_the_whole(kind: str, seed: int, tmp_path: Path) -> None:
     lab, run = recorded(seed, kind, tmp_path)
     looked_into = evaluate(run, at_once=readings(run) // 4)
@@ -69,7 +62,7 @@ def test_what_contradicts_the_grid_is_found_in_means_of_the_whole(kind: str, see
     agree(evaluate(run), evaluate(run, at_once=readings(run) // 4))
 
 
-@pytest.mark.parametrize("kind", ["plain", "bits_flip_on_the_wire", "driver_repeats_while_stalled"])
+@pytest.mark.parametrize("kind", ["plain", "bits_flip_on_the_wire"])
 def test_a_trace_that_stays_in_its_file_gives_the_same_figures(kind: str, tmp_path: Path) -> None:
     _, run = recorded(3, kind, tmp_path)
     at_once = readings(run) // 3
@@ -84,19 +77,17 @@ def test_the_number_of_readings_is_that_of_the_trace(tmp_path: Path) -> None:
     assert idle[0] == idle[1]
 
 
-@pytest.mark.parametrize("blocks", [1 << 10, 1 << 14])
-def test_a_recording_written_by_blocks_has_the_truth_inside(blocks: int, tmp_path: Path) -> None:
-    lab, run = recorded(4, "plain", tmp_path, blocks)
+def test_a_recording_written_by_blocks_has_the_truth_inside(tmp_path: Path) -> None:
+    lab, run = recorded(4, "plain", tmp_path, 1 << 12)
     found = evaluate(run, at_once=readings(run) // 4)
     for name, true in lab.truth().items():
         low, high = found.quantities[name].interval()
         assert low <= true <= high, name
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_behind_a_declared_filter_means_and_single_readings_both_hold_the_truth(seed: int, tmp_path: Path) -> None:
+def test_behind_a_declared_filter_means_and_single_readings_both_hold_the_truth(tmp_path: Path) -> None:
     """Means over the margins of spans show less about the ends of spans, so the two may differ by more."""
-    lab, run = recorded(seed, "filter_declared", tmp_path)
+    lab, run = recorded(1, "filter_declared", tmp_path)
     for at_once in (10**6, readings(run) // 4):
         found = evaluate(run, at_once).quantities["dynamic_power_w"]
         assert abs(found.value - lab.truth()["dynamic_power_w"]) <= 1.5 * found.half_width()
@@ -115,4 +106,4 @@ def test_over_many_benches_stretches_add_little_to_what_is_stated(tmp_path: Path
         )
         return second.value - first.value, first.half_width()
 
-    assert spread(difference, range(10, 14)) < 0.1
+    assert spread(difference, range(10, 12)) < 0.1

@@ -66,9 +66,8 @@ def held(q: Quantity, real: float) -> bool:
     return low <= real <= high
 
 
-@pytest.mark.parametrize("name", PLAYS)
-@pytest.mark.parametrize("seed", range(4))
-def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path, name: str, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "name"), [*enumerate(PLAYS)])
+def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path, seed: int, name: str) -> None:
     plant = open_plant(seed=seed, idle_drift_per_s=1e-4 * (seed % 2), burst=0.3)
     device = open_device(plant, device_seed=seed, inference_s=0.05, span_spread=0.2)
     faults: dict[str, Any] = {

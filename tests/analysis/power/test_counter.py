@@ -99,9 +99,9 @@ def test_too_few_readings_are_noise_and_nothing_at_all_is_nothing() -> None:
 def test_the_stated_intervals_hold_the_truth_and_are_not_much_wider() -> None:
     """``benchmarks.counters`` tests hundreds."""
     kinds = ("rapl-200", "rapl-100", "nvml-20ms", "nvml-100ms")
-    found = [one(kind, seed)["figures"]["dynamic_power_w"] for kind in kinds for seed in range(300, 308)]
+    found = [one(kind, seed)["figures"]["dynamic_power_w"] for kind in kinds for seed in range(300, 303)]
     error, half = (np.abs([f[key] for f in found]) for key in ("error", "half"))
 
     assert np.mean(error <= half) >= 0.9
-    assert np.median(error / half) > 1.0 / 8.0  # without the counter's own component: 1/20 or less
-    assert all({"counter jitter", "resolution"} <= set(f["parts"]) for f in found[:16])
+    assert np.median(error / half) > 1.0 / 8.0  # without the counter's own part: 1/20 and less
+    assert all({"counter jitter", "resolution"} <= set(f["parts"]) for f in found[:6])

@@ -8,21 +8,12 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from benchmarks.kinds import KINDS
-from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from rig.analysis.evaluate import evaluate
-from rig.analysis.result.figure_key import FigureKey
+from fixtures.worlds.lab_recording import plain_lab
 from rig.analysis.result.quantity import Quantity
-from rig.recording.reader import open_run
 from rig.types import Floats
+from tests.support.labs import POWER, evaluated, measured
 
 SOURCE = "noise under load"
-
-
-def power(lab: Lab, folder: Path) -> Quantity:
-    write(lab, folder / "run")
-    result = evaluate(open_run(folder / "run"))
-    return result.quantities[FigureKey("dynamic_power_w")]
 
 
 def u_of(q: Quantity) -> float:
@@ -39,7 +30,7 @@ def test_noise_of_neighbouring_readings_under_load_is_stated(tau: float, tmp_pat
         return np.asarray(before(w) + 0.1 * (w - lab.idle_w) * noise / float(np.std(noise)))
 
     lab.sense = sense
-    found = power(lab, tmp_path)
+    found = measured(lab, tmp_path).quantities[POWER]
     above_w = float(lab.span_w[0]) - lab.idle_w
     readings = lab.busy_s * lab.rate_hz
     expected_w = 0.1 * above_w * np.sqrt((1.0 + keep) / (1.0 - keep) / readings)
@@ -48,6 +39,4 @@ def test_noise_of_neighbouring_readings_under_load_is_stated(tau: float, tmp_pat
 
 @pytest.mark.parametrize("kind", ["plain", "class_of_powers", "first_spans_hot", "bursts", "heads_and_tails"])
 def test_spans_that_differ_are_not_noise(kind: str, tmp_path: Path) -> None:
-    lab = plain_lab(1_000_003, kind)
-    KINDS[kind](lab)
-    assert u_of(power(lab, tmp_path)) == 0.0
+    assert u_of(evaluated(kind, 1_000_003, tmp_path)[1].quantities[POWER]) == 0.0

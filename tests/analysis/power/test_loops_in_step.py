@@ -81,7 +81,7 @@ def test_a_meter_that_misses_nothing_is_quick_or_sees_many_loops_at_once_states_
     assert not any("in step" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("readings", [4, 5, 6, 7, 7.998, 8, 8.003, 10, 12, 16, 20])
+@pytest.mark.parametrize("readings", [4, 6, 7.998, 8, 12, 20])
 def test_what_is_missed_of_a_loop_in_step_falls_with_readings_per_execution(tmp_path: Path, readings: float) -> None:
     """Exact and nearly exact multiples: no number of readings makes the meter reliable."""
     true_w, result = measured(tmp_path, readings / RATE_HZ, 0.6)

@@ -120,7 +120,7 @@ def rail_of(name: str, gain_id: str | None = None, accuracy: Accuracy | None = L
     return Rail(name, rate_hz=1000.0, accuracy=accuracy, gain_id=gain_id)
 
 
-@settings(CALM, max_examples=60)
+@settings(CALM, max_examples=25)
 @given(
     aperture=st.floats(0.1, 1.0), tau=st.sampled_from([0.0, 0.1, 0.3]), first=st.floats(0.0, 1.0),
     width_s=st.floats(5e-3, 60e-3), drift=st.sampled_from([0.0, -0.01, 0.004, 0.01]),
@@ -139,7 +139,7 @@ def test_flat_spans_without_noise_are_met_and_exactly_where_idle_is_flat(
     assert full.idle_w == pytest.approx(float(plant.idle_mean_w("core", middle, middle + 1e-9)[0]), rel=5e-4)
 
 
-@settings(CALM, max_examples=40)
+@settings(CALM, max_examples=20)
 @given(
     burst=st.floats(-0.5, 1.0), share=st.floats(0.05, 0.5), at=st.sampled_from([0.0, 0.5, 1.0, -1.0]),
     first=st.floats(0.0, 1.0), late=st.floats(-0.9, 0.9),
@@ -237,7 +237,7 @@ def test_rails_behind_one_shunt_err_together() -> None:
     assert joint["dynamic_power_w"].u > apart["dynamic_power_w"].u
 
 
-@settings(CALM, max_examples=15)
+@settings(CALM, max_examples=5)
 @given(st.sampled_from([2.0, 0.25, 3.7]), st.sampled_from([0.0, 0.3]))
 def test_twice_the_watts_are_twice_the_powers_and_energies(times: float, burst: float) -> None:
     spans = spans_of()

@@ -13,7 +13,7 @@ from rig.analysis.timing.gpio_alignment import Match, match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
 from rig.types import Floats, Pin
 
-CALM = settings(deadline=None, derandomize=True, database=None, max_examples=40)
+CALM = settings(deadline=None, derandomize=True, database=None, max_examples=25)
 TICK_S = 1e-9
 
 
@@ -134,8 +134,7 @@ def test_a_periodic_train_is_not_decided_when_the_brackets_allow_another_period(
     assert isinstance(replace(periodic, reach_s=4e-3).found(), Match)
 
 
-@PINS
-@pytest.mark.parametrize("shift_s", [-0.045, 0.003, 0.06])
+@pytest.mark.parametrize(("pin", "shift_s"), [("level", -0.045), ("stamp", 0.003), ("toggle", 0.06)])
 def test_marks_decide_for_a_periodic_train(pin: Pin, shift_s: float) -> None:
     scene = Scene(pin, wobble=0.0, marks=True, shift_s=shift_s, reach_s=0.08)
     found = scene.found()
@@ -152,14 +151,14 @@ def test_a_periodic_train_whose_ends_were_not_seen_is_not_shifted_to_where_more_
 def test_stated_sigma_holds_the_truth_as_often_as_it_claims(pin: Pin) -> None:
     scenes = [
         Scene(pin, step_s=step_s, jitter_s=jitter_s, missed=0.02, extra=2, wobble=0.3, seed=k)
-        for k in range(25)
+        for k in range(12)
         for step_s, jitter_s in ((1e-6, 1e-7), (1e-7, 2e-6))
     ]
     found = [(s, m) for s in scenes if isinstance(m := s.found(), Match)]
     z = np.array([s.error_s(m) / m.sigma_s for s, m in found])
-    assert len(found) >= 47
-    assert np.mean(np.abs(z) <= 1.96) >= 0.86  # of 50 at 95 %, 43 or more in 99.7 cases of 100
-    assert np.median(np.abs(z)) >= 0.4  # not too wide: a Gaussian has 0.67
+    assert len(found) >= 22
+    assert np.mean(np.abs(z) <= 1.96) >= 0.83  # of 24 at 95 %, 20 or more in 99.6 cases of 100
+    assert np.median(np.abs(z)) >= 0.4  # and not wide for safety: a Gaussian has 0.67
 
 
 def test_looks_in_step_with_the_spans_leave_half_a_look_in_doubt() -> None:

@@ -89,7 +89,7 @@ def aligned(scene: Scene, reach: float = 10.0, rate_reach: float = 0.0) -> Line 
     return place(scene.readings(), scene.spans, reach * PERIOD_S, rate_reach)
 
 
-@settings(CALM, max_examples=60)
+@settings(CALM, max_examples=25)
 @given(
     shift=st.floats(-9.0, 9.0), aperture=st.floats(0.3, 1.0), tau=st.sampled_from([0.0, 0.3, 1.0]),
     noise_w=st.floats(1e-3, 0.1), width=st.floats(6.0, 60.0), seed=st.integers(0, 999),
@@ -128,7 +128,7 @@ def test_bursts_at_the_start_of_spans_pull_it_by_less_than_half_a_reading(shift:
     assert abs(scene.wrong_by(found)) < 0.5 * PERIOD_S
 
 
-@settings(CALM, max_examples=40)
+@settings(CALM, max_examples=15)
 @given(rate=st.floats(-1e-4, 1e-4), shift=st.floats(-3.0, 3.0), seed=st.integers(0, 999))
 def test_a_wrong_rate_is_found_with_the_shift(rate: float, shift: float, seed: int) -> None:
     scene = Scene(spans_of(seed, count=150), shift * PERIOD_S, rate=rate, seed=seed)
@@ -138,8 +138,7 @@ def test_a_wrong_rate_is_found_with_the_shift(rate: float, shift: float, seed: i
     assert abs(found.slope + rate) < 4.0 * found.slope_sigma < 2e-5
 
 
-@pytest.mark.parametrize("rate", [-4e-4, -1.15e-4, 6e-5, 1.15e-4, 3e-4, 5e-4])
-@pytest.mark.parametrize("shift", [-23.0, 0.2])
+@pytest.mark.parametrize(("rate", "shift"), [(-4e-4, 0.2), (-1.15e-4, -23.0), (6e-5, -23.0), (5e-4, 0.2)])
 def test_trains_far_apart_are_not_joined_by_a_wrong_rate(rate: float, shift: float) -> None:
     """Pulses at both ends of a run, off by more than a pulse there: a fit from one rate may end anywhere."""
     ends = np.concatenate([spans_of(3, 12, 3.0, (2.0, 7.0)), spans_of(4, 12, 3.0, (2.0, 7.0)) + 27.0])
@@ -182,14 +181,12 @@ def periodic(count: int, seed: int, shift: float, rate: float = 0.0) -> Scene:
     return Scene(np.column_stack([on, on + 5.0]) * PERIOD_S, shift * PERIOD_S, rate, seed=seed)
 
 
-@pytest.mark.parametrize("shift", [-17.2, -8.0, -0.3, 4.0, 8.4, 21.0])
-@pytest.mark.parametrize("rate", [0.0, 3e-5])
-def test_a_periodic_train_is_not_placed_one_period_off(shift: float, rate: float) -> None:
-    for seed in range(3):
-        scene = periodic(100, seed, shift, rate)
-        found = aligned(scene, reach=26.0, rate_reach=1e-4)
-        assert found is not None
-        assert abs(scene.wrong_by(found)) < 0.2 * PERIOD_S
+@pytest.mark.parametrize(("seed", "shift"), [*enumerate([-17.2, -8.0, -0.3, 4.0, 8.4, 21.0])])
+def test_a_periodic_train_is_not_placed_one_period_off(seed: int, shift: float) -> None:
+    scene = periodic(100, seed, shift, 3e-5 * (seed % 2))
+    found = aligned(scene, reach=26.0, rate_reach=1e-4)
+    assert found is not None
+    assert abs(scene.wrong_by(found)) < 0.2 * PERIOD_S
 
 
 def test_a_periodic_train_whose_ends_are_hidden_is_left_undecided() -> None:
@@ -198,7 +195,7 @@ def test_a_periodic_train_whose_ends_are_hidden_is_left_undecided() -> None:
     assert found is None or abs(scene.wrong_by(found)) < 2.0 * max(found.sigma_s, PERIOD_S)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_without_contrast_there_is_no_alignment_that_claims_anything(seed: int) -> None:
     scene = Scene(spans_of(seed), seed=seed)
     r = scene.readings()
@@ -223,7 +220,7 @@ def test_too_few_spans_or_readings_are_left_alone() -> None:
 
 def test_the_stated_sigma_covers_the_error() -> None:
     held, sharp = [], []
-    for seed in range(75):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         scene = Scene(
             spans_of(seed, int(rng.integers(10, 80)), 10.0 ** rng.uniform(0.6, 2.0)),
@@ -255,8 +252,8 @@ def test_more_noise_is_more_doubt() -> None:
 @pytest.mark.parametrize("busy_w", [0.0, 2.0])
 def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(busy_w: float) -> None:
     """``busy_w`` is used from the first span to the last, including the gaps."""
-    placed = [_placed_on_levels(seed, busy_w) for seed in range(40)]
-    assert sum(placed) <= 2
+    placed = [_placed_on_levels(seed, busy_w) for seed in range(20)]
+    assert sum(placed) <= 1
 
 
 def _placed_on_levels(seed: int, busy_w: float) -> bool:
@@ -271,9 +268,8 @@ def _placed_on_levels(seed: int, busy_w: float) -> bool:
     return place(readings(begins_s, begins_s + PERIOD_S, watts), spans, 15.0 * PERIOD_S) is not None
 
 
-@pytest.mark.parametrize("count", [4, 6, 12])
-@pytest.mark.parametrize("times", [5.0, 20.0])
-def test_spans_that_begin_with_a_burst_are_placed(times: float, count: int) -> None:
+@pytest.mark.parametrize(("count", "times"), [(4, 5.0), (6, 20.0), (12, 5.0)])
+def test_spans_that_begin_with_a_burst_are_placed(count: int, times: float) -> None:
     rng = np.random.default_rng(count)
     on = 100.0 + np.cumsum(100.0 * rng.uniform(0.8, 1.2, count))
     spans, begins_s = np.column_stack([on, on + 50.0]) * PERIOD_S, np.arange(int(on[-1]) + 150) * PERIOD_S
@@ -316,7 +312,7 @@ def wandered(r: Readings, spans_s: Floats) -> Floats | None:
     return None if path is None else np.interp(spans_s.mean(axis=1), path.at_s, path.late_s)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_ends_that_are_stamped_late_are_no_path(seed: int) -> None:
     """Begins are fixed, so no clock wanders; the lateness of each end shows nothing about the next span."""
     drawn_s = SPANS_S.copy()
@@ -324,7 +320,7 @@ def test_ends_that_are_stamped_late_are_no_path(seed: int) -> None:
     assert wandered(drawn(drawn_s, np.full(10500, 0.008)), SPANS_S) is None
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_edges_within_long_readings_are_no_path(seed: int) -> None:
     """The position of an edge in a long reading is uncertain, which does not contradict the clocks."""
     rng = np.random.default_rng(seed)
