@@ -66,66 +66,6 @@ def test_an_option_without_its_unit_is_answered_with_the_one_that_has_it(rig: Ri
 # ---- values --------------------------------------------------------------------------------
 
 
-def scenario(name: str, *options: str) -> tuple[str, ...]:
-    return (*MOCK, "--scenario", name, *(word for text in options for word in ("--option", text)))
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (option("hit_rate=often"), "option hit_rate is 'often'. Give a number"),
-        (option("fail_at=1.5"), "option fail_at is '1.5'. Give a whole number"),
-        (option("marks=perhaps"), "option marks is 'perhaps'. Give true or false"),
-        (option("noise=nan"), "option noise is 'nan'. Give a finite number"),
-        (option("fail=explode"), "option fail is 'explode'. Give one of hang, raise"),
-        (option(f"fail_at={'9' * 5000}"), "option fail_at is"),
-        (option("idle_s=-1"), "option idle_s is -1.0. Give 0 to 86400"),
-        (option("warmup=-1"), "option warmup is -1. Give 0 or more"),
-        (option("rate_hz=0"), "option rate_hz is 0.0. Give 0.001 to"),
-        (option("audio_hz=0"), "audio_hz 0.0 is not a usable rate"),
-        (option("inference_s=0"), "option inference_s is 0.0"),
-        ((*MOCK, "--amortise", "0"), "seconds 0.0 is not a positive whole number"),
-        ((*MOCK, "--amortise", "nan"), "seconds nan is not a positive whole number"),
-        ((*MOCK, "--amortise", "1e6"), "seconds 1000000.0 is more than the data set has"),
-        ((*MOCK, "--repeat", "0"), "option repeat is 0. Give 1 to 1e+09"),
-        (scenario("server", "arrival_hz=inf"), "option arrival_hz is 'inf'. Give a finite number"),
-        (scenario("server", "duration_s=-1"), "option duration_s is -1.0. Give 0 to 2592000"),
-        (scenario("server", "duration_s=1e16"), "option duration_s is 1e+16. Give 0 to 2592000"),
-        (scenario("real-time", "stream_s=1e300"), "option stream_s is 1e+300. Give 1 to 2592000 s"),
-        (option("idle_s=1e16"), "option idle_s is 1e+16. Give 0 to 86400"),
-        (scenario("offline", "idle_s=1e16"), "option idle_s is 1e+16. Give 0 to 86400"),
-        (scenario("server", "idle_s=1e16"), "option idle_s is 1e+16. Give 0 to 86400"),
-        (scenario("real-time", "idle_s=1e16"), "option idle_s is 1e+16. Give 0 to 86400"),
-        (("measure", "--quiet", "--device", "cpu-sa", "--scenario", "optimization", "--meter", "none", "--option",
-          "idle_s=1e16"),
-         "option idle_s is 1e+16. Give 0 to 86400"),
-        (scenario("server", "arrival_seed=-1"), "option arrival_seed is '-1'. Give a whole number of 0 or more"),
-        (scenario("offline", "warmup=-1"), "option warmup is -1. Give 0 or more"),
-        (scenario("real-time", "stream_s=0.9"), "option stream_s is 0.9. Give 1 to 2592000 s"),
-        (scenario("real-time", "stride_s=0"), "option stride_s is 0.0. Give a number above zero"),
-        (scenario("real-time", "window_s=0"), "option window_s is 0.0. Give a number above zero"),
-        (scenario("real-time", "scene_s=-1"), "option scene_s is -1.0. Give a number above zero"),
-        (scenario("real-time", "deadline_s=0"), "option deadline_s is 0.0. Give a number above zero"),
-        (scenario("real-time", "queue=0"), "option queue is 0. Give 1 or more"),
-        (scenario("real-time", "stride_s=1e-9"), "stride_s 1e-09 is less than one sample of audio"),
-        (scenario("real-time", "workload.samples=1"), "workload 1 scenes are too few to change"),
-        ((*MOCK, "--trials", "-3"), "-3 trials. Give 1 or more"),
-        ((*MOCK, "--mode", "together", "--trials", "3"), "trials is for a session, not for mode together"),
-        ((*MOCK, "--mode", "power", "--compliance"), "compliance is for a session, not for mode power"),
-        ((*MOCK, "--mode", "performance", "--find-peak"), "find_peak is for a session, not for mode performance"),
-        ((*MOCK, "--speed", "-1"), "option speed is -1.0. Give 0 to 1000000"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_meant_names_itself_and_what_to_give_before_anything_is_recorded(
-    rig: Rig, argv: tuple[str, ...], says: str
-) -> None:
-    ended = rig(*argv, "--out", "run")
-
-    assert ended.code == USAGE
-    assert ended.line.startswith(f"rig: {says}")
-    assert not Path("run").exists()
-
-
 @pytest.mark.parametrize("command", ["report", "submit", "audit", "compare", "measure --device mock --out"])
 def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_read_or_written(rig: Rig, command: str) -> None:
     """The form in which a Latin-1 ``für`` reaches Python; pyarrow cannot open such a file."""
@@ -174,14 +114,6 @@ def test_a_recording_is_never_written_over_another(rig: Rig) -> None:
 
     assert (ended.code, Path("full/notes.txt").read_text()) == (STORE, "mine")
     assert ended.line == "rig: full is not empty. Name a new directory with --out"
-
-
-def test_a_directory_that_cannot_be_made_is_named(rig: Rig) -> None:
-    Path("file").write_text("")
-    ended = rig(*MOCK, "--out", "file/run")
-
-    assert ended.code == STORE
-    assert "file/run" in ended.line
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "file", "noise", "list"])

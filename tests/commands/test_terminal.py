@@ -128,7 +128,7 @@ def test_a_command_ends_as_ever_where_standard_output_is_full(tmp_path: Path, mo
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("asked", ["--help", "--version", "list"])
+@pytest.mark.parametrize("asked", ["--version", "list"])
 def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(asked: str) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run([*RIG, asked], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
