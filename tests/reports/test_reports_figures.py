@@ -104,7 +104,7 @@ def test_a_stream_draws_its_scenes_its_answers_and_its_power() -> None:
     assert "power" not in texts(draw(streamed(made_up_stream()))["stream"])
 
 
-@pytest.mark.parametrize(("classes", "scenes", "answers"), [(1, 1, 1), (1, 3, 10), (10, 60, 600), (35, 30, 300)])
+@pytest.mark.parametrize(("classes", "scenes", "answers"), [(1, 1, 1), (10, 60, 600), (35, 30, 300)])
 def test_streams_of_any_shape_draw(classes: int, scenes: int, answers: int) -> None:
     svg = draw(streamed(made_up_stream(classes=classes, scenes=scenes, answers=answers)))["stream"]
     assert len(svg) < 500_000
@@ -112,7 +112,7 @@ def test_streams_of_any_shape_draw(classes: int, scenes: int, answers: int) -> N
 
 
 def test_of_very_many_scenes_the_first_are_drawn_and_the_rest_is_summed_up() -> None:
-    stream = made_up_stream(scenes=2000, answers=100_000, total_s=10_000.0)
+    stream = made_up_stream(scenes=2000, answers=20_000, total_s=10_000.0)
     svg = draw(streamed(stream))["stream"]
     assert "all 2000 scenes" in texts(svg)
     assert len(svg) < 500_000
@@ -179,8 +179,8 @@ def test_a_deadline_is_the_stride_unless_one_is_given(options: dict[str, float],
 
 @pytest.mark.parametrize(
     ("took", "bound_s"),
-    [([0.1], 0.1), ([0.1] * 30, None), ([0.0, 0.0], 0.1), ([1e-6, 1e-3, 30.0], 1e6), ([1e-6, 1e-3, 30.0], 0.1),
-     ([0.0, 0.0], None), ([np.nan, 0.1], 0.1), ([np.nan, 0.1], None), (np.geomspace(1e-6, 10, 5000), 0.1)],
+    [([0.1], 0.1), ([0.0, 0.0], 0.1), ([1e-6, 1e-3, 30.0], 1e6), ([0.0, 0.0], None), ([np.nan, 0.1], None),
+     (np.geomspace(1e-6, 10, 5000), 0.1)],
 )  # fmt: skip
 def test_latencies_of_any_kind_draw(took: Any, bound_s: float | None) -> None:
     svg = draw(served(np.ones(len(took)), took, **({"latency_bound_s": bound_s} if bound_s else {})))["service"]

@@ -72,15 +72,6 @@ def test_samples_with_equal_data_and_warm_up_are_told(session: Callable[[str], S
     assert "Warm-up: 1 of 13 samples that were issued count in no figure" in power.result.notes
 
 
-def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
-    played = recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True, configuration="efficiency")
-    assert {part.run.start.configuration for part in played.parts} == {"efficiency"}
-    assert played.result.to_json()["configuration"] == "efficiency"
-    validity = played.result.validity
-    assert validity is not None
-    assert [check for check in validity.checks if not check.ok] == []
-
-
 @pytest.mark.parametrize(("mode", "failing"), [("together", ["mode"]), ("performance", []), ("power", [])])
 def test_one_run_by_itself_is_never_submittable(tmp_path: Path, mode: str, failing: list[str]) -> None:
     (part,) = recorded("single-stream", tmp_path, mode=mode).parts
