@@ -56,14 +56,13 @@ def agree(figures: Mapping[FigureKey, Quantity], method: str = "") -> list[float
     ]
 
 
-@pytest.mark.parametrize("more", [{}, {"trials": 3}, {"amortise_s": 2.0}], ids=str)
-def test_energy_is_power_times_the_time_beside_it(tmp_path: Path, more: dict[str, Any]) -> None:
-    whole = summary(recorded(tmp_path / "out", TWO, **more)).quantities
-    assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
-
-
-def test_energy_is_power_times_time_where_phases_are_measured_apart(tmp_path: Path) -> None:
-    whole = summary(recorded(tmp_path / "out", TWO, "apart=true")).quantities
+@pytest.mark.parametrize(
+    ("options", "more"), [((), {"trials": 2}), ((), {"amortise_s": 2.0}), (("apart=true",), {})], ids=str
+)
+def test_energy_is_power_times_the_time_beside_it(
+    tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]
+) -> None:
+    whole = summary(recorded(tmp_path / "out", TWO, *options, **more)).quantities
     assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
 
 

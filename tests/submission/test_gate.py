@@ -137,8 +137,6 @@ def run(root: Path, *words: str) -> int:
     ("limits", "code"),
     [
         (["active_power_w > +20%"], 0),
-        (["active_power_w > +5%"], WorseError.exit_code),
-        (["active_power_w > +10%"], NotDecidedError.exit_code),
         (["active_power_w > +20%", "active_power_w > +10%"], NotDecidedError.exit_code),
         (["active_power_w > +10%", "active_power_w > +5%", "execution_time_s > +5%"], WorseError.exit_code),
     ],
@@ -183,7 +181,7 @@ def test_what_both_declare_differently_is_named_in_its_place(pair: Path, capsys:
     assert "differs: device.details.power_profile.phase_w.inference.core: 0.003 and 0.0033" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("columns", [72, 80, 120, 160])
+@pytest.mark.parametrize("columns", [72, 160])
 def test_a_comparison_keeps_to_the_width_of_the_terminal_and_breaks_no_word(
     pair: Path, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
