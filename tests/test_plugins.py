@@ -7,14 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.devices.xylo.rockpool_import import load_xylo_audio2
+from drivers.meters.scpi.session import open_session
 from rig.bench.plugin_list import describe
 from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError, missing_extra
 from rig.factories import INJECTED, _hints, build, located, needs, options_of, plain_hint, split_options
 from rig.plugins import GROUPS, load, names
+from scenarios.workloads.asc import audio
+from scenarios.workloads.qubo_mis.graph import Graph
+from tests.support.remote_workers import opened
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 
@@ -171,6 +177,30 @@ def test_every_registered_factory_declares_options_with_values_of_their_type() -
                 if option.default is not None and not option.optional:
                     assert isinstance(option.default, (option.kind, int)), (group, name, option)
     assert {"devices", "meters", "scenarios", "workloads"} <= set(GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "call"),
+    [
+        ("pyjoulescope_driver", "joulescope", lambda: load("meters", "joulescope")(rate_hz=20_000.0)),
+        ("pynvml", "nvml", load("meters", "nvml")),
+        ("serial", "serial", lambda: load("devices", "mlperf-tiny")(port="/dev/ttyACM0")),
+        ("pyvisa", "visa", lambda: open_session("TCPIP::127.0.0.1::1::SOCKET")),
+        ("execnet", "loihi2", opened),
+        *((name, "xylo", load_xylo_audio2) for name in ("rockpool", "xylosim", "bitstruct", "packaging")),
+        ("dimod", "qubo", Graph(2, np.array([[0, 1]], np.int32)).to_bqm),
+        ("soundfile", "audio", audio.versions),
+        ("soxr", "audio", audio.versions),
+    ],
+)
+def test_without_a_package_the_extra_that_brings_it_is_named(
+    package: str, extra: str, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError) as caught:
+        call()
+    assert package in str(caught.value)
+    assert f"pip install 'neurorig[{extra}]'" in caught.value.remedy
 
 
 def test_a_package_that_finds_no_memory_is_not_called_missing() -> None:

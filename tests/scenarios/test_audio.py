@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rig.errors import DataError, MissingExtraError
+from rig.errors import DataError
 from scenarios.workloads.asc import audio
 from tests.support.paths import ROOT
 
@@ -170,15 +170,6 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     refused(tmp_path)
-
-
-@pytest.mark.parametrize("package", ["soundfile", "soxr"])
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError) as caught:
-        audio.versions()
-    assert caught.value.field == package
-    assert "pip install 'neurorig[audio]'" in caught.value.remedy
 
 
 def test_importing_the_workload_loads_no_audio_package() -> None:

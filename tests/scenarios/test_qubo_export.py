@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.commands import main as cli
-from rig.errors import MissingExtraError, UsageError
+from rig.errors import UsageError
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.workload import export, graph_digest
@@ -30,13 +29,6 @@ def test_energies_of_the_binary_quadratic_model_are_costs(nodes: int, density: f
     x = np.random.default_rng(0).integers(0, 2, (20, nodes))
     assert (bqm.vartype.name, bqm.num_variables, bqm.num_interactions) == ("BINARY", nodes, len(graph.edges))
     assert bqm.energies((x, range(nodes))).tolist() == [graph.cost(row) for row in x]
-
-
-def test_without_dimod_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dimod", None)
-    with pytest.raises(MissingExtraError) as caught:
-        gnm_edges(10, 0.25, 0).to_bqm()
-    assert "neurorig[qubo]" in caught.value.remedy
 
 
 # ---- export ---------------------------------------------------------------------------------

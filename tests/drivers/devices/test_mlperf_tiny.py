@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -19,7 +18,7 @@ from drivers.devices.mlperf_tiny.device import open_device
 from drivers.devices.mlperf_tiny.model import model_of
 from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
-from rig.errors import DataError, DeviceError, DeviceTimeoutError, MissingExtraError, RigError, SetupError, UsageError
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
 from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
 
@@ -392,12 +391,6 @@ def test_a_port_that_is_not_there_or_in_use_is_a_setup_error() -> None:
     assert isinstance(error_of(lambda: open_device(port="/dev/tty-nothing")), SetupError)
     with bench() as (board, _):
         assert "cannot be opened" in error_of(lambda: open_device(port=board.port)).message
-
-
-def test_without_pyserial_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "serial", None)
-    error = error_of(lambda: open_device(port="/dev/ttyACM0"))
-    assert isinstance(error, MissingExtraError) and "neurorig[serial]" in error.remedy
 
 
 @pytest.mark.parametrize(

@@ -247,13 +247,6 @@ def test_a_hello_that_describes_no_device_is_refused(about: str) -> None:
     unopened(f"about = {about}", kind=DeviceError)
 
 
-def test_without_execnet_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "execnet", None)
-    with pytest.raises(MissingExtraError, match="execnet") as caught:
-        opened()
-    assert "neurorig[loihi2]" in caught.value.remedy
-
-
 def test_what_an_interpreter_is_can_be_asked() -> None:
     found = probe(HERE, ("numpy", "no-such-package"))
     assert found == {

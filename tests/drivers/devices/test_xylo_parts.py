@@ -20,7 +20,7 @@ import pytest
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.networks.encoder import EncoderParams, check_audio, encode
 from drivers.devices.xylo.networks.network import FORMAT, SHIPPED, content_digest, load_network, write_network
-from rig.errors import DataError, MissingExtraError
+from rig.errors import DataError
 from scenarios.workloads.asc.scenes import synthesize
 from tests.support.paths import ROOT
 
@@ -181,13 +181,6 @@ def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> No
     files = {"samna": [Path("samna/__init__.py"), Path("samna/samna.cpython-311-x86_64-linux-gnu.so")]}
     monkeypatch.setattr(importlib.metadata, "files", files.__getitem__)
     assert rockpool_import.has_real_samna()
-
-
-@pytest.mark.parametrize("missing", ["rockpool", "xylosim", "bitstruct", "packaging"])
-def test_a_missing_stack_names_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'neurorig\[xylo\]'"):
-        rockpool_import.load_xylo_audio2()
 
 
 @pytest.mark.parametrize(

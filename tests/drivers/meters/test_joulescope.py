@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from fixtures.bench.live_plant import LivePlant
 from fixtures.bench.true_power import ORIGIN_NS
 from fixtures.instruments.joulescope_driver import TOPICS
 from rig.conformance.device import check_meter
-from rig.errors import MeterError, MeterSilentError, MissingExtraError, SetupError, UsageError
+from rig.errors import MeterError, MeterSilentError, SetupError, UsageError
 from rig.types import Meter
 from tests.support.joulescope_driver import PATH, FakeDriver, installed
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
@@ -222,12 +221,6 @@ def test_off_is_no_range_since_it_cuts_the_supply(fake: type[FakeDriver]) -> Non
     fake.paths = (JS110,)
     with pytest.raises(UsageError, match="supply"):
         opened(range_mode="off")
-
-
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
-    with pytest.raises(MissingExtraError, match="pip install"):
-        opened()
 
 
 @pytest.mark.parametrize("options", [{"signal": "volts"}, {"signal": "current"}, {"rate_hz": 0.5}, {"hold_s": 0.0}])

@@ -25,7 +25,7 @@ from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking
 from rig.engine.record import record
-from rig.errors import MissingExtraError, SetupError, UsageError
+from rig.errors import SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, DeviceInfo, Idle, Issue, Meter, Reply, Sample, Span, Step
 from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
@@ -235,16 +235,13 @@ def test_a_counter_that_stands_still_is_a_setup_error(monkeypatch: pytest.Monkey
     assert isinstance(error, SetupError) and "did not change" in error.message
 
 
-def test_no_driver_no_module_and_nothing_to_measure_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_driver_and_nothing_to_measure_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with live(monkeypatch, fails=LIBRARY_NOT_FOUND) as _:
         error = refused()
         assert isinstance(error, SetupError) and "nvidia-smi" in error.remedy
     with live(monkeypatch, gpus=(FakeGpu(missing=("energy", "instant", "average")),)) as _:
         assert "gives no power" in refused().message
         assert "gives no energy" in refused(source="energy").message
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    error = refused()
-    assert isinstance(error, MissingExtraError) and "neurorig[nvml]" in error.remedy
 
 
 def test_options_and_clocks_that_cannot_be_meant_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from drivers.meters.scpi.session import ScpiSession, await_state, open_session
 from fixtures.instruments.scpi_server import ScpiServer, block
-from rig.errors import MeterError, MissingExtraError, RigError, SetupError, UsageError
+from rig.errors import MeterError, RigError, SetupError, UsageError
 from tests.support.scpi_bench import Fixed, Scripted
 
 pytestmark = pytest.mark.real_time
@@ -177,14 +176,6 @@ def test_an_address_that_leads_nowhere_is_a_setup_error(address: str) -> None:
 def test_no_address_and_no_time_are_usage_errors() -> None:
     assert isinstance(caught(lambda: open_session("")), UsageError)
     assert isinstance(caught(lambda: open_session("TCPIP::127.0.0.1::1::SOCKET", timeout_s=0.0)), UsageError)
-
-
-def test_without_pyvisa_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyvisa", None)
-    error = caught(lambda: open_session("TCPIP::127.0.0.1::1::SOCKET"))
-
-    assert isinstance(error, MissingExtraError)
-    assert "neurorig[visa]" in error.remedy
 
 
 def test_who_does_not_introduce_itself_is_no_instrument() -> None:
