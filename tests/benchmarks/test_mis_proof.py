@@ -31,8 +31,8 @@ def least_cost(graph: Graph) -> int:
     return -int(subsets[~inside].sum(axis=1).max())
 
 
-@settings(max_examples=40, deadline=None)
-@given(graphs(most_nodes=11), st.booleans())
+@settings(max_examples=25, deadline=None)
+@given(graphs(most_nodes=9), st.booleans())
 def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph, reduce_first: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "_REDUCE_BELOW", 1e9 if reduce_first else -1.0)

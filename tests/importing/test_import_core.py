@@ -193,5 +193,5 @@ def test_a_peer_line_is_plain_json(tmp_path: Path) -> None:
 def test_a_mutilated_recording_is_a_typed_error_or_a_run(name: str, tmp_path: Path) -> None:
     """A few of the tens of thousands of cases of ``benchmarks/fuzz_importers.py``."""
     assert attempt(CASES[name], None, tmp_path / "whole") == "valid runs"
-    for seed in range(10):
+    for seed in range(4):
         attempt(CASES[name], np.random.default_rng([99, seed]), tmp_path / str(seed))

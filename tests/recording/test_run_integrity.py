@@ -19,7 +19,7 @@ from rig.recording.reader import open_run
 from tests.support.run_by_hand import read_plainly, short_recording, write, write_lines
 
 QUICK = settings(
-    max_examples=75, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 RECORDED = (
     "events.jsonl", "events.jsonl.sha256", "samples.arrows", "replies.arrows", "progress.arrows", "activity.arrows",

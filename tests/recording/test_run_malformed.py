@@ -222,7 +222,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(data=st.data(), other=ANYTHING)
-@settings(max_examples=75, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_malformed_line_makes_anything_but_a_rig_error(
     recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, other: Any
 ) -> None:
