@@ -12,8 +12,8 @@ from rig.session.locks import locked
 
 
 def close_it(lock: Path) -> None:
-    mine = next(n for n in range(3, 200) if os.path.realpath(f"/proc/self/fd/{n}") == str(lock.resolve()))
-    os.close(mine)
+    mine = next(fd for fd in Path("/proc/self/fd").iterdir() if os.path.realpath(fd) == str(lock.resolve()))
+    os.close(int(mine.name))
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files here")
