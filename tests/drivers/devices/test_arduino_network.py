@@ -111,7 +111,7 @@ def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> s
         (lambda text: resealed(text.replace('"mfe_sha256": "', '"mfe_sha256": "0')), "another pre-processing"),
         (lambda text: resealed(text.replace("NETWORK_DENSE_BIAS", "NETWORK_OTHER")), "DENSE_BIAS"),
         (lambda text: resealed(text.replace('"dark"', '"dark", "dim"')), "malformed"),
-        (lambda text: resealed(text + "int main(void) { return 0; }\n"), "other lines"),
+        (lambda text: resealed(text + "int main(void) { return 0; }\n"), "its lines differ"),
         (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["300", *values[1:]])), "malformed"),
         (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["0", *values[1:]])), "SHIFT"),
         (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["63", *values[1:]])), "SHIFT"),

@@ -254,7 +254,7 @@ def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do()
     nodes, edges = nested(3, second=nir.Input(np.array([5])))
     with pytest.raises(DataError, match="'n0' is a nested graph with 2 nodes of the kind Input") as caught:
         checked(nodes, edges)
-    assert "give it one Input, or move its nodes out of it" in caught.value.remedy
+    assert "Give it one Input, so that its edges are clear, or move its nodes out of it" in caught.value.remedy
     nodes, edges = nested(3)
     with pytest.raises(DataError, match=r"'n0\.lif' is in the graph and in its nested graph 'n0'"):
         checked(nodes | {"n0.lif": neurons(5)}, edges)
