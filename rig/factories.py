@@ -52,7 +52,7 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 INJECTED = ("bench", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
-STATE_POWER = 'state what it would draw: rig.blocking(answer, power={"core": (idle_w, busy_w)}), with --meter mock'
+STATE_POWER = 'state its power: rig.blocking(answer, power={"core": (idle_w, busy_w)}), with --meter mock'
 OPENING_S = "start_s"
 """The option for how long a driver may take to open (s), if it takes longer than usual."""
 
@@ -139,14 +139,14 @@ def _unmet(factory: Factory, name: str) -> SetupError:
             remedy = "Add --workload NAME"
         if name == "bench":
             needed = "a simulated bench"
-            remedy = f"Add --simulate if the device has a simulator. Of your own device, {STATE_POWER}"
+            remedy = f"Add --simulate if the device has a simulator. If you wrote the device, {STATE_POWER}"
         return SetupError(f"{_called(factory)} needs {needed}, but there is none", field=name, remedy=remedy)
     return SetupError(
         f"{_called(factory)} has a parameter {name}, which the rig does not pass",
         field=name,
         value=_called(factory),
         remedy=f"Name a function that opens the driver. The rig passes {', '.join(INJECTED)} by name; options are "
-        "keyword-only parameters. rig.blocking(f) makes a device of a function f of a sample, rig.solver(f) of a model",
+        "keyword-only parameters. rig.blocking(f) makes a device from f(sample), rig.solver(f) from f(model)",
     )
 
 
@@ -173,7 +173,7 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
 
     ``device.key=value`` names one taker. A key without a taker's name goes to all meters that declare it, or to a
     device and its simulated bench. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError`` for a
-    value that is not of the declared type and for a key without a taker's name that takers of several kinds declare.
+    value of another type than declared, and for a key of takers of several kinds that names no taker.
     """
     declared = {who: options_of(factory) for who, factory in takers.items()}
     out: dict[str, dict[str, str]] = {who: {} for who in takers}
@@ -201,7 +201,7 @@ def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mappi
     error = UnknownNameError("option", key, sorted({k for who in asked for k in declared[who]}))
     bare = key.rpartition(".")[2]
     if key.startswith("bench."):
-        error.remedy = "Only a simulated device has a simulated bench, whose time is virtual. Leave it out, or --speed"
+        error.remedy = "Only a simulated device has a bench with virtual time. Leave out this option and --speed"
     elif takers := [who for who, options in declared.items() if bare in options]:
         error.remedy = f"It is an option of the {takers[0]}: write {takers[0]}.{bare}"
     else:

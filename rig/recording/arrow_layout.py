@@ -18,7 +18,7 @@ from rig.errors import StoreError
 from rig.recording.files import Opened
 
 SMALL, RATIO_MOST = 20 << 20, 8
-"""A file may take the larger of this many bytes in memory and this many for each byte on disk."""
+"""A file may take ``SMALL`` bytes in memory, or ``RATIO_MOST`` for each byte on disk if that is more."""
 MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
@@ -32,7 +32,7 @@ class Damaged(ValueError):
 
 
 class Buffer(NamedTuple):
-    """A buffer: its begin in the file, its bytes there and unpacked, and whether it is packed."""
+    """A buffer: its begin and size in the file, its unpacked size, and whether it is packed."""
 
     at: int
     held: int

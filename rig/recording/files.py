@@ -148,7 +148,7 @@ class Folder:
         os.replace(self._at(name), to._at(new), src_dir_fd=self._handle, dst_dir_fd=to._handle)
 
     def sync(self) -> None:
-        """Put the names in the directory on disk. Raises ``OSError``."""
+        """Write the directory's names to disk. Raises ``OSError``."""
         if self._handle is not None:
             os.fsync(self._handle)
 

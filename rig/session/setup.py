@@ -37,7 +37,7 @@ from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Repeats
 T = TypeVar("T")
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
-"""The default workload, and the defaults of single scenarios."""
+"""The default workload, and the default of each scenario that has its own."""
 SCENARIO, PROBLEMS = "single-stream", ("qubo", "qubo-mis")
 """The default scenario, and the workloads whose default is ``optimization``."""
 BOOT_S = 1.0
@@ -353,7 +353,7 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
             remedy="Declare max_batch and max_pending of 1 or more, and timeout_s above 0 and within a year",
         )
     if request.simulate and info.mode != "simulator":
-        remedy = f"Leave --simulate out. For a simulated meter, {STATE_POWER}"
+        remedy = f"Leave --simulate out. To measure the device with a simulated meter, {STATE_POWER}"
         raise refused("simulate", True, remedy, f"device {info.name} has no simulator mode")
 
 

@@ -1,4 +1,4 @@
-"""A ``network`` line that no device could have recorded is refused with its number, and not recorded for a driver."""
+"""A ``network`` line that no device could give is refused with its number, and not recorded if a driver gives it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A network's activity while it ran: activation sparsity, synaptic operations and membrane updates.
 
-The figures are means over the samples that were asked, and each sample counts once. An execution is one forward pass of
+The figures are means over the samples that were issued, and each counts once. An execution is one forward pass of
 the network, and a sample takes one or more executions. The paper states operations per execution, and its reference
 implementation counts them per sample; here, the two are separate figures.
 """
@@ -37,14 +37,14 @@ class Complexity:
     figures: Figures
     findings: tuple[Finding, ...]
     per_inference: Mapping[str, float] = field(default_factory=dict)
-    """Counts per mean inference of the spans, by the name of the counter; empty if a span has no counts."""
+    """Mean counts per inference of the spans, by the name of the counter; empty if a span has no counts."""
 
 
 def complexity_of(run: Run) -> Complexity:
-    """Return the complexity of the network that the device of a run declares, or that its samples were deployed as.
+    """Return the complexity of the network that a run's device declares, or of the networks made of the samples.
 
-    There are no figures without one. A description or counters that contradict themselves give a failed check in place
-    of the figures that need them.
+    Without a network there are no figures. A description or counters that contradict themselves give a failed check
+    in place of the figures that need them.
     """
     declared, own = run.start.device.network, run.networks()
     networks = {f"sample {name}: ": network for name, network in own.items()}
@@ -80,7 +80,7 @@ def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
         if whole is None:
             continue
         for what, number in complexity.per_inference.items():
-            method = f"{kind.replace('_', ' ')} of the phase {phase} over the {number:.6g} counted in an inference"
+            method = f"{kind.replace('_', ' ')} of {phase} over {number:.6g} {what.replace('_', ' ')}s per inference"
             found[FigureKey(f"{kind}_per_{what}_j")] = whole.scaled(1.0 / number, "J", method)
     return Figures(found)
 
@@ -129,7 +129,7 @@ def _activity(run: Run) -> dict[tuple[int, str], Activity]:
 
 
 def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
-    """Return effective operations, and spikes if every layer counts them, per mean inference of the last phase's spans.
+    """Return mean effective operations, and spikes if every layer counts them, per inference of the last phase's spans.
 
     A span may hold a sample many times, and a sample many inferences. Counts are for one pass over the sample.
     """
@@ -192,7 +192,7 @@ def _figures(counted: list[_Counted]) -> Figures:
 
 
 def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Finding]:
-    """Yield a failed check if samples that state their length took a number of executions other than the rate gives."""
+    """Yield a failed check if samples that state their length took more or fewer executions than the rate gives."""
     rows = zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True)
     lasting_s: Mapping[str, float] = {name: s for name, s in rows if s}
     known = [(one, one.network.execution_s) for one in counted if one.sample_id in lasting_s]

@@ -1,4 +1,4 @@
-"""Coverage of a trace: what readings show, and how wrong the power may be that no reading shows.
+"""Coverage of a trace: what readings show, and how wrong the power may be where no reading shows it.
 
 Readings are at the end of the range or missing, spans lie outside the trace, and between two apertures nothing is seen.
 A margin that varies from span to span is a component; one that does not is a bias.
@@ -36,7 +36,7 @@ GAP_PERIODS, STEADY = 1.5, 1.2
 LEAST = 6
 """Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
 SHOWN = 2.0
-"""A margin by place is taken to be real from this many standard errors."""
+"""A margin by place is taken to be real if it is at least this many standard errors."""
 PLACES = 64
 """A span, a gap or a loop is divided into at most this many places."""
 ALL = 1e-3
@@ -81,7 +81,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return the share of the readings of the windows that is missing, if more are missing there than elsewhere.
 
     It is 0 if chance explains the difference, and for a counter, which loses no energy between two looks. Readings
-    that are missing by chance do not change the mean, but readings lost because the device works do. Spans
+    missing by chance do not change the mean; readings lost because the device works change it. Spans
     that were lost together with the gaps beside them are left out: a block of readings is missing there.
     """
     spans = merged(windows_s)
@@ -107,7 +107,7 @@ def _lost_at(r: Readings, spans: Floats) -> float:
     """Return the number of readings missing at places that touch the spans, if there are more places than by chance.
 
     Otherwise it is 0. A few readings at the begin of each span are a small share, so a share does not show them,
-    and they may lie before the span where clocks are uncertain.
+    and if clocks are uncertain, these readings may lie before the span.
     """
     pace = r.pace()
     at = np.flatnonzero(pace > GAP_PERIODS)
@@ -181,9 +181,9 @@ def covered(r: Readings, windows_s: Floats) -> Bools:
 
 
 def in_turn(model: RailModel) -> Margin:
-    """Return as bias half of the difference of alternate readings at work, without what idle shows too.
+    """Return as bias half of the difference of alternate readings at work, minus that at idle.
 
-    Means of alternate readings should agree, unless a meter delivers highest and lowest, or has two converters.
+    Means of alternate readings should agree, unless a meter delivers maximum and minimum, or has two converters.
     """
     one = model.single
     r = one.readings
@@ -203,7 +203,7 @@ def in_turn(model: RailModel) -> Margin:
 
 
 def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) -> Margin:
-    """Return what a slow meter misses of executions, or inferences, that are in step with its readings in long spans.
+    """Return what a slow meter misses in long spans if executions, or inferences, are in step with its readings.
 
     If the loop and the readings are in step, every reading sees the same part of an execution. The readings then agree
     with each other, and their mean is off by the power of the rest of the execution.
@@ -329,7 +329,7 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
 
 
 def _at_the_same_place(model: RailModel, pair: Bools) -> float:
-    """Return the mean square of the steps between neighbouring readings that recur at the same place of all spans."""
+    """Return the mean square of steps from reading to reading, if the steps recur at the same place of all spans."""
     r, first = model.single.readings, np.flatnonzero(pair)
     if not len(first):
         return 0.0
@@ -349,8 +349,8 @@ def _at_the_same_place(model: RailModel, pair: Bools) -> float:
 def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
     """Return the standard uncertainty of the mean over spans as they scatter, in watts, and its degrees of freedom.
 
-    ``known_w2`` is the part of the variance of one span that other components hold. The result is the largest by groups
-    of 1, 2, 4, ... neighbours, because neighbours may have the same error.
+    ``known_w2`` is the part of the variance of one span that other components hold. The largest result from groups
+    of 1, 2, 4, ... neighbours is returned, because neighbours may have the same error.
     """
     length = spans[:, 1] - spans[:, 0]
     off = (watts - np.average(watts, weights=length)) * length / length.mean()

@@ -25,7 +25,7 @@ class Scope:
     busy: BusyTime
     phases: tuple[Phase, ...]
     unlooped: bool = False
-    """Whether samples should be looped inside one span, but each span holds one execution."""
+    """Whether each span holds one execution, although samples should be looped inside it."""
 
     @property
     def executions(self) -> float:

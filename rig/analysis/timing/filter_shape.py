@@ -1,4 +1,4 @@
-"""Find a filter that nobody declared from the shape of the edges of spans: it smooths begins and ends alike."""
+"""From the shape of the edges of spans, find an undeclared filter: it smooths begins and ends alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rig.types import Floats
 TAUS = np.array([1e-3, *0.2 * 1.25 ** np.arange(GROUPS)])
 """Time constants that are tried, in readings; the first means no filter."""
 SMOOTHER, UNLIKE = 1.5, 0.05
-"""Least ratio of misfits without and with a filter, and most difference of begins and ends behind one, of a step."""
+"""Least ratio of misfits without and with a filter, and largest difference of begins and ends with it, in steps."""
 OF_MEDIAN = 1.8582
 """Standard uncertainty of a median, times the root of the number of values, over the median distance from it."""
 NEIGHBOURS = 12
@@ -24,11 +24,11 @@ NEIGHBOURS = 12
 def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
     """Return the time constant of a filter that smooths begins and ends alike, or None without one.
 
-    A moving mean counts as the filter that is most like it. What a device itself does at its begins and at its ends
-    is not alike: a filter turns both into the same curve.
+    A moving mean counts as the filter that is most like it. What a device itself does at begins and at ends is not
+    alike, but a filter turns both into the same curve.
     """
     r, c = shown.readings, shown.cells
-    # an edge that no aperture sees is found halfway, so a sharp one makes the curve of a whole interval
+    # an edge between two apertures is found in the middle, so a sharp edge looks as wide as a whole interval
     aperture_s = max(float(np.median(r.end_s - r.start_s)), r.period_s)
     room_s = (0.5 * (c.off_s - c.on_s), c.on_s - c.begin_s, c.end_s - c.off_s)
     count = int(min(NEIGHBOURS, *(float(np.median(x)) / r.period_s for x in room_s)))
@@ -44,7 +44,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
         if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
             return None
         taus.append(float(TAUS[best]) * r.period_s)
-    # a filter delays both edges equally; readings differ in their distance from them, which the curve removes
+    # a filter delays both edges equally; the curve removes the differing distances of readings from the edges
     tau_s, both_s = float(np.mean(taus)), 0.5 * (edges.begin_s + edges.end_s)
     curves = [_curve(r, (stamp + both_s)[np.isfinite(both_s)], count) for stamp in (c.on_s, c.off_s)]
     if not all(len(y) for _, y in curves):
@@ -67,7 +67,7 @@ def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:
 
 
 def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
-    """Return means over an aperture about moments ``x_s`` after the centre of a step behind a filter."""
+    """Return means over an aperture around times ``x_s`` after the centre of a step behind a filter."""
 
     def area(t: Floats) -> Floats:
         t = np.clip(t, 0.0, None)

@@ -1,7 +1,7 @@
 """Keyword few-shot class-incremental learning (NeuroBench): words of new languages are learnt from a few samples.
 
-First the test samples of the base words are asked. In each session, a device then learns words of a new language, and
-is asked all words that it knows. A sample to learn from (``Sample.learn``) holds the shots of one word, its label.
+First the test samples of the base words are sent. In each session, a device then learns words of a new language, and
+is asked all words that it knows. A sample to learn from (``Sample.learn``) holds the shots of the word that labels it.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def open_workload(
     """Open a folder ``data`` of the MSWC in the layout of NeuroBench's subset.
 
     ``front_end`` is ``mfcc`` (20, 201), ``spikes`` (200, 40), or ``audio`` for a device that takes the sound itself.
-    The ``split`` ``train`` holds only the base words for the training of a network, without sessions. ``draw`` is the
-    seed for the order of the languages, for ``way`` words in each of ``sessions`` languages, and for ``shots`` of the
-    first ``pool`` samples of a word to learn from; the next ``queries`` samples of the word are asked. Base words have
+    The ``split`` ``train`` holds only the base words for the training of a network, without sessions. ``draw`` seeds
+    the order of the languages, the choice of ``way`` words in each of ``sessions`` languages, and of ``shots`` samples
+    to learn from among a word's first ``pool``; its next ``queries`` samples are asked. Base words have
     ``base_shots`` samples for training and ``base_tests`` that are asked. Without ``learn``, new words are asked but
     never taught, for a frozen device.
 

@@ -52,7 +52,7 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
     if target is not None:
         if len(models) > 1:
             raise refused(
-                "target", target, "Give a file of them: --option targets=FILE", f"{data} has several problems"
+                "target", target, "Give a target for each: --option targets=FILE", f"{data} has several problems"
             )
         named.setdefault(GIVEN, {})[next(iter(models))] = target
     sources = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

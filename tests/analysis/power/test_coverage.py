@@ -102,7 +102,7 @@ def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Pat
         biases.append(figure.bias)
         assert ("readings at the ends of spans" in told(result)) == (rate_hz == 20.0)
     assert max(off) <= 2.0  # only noise is left, and one 95 % interval in twenty misses
-    assert biases[0] > 5.0 * biases[1]  # one reading at a begin cannot separate these
+    assert biases[0] > 5.0 * biases[1]  # one reading at a begin mixes loading and span
 
 
 def readings(n: int = 1000, **changed: Any) -> Readings:

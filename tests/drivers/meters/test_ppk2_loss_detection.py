@@ -1,4 +1,4 @@
-"""Readings whose loss a PPK2's counter cannot show: arrivals of others show it, and they get the right places."""
+"""Losses that a PPK2's counter cannot show: arrivals of other readings show them, and put readings in place."""
 
 from __future__ import annotations
 
