@@ -20,7 +20,7 @@ from rig.types import Floats
 FEWEST = 5
 """At least this many networks must differ in their operations."""
 SURE = 0.99
-"""The probability with which energies on a line are accepted as such."""
+"""Energies that are on a line are accepted with this probability."""
 LEAST_SPREAD = 0.05
 """The operations of an execution must differ by at least this part of the largest number."""
 CALIBRATION = ("gain:", "offset:")
@@ -93,7 +93,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
 
 
 def _owned(q: Quantity, run: int) -> Quantity:
-    """Return the quantity with every origin, except calibrations, named as one of its run."""
+    """Return the quantity with its run in the name of every origin, except of calibrations."""
 
     def part(c: Component) -> Component:
         common = c.shared is None or c.shared.startswith(CALIBRATION)

@@ -41,8 +41,8 @@ def blocks_of(
 ) -> Blocks:
     """Return the blocks of readings that begin and end at ``t_s`` and have ``weight`` in a mean, shapes (n,).
 
-    ``stretches`` has, for each state, the number of the idle window, gap or span that holds a reading, or -1. Many
-    stretches share blocks; a long one among few is divided into several.
+    ``stretches`` has, for each state, the number of the idle window, gap or span that holds a reading, or -1. If
+    stretches are many, they share blocks; if they are few, long ones are divided.
     """
     of, states = np.full(len(watts), -1), list[int]()
     for state, number in enumerate(stretches):

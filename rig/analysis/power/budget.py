@@ -25,7 +25,7 @@ NONE = Margin()
 
 @dataclass(frozen=True)
 class NoiseParts:
-    """The components of an estimate by noise: of its dynamic power, and of its active power."""
+    """The components from noise of an estimate's dynamic power, and of its active power."""
 
     dynamic: list[Component]
     active: list[Component]

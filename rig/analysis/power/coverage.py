@@ -24,7 +24,7 @@ from rig.types import Bools, Floats
 NOISE_RUN = 3
 """At most this many successive readings may be lifted to the end of the range by noise alone."""
 NOISE_WIDTHS = 6.0
-"""The neighbouring reading may then be at most this many widths of noise below the end of the range."""
+"""The reading beside such a run may be at most this many widths of noise below the end of the range."""
 UNSEEN = 2.0
 """Power that no reading shows may differ from a known level by up to this multiple of the known difference."""
 CHANCE = 4.0

@@ -52,7 +52,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # power of neither kind comes from a filter or a lagging clock, which the ends do not show
+    # power of neither kind comes from a filter or a lagging clock, neither of which the ends show
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
@@ -135,7 +135,7 @@ def smoothed(model: RailModel, windows_s: Floats, dynamic_w: float) -> Margin:
 
 
 def unrested_w(model: RailModel, windows_s: Floats) -> float:
-    """Return the mean power of idle windows between spans above the level at their end, in watts; 0 if no higher."""
+    """Return by how many watts idle windows between spans are on average above the level at their end, or 0."""
     spans = merged(windows_s)
     if model.readings.counter or len(spans) < 2 or np.count_nonzero(model.gap) > np.count_nonzero(model.idle):
         return 0.0
@@ -146,7 +146,7 @@ def unrested_w(model: RailModel, windows_s: Floats) -> float:
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean power of stretches by place, and how many readings each has; places are ``step_s`` apart from ``first``."""
+    """Mean power and number of readings at each place of stretches; places begin at ``first``, ``step_s`` apart."""
 
     level_w: Floats
     count: Floats

@@ -66,7 +66,7 @@ def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figur
 
 
 def with_learning(figures: Figures) -> Figures:
-    """Return figures with time and energy of a learnt class, which is one execution of the phase ``learning``.
+    """Return figures with time and energy to learn a class, which takes one execution of the phase ``learning``.
 
     Quantities of this phase and of others are then not stated for all phases together: no sample runs all phases.
     """

@@ -201,7 +201,7 @@ def estimate_of(model: RailModel, level: Floats, under: Idle, share: float, unev
 
 
 def _before_shunt(power_w: float, burden_per_w: float) -> float:
-    """Current times supply voltage at which ``power_w`` arrives: the inverse of ``x - b * x**2``."""
+    """Return current times supply voltage if ``power_w`` is left behind the shunt: the inverse of ``x - b * x**2``."""
     if burden_per_w <= 0.0:
         return power_w
     return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)

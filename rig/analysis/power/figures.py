@@ -136,7 +136,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
 
 
 def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle) -> PowerFigures:
-    """Return the power of spans that no reading shows alone; none if the trace lacks readings, not length."""
+    """Return the power of spans that no reading shows alone; none if spans are long enough but lack readings."""
     why = too_short(model, scope, short)
     fit = fitted(model, scope.windows_s, scope.other_s, idle) if short.window_s <= short.needed_s else None
     if fit is None:

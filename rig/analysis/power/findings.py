@@ -28,7 +28,7 @@ DRAWN = (
     "idle_power_w", "active_power_w", "average_power_w", "runtime_power_w",
     "energy_per_inference_j", "energy_per_inference_integrated_j",
 )  # fmt: skip
-"""Figures of what a rail delivers, which is never less than nothing."""
+"""Figures of what a rail delivers, which is never below zero."""
 ON_FIGURE = "Dynamic power "
 """The first words of notes that are shown beside the figure itself, since it is misread without them."""
 MAX_CLIPPED = 0.1
@@ -36,7 +36,7 @@ MAX_CLIPPED = 0.1
 MAX_HIDDEN = 0.01
 """Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
 MAX_MISSING = 0.25
-"""Power is refused if more than this share of the readings in spans is missing, and not elsewhere."""
+"""Power is refused if more than this share of the readings in spans is missing, and more than elsewhere."""
 
 
 # ---- notes and checks ---------------------------------------------------------------------

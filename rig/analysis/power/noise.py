@@ -25,9 +25,9 @@ Looks = tuple[Floats, Floats]
 
 MAX_LINES = 8
 SHORTEST = 8
-"""The spectrum of a stretch is used from this many readings."""
+"""The spectrum of a stretch of at least this many readings is used."""
 STANDS_OUT = 8.0
-"""The power of a line, over the mean of the noise, must be above what chance gives by this much."""
+"""The power of a line over the mean of the noise must exceed what chance gives by this much."""
 KNOWN = 4.0
 """A level or the frequency of a line may be off by this many standard deviations."""
 WANDER = 5e-4
@@ -41,7 +41,7 @@ SEGMENT = 1 << 15
 HORIZON_S = 1000.0
 """Changes slower than this are part of the calibration limits."""
 BLOCK = 1 << 16
-"""Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
+"""Readings in one block; intermediate arrays of all readings would take more memory than the trace."""
 
 
 @dataclass(frozen=True)
@@ -262,8 +262,8 @@ def variances(
 ) -> dict[str, float]:
     """Return the variance of ``sum(weight * y)`` by source.
 
-    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many`` how
-    many single readings each one averages, if any. For a counter, ``looks`` are the lengths of its readings, shape
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many``, if
+    given, how many single readings each one averages. For a counter, ``looks`` are the lengths of its readings, shape
     (n,), and how busy the device is at each look, shape (n + 1,). One reading follows another, so the error of a look
     enters with the difference of the two weights beside it.
     """

@@ -107,8 +107,8 @@ def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
 class Configuration:
     """One way to explain a trace: its share, its variances, and the further columns of the design with their sizes.
 
-    ``inverse`` is the inverse covariance of blocks, (b, b), ``known`` is it times the free levels, (b, f), and ``gram``
-    is the covariance of these levels, (f, f). ``part`` are the columns times their sizes, (b, c).
+    ``inverse`` is the inverse covariance of blocks, (b, b), ``known`` is ``inverse`` times the free levels, (b, f), and
+    ``gram`` is the covariance of these levels, (f, f). ``part`` are the columns times their sizes, (b, c).
     """
 
     share: float
@@ -320,7 +320,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
 
 
 def _shown(columns: Floats, state: Indices) -> Bools:
-    """Return which changes, (b, c), idle windows or gaps show alone; a change in spans only is how spans differ."""
+    """Return which changes, (b, c), show within idle windows or within gaps; in spans only, spans merely differ."""
     shown = np.zeros(columns.shape[1], bool)
     for some in (columns[state == k] for k in (IDLE, GAP)):
         if len(some):

@@ -13,7 +13,7 @@ import numpy as np
 from rig.types import Floats, Indices
 
 MANY_DOF = 1000.0
-"""From this many degrees of freedom, the expansion about the normal quantile is exact to double precision."""
+"""With at least this many degrees of freedom, the expansion about the normal quantile is exact to double precision."""
 STEPS = 200
 """Largest number of Newton steps; about ten are needed."""
 

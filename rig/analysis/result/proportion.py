@@ -47,7 +47,7 @@ def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantit
 
 
 def paired_difference(lost: int, won: int, n: int) -> tuple[float, float]:
-    """Return the interval of ``(won - lost) / n``, where two answered the same ``n`` cases.
+    """Return the interval of ``(won - lost) / n`` for two systems that answered the same ``n`` cases.
 
     ``won`` counts the cases that only the second has right, ``lost`` those that only the first has right. Their
     Clopper-Pearson limits are combined with the correlation of two counts of one sample (Zou and Donner, Statistics in

@@ -55,7 +55,7 @@ class Solve:
     ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
     ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``budget_s`` is
     the scenario's budget, or NaN without one. ``over_s`` is the time by which the stamped span exceeded the
-    budget. For a loop, it is that of the worst solve if the answer states one, since the span shows only the mean.
+    budget. For a loop, it is the worst solve's, if the answer states it, since the span shows only the mean.
     ``processor_s`` is the processor time of the solver in ``seconds`` by its own answer, NaN if it states none.
     """
 

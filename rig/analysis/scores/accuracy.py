@@ -38,7 +38,7 @@ def accuracy_figures(run: Run) -> Figures:
 def session_figures(run: Run) -> Figures:
     """Return the accuracy after each session of learning, for all words, and for old and new words separately.
 
-    The ids of such samples begin with ``SESSION/old/`` or ``SESSION/new/`` (``rig.types.Sample``, ``mswc-fscil``).
+    The ids of these words begin with ``SESSION/old/`` or ``SESSION/new/`` (``rig.types.Sample``, ``mswc-fscil``).
     """
     if not run.start.workload.details.get("incremental"):
         return Figures()

@@ -20,7 +20,7 @@ def detections_of(run: Run, wanted: dict[str, Any]) -> tuple[Figures, list[Findi
 
     ``wanted`` holds the names of the ``classes``, ``least_diagonal``, and by sample the ``boxes``: rows of class, x, y,
     w, h. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames without an entry are not
-    judged, and found boxes with a smaller diagonal do not count. The first answer to a frame counts.
+    judged. Found boxes with a diagonal below the least do not count. The first answer to a frame counts.
     """
     said, odd = _answers(run, len(wanted["classes"]))
     if odd:

@@ -12,7 +12,7 @@ CONFIDENCE = 0.99
 
 
 def needed(over: int, percentile: float, confidence: float = CONFIDENCE) -> int:
-    """Return the smallest number of queries with which ``over`` may exceed the bound of a ``percentile`` (0 to 1).
+    """Return the smallest number of queries of which ``over`` may exceed the bound of a ``percentile`` (0 to 1).
 
     The result is h(t) + t, with t = ``over`` and h(t) the least h for which BinomCDF(t; h + t, 1 - p) <= 1 - confidence
     (MLPerf Inference, early stopping for latency percentiles). needed(1, 0.9) is 64: with fewer queries there is no

@@ -116,7 +116,7 @@ def _all_completed_s(issued_s: Floats, completed_s: Floats) -> Floats:
 
 
 def _room_s(completed_s: Floats, most: int) -> Floats:
-    """Return from when on fewer than ``most`` of the earlier samples were pending, shape (n,)."""
+    """Return the time from which fewer than ``most`` of the earlier samples were pending, shape (n,)."""
     out = np.full(len(completed_s), -np.inf)
     last: list[float] = []  # the latest completions, at most ``most`` of them
     for k, done in enumerate(np.where(np.isnan(completed_s), np.inf, completed_s).tolist()):

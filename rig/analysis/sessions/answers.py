@@ -19,7 +19,7 @@ from rig.recording.reader import Run
 NOISY = 0.1
 """Answers of at most this share of the samples may differ because of the noise of a chip; chance may add to it."""
 CHANCE = 0.99
-"""The probability that a device that differs by this share passes the check."""
+"""A device whose answers differ by this share passes the check with this probability."""
 ALIKE = 0.01
 """Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 CACHED = 0.9

@@ -166,7 +166,7 @@ def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
 
 
 def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
-    """Return the largest size for which a solution better than cost 0 was found, with figures of its own run."""
+    """Return the largest size for which a solution better than cost 0 was found, with the figures of its run."""
     solved = [(part, part.run.start.workload.nodes or 0) for part in parts if _solved(part)]
     if not probes or not solved:
         return None
@@ -260,7 +260,7 @@ def _by_itself(q: Quantity) -> Quantity:
 
 
 def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
-    """Return the mean of each figure that every trial has; scatter beyond its stated uncertainty widens it."""
+    """Return the mean of each figure that every trial has; scatter beyond its uncertainty widens its interval."""
     if len(trials) < 2:
         return dict(trials[0]) if trials else {}
     common = [key for key in trials[0] if all(key in t for t in trials)]

@@ -17,7 +17,7 @@ SETTLE_TAU = 5.0
 
 
 HARMONICS = 8
-"""Number of harmonics for the error of a step at a place between two readings, which is a sawtooth."""
+"""Number of harmonics of the sawtooth that is the error of a step, by its place between two readings."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _blocks(n: int) -> Iterator[slice]:
 
 
 def _rows(edges: Edges, tau_s: float) -> Floats:
-    """Return time, level, integral and filtered level at each edge, after a column of zeros for before the first."""
+    """Return time, level, integral and filtered level at each edge, after zeros for the time before the first edge."""
     rows = np.zeros((4 if tau_s > 0 else 3, len(edges.at_s) + 1))
     at, level = rows[0, 1:], rows[1, 1:]
     at[:] = edges.at_s
@@ -138,7 +138,7 @@ def _rows(edges: Edges, tau_s: float) -> Floats:
 def _held(rows: Floats, moments: _Moments) -> list[Floats]:
     """Return the values of each row at the last edge before each moment, in the shape of the moments."""
     at_s, t_s = rows[0, 1:], moments.t_s
-    if moments.in_order:  # one search for each edge instead of each of far more moments
+    if moments.in_order:  # one search for each edge, as there are far more moments
         first = np.concatenate([[0], t_s.searchsorted(at_s), [len(t_s)]])
         count = first[1:] - first[:-1]
         return [row.repeat(count) for row in rows]

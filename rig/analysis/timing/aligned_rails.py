@@ -38,9 +38,9 @@ def aligned_rails(
 ) -> list[AlignedRail]:
     """Return every rail of power, sorted by name; the recording ended at ``end_s``.
 
-    Rails on one clock are aligned together, by the rail that shows the spans best. Where readings contradict the spans,
-    they get the times that the spans prove, if they prove any. Of a longer trace, ``at_once`` readings are looked at
-    one by one, and all of them enter the readings of its rail as means (``rig.analysis.timing.pooling``).
+    Rails on one clock are aligned together, by the rail that shows the spans best. Readings that contradict the spans
+    get the times that the spans prove, if any. Of a trace with more than ``at_once`` readings, this many are looked at
+    one by one, and all enter the readings of its rail as means (``rig.analysis.timing.pooling``).
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]

@@ -1,9 +1,9 @@
-"""Give readings whose grid contradicts the spans the times that the spans prove, or none.
+"""If the grid of readings contradicts the spans, give the readings the times that the spans prove, or none.
 
 In a uniform trace, only the number of a reading says when it was taken. If a driver loses a block of readings, delivers
 each twice or declares a wrong rate, every later reading has a wrong time. The path of the spans then jumps, or turns
 steadily, and shows how many readings were lost and where, or at which rate they were taken. All this is
-rare, so a fault must explain more spans than it costs. Of two equally good explanations, the one without is taken.
+rare, so a fault must explain more spans than it costs. Of two equally good explanations, the one without it is taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BREAK = 3.0
 UNSEEN = 0.7
 """Cost of a span that no reading covers; a span without its rise costs 1."""
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
-"""A span is not at a place if levels leave LEAST_UNLIKE + USUAL * usual of its variance, or MOST_UNLIKE, or more."""
+"""A span is not at a place if levels leave at least LEAST_UNLIKE + USUAL * usual, or MOST_UNLIKE, of its variance."""
 LAST = 2
 """If readings before the last spans are lost, at least this many of these spans show nothing, and all others do."""
 CLEAR = 0.25
@@ -158,7 +158,7 @@ def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
     if jumps := np.count_nonzero(np.abs(np.diff(late_s)) > 2.0 * s.period_s) + int(far[0]):
         gained = bool(np.sum(looked.here[held] - own) > BREAK * jumps)
         return gained and not any(_longer(s, piece) for piece in _pieces(s, chosen, looked.lates))
-    # readings after a break may match the next spans by chance, but the last spans have none
+    # readings after a break may match the next spans by chance, but after the last spans there are none
     whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(chosen) - LAST
     return bool(whole and looked.absent[-LAST:].all())
 

@@ -108,7 +108,7 @@ def mean_time(phase: Phase, device: Timebase, stamps: StampsU, name: str) -> Qua
 def spread(times_s: Floats, device: Timebase, phase: str = "", looped: float = 1.0) -> Figures:
     """Return the standard error of the mean, and nearest-rank percentiles over inferences.
 
-    ``looped`` says how many inferences one span held.
+    ``looped`` is the number of inferences that one span held.
     """
     n = len(times_s)
     if n == 0:

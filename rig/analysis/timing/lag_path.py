@@ -1,4 +1,4 @@
-"""Compute how late spans are in a trace along the run, by one likelihood; the shape of this path shows the cause.
+"""Compute the path of spans by one likelihood: how late they are along a trace. The shape of the path shows the cause.
 
 A straight line is the shift and the rate of a clock. A smooth path beside it is a wander. The likelihood of a place is
 that of levels fitted to each span (``shown``), and the brackets of the clock are its prior.
@@ -30,7 +30,7 @@ GROUPS = 16
 STRETCHES = 8
 """The scatter of this many stretches of the run shows what a straight line does not explain."""
 APART = 2.5
-"""If two placements of the same spans differ by more standard deviations, the stated uncertainty covers both."""
+"""If placements of the same spans differ by more than this many deviations, the stated uncertainty covers both."""
 NEAR = 4.0
 """Levels near an edge reach this many guards from it."""
 HIDDEN = 0.4
@@ -229,7 +229,7 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
 
 
 def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> Line:
-    """Return the line through edges ``late_s`` late; brackets know its slope to be zero to within ``rate_sigma``.
+    """Return the line through edges ``late_s`` late; by the brackets, its slope is zero to within ``rate_sigma``.
 
     ``doubt_s`` is the uncertainty that all edges share.
     """
@@ -272,8 +272,8 @@ class Wander:
 def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
     """Return the smooth path through edges, or None if these scatter independently about a straight line.
 
-    The path is a random walk, and restricted likelihood gives its size beside the scatter of edges. If no wander
-    explains the edges as well as some wander, there is none.
+    The path is a random walk, and restricted likelihood gives its size beside the scatter of edges. The result is
+    None if the edges are explained about as well without a wander.
     """
     if len(at_s) < 2 * STRETCHES:
         return None

@@ -62,7 +62,7 @@ class MeterClock:
         return [self.run.traces[n] for n in names if n is not None and n in self.run.traces]
 
     def clock_of(self, volts: Trace, own: Timebase) -> Timebase:
-        """Return the map of the clock of a trace of volts, which is ``own`` if it is the clock of the amperes."""
+        """Return the map of the clock of a trace of volts, which is ``own`` if the amperes have the same clock."""
         return own if volts.clock == own.clock.name else timebase_of(self.run, volts.clock, volts.rail.name)
 
     def volts(self, trace: Trace, own: Timebase) -> Volts | None:

@@ -42,7 +42,7 @@ STEEPEST, MOST_STEP = 0.015, 4.0
 More than both is a break, not a wander.
 """
 LEAST_SPANS = 8
-"""At least this many spans show a path of their own beside the clocks."""
+"""At least this many spans are needed to show a path that differs from the clocks."""
 
 
 @dataclass(frozen=True)

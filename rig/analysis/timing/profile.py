@@ -33,7 +33,7 @@ SEVERAL = 8
 FAR = 15.0
 """A damaged reading differs from its neighbours by at least this many times the typical difference."""
 ALIKE = 0.25
-"""Its neighbours differ by less than this part of that distance.
+"""Neighbours of a damaged reading differ by less than this part of its distance from them.
 
 At least this part of the damage is in each direction, and its rate at idle is this part of its mean rate or more.
 """

@@ -97,7 +97,7 @@ class Readings:
         return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
 
     def pace(self) -> Floats:
-        """Return the periods from each reading to the next: 1 if none is missing between, however long they are."""
+        """Return the periods from each reading to the next: 1 if none is missing between, whatever their length."""
         dead_s = self.period_s - self.aperture_s
         return np.asarray(1.0 + (self.start_s[1:] - self.end_s[:-1] - dead_s) / self.period_s)
 

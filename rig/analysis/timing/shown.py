@@ -27,7 +27,7 @@ MOST_READINGS = 64.0
 GUARD = 1.5
 """This many readings on each side of an edge are left out of the levels."""
 BLURRED = 4.0
-"""The place of an edge is uncertain by this many times its distance from a step."""
+"""The place of an edge is uncertain by this many times its ``blur_s``, how far the edge is from a step."""
 AT_ONCE = 1 << 18
 """At most this many places are looked at together."""
 
@@ -174,7 +174,7 @@ def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:
     mean_w = float(watts @ many) / max(float(many.sum()), 1e-300)
     watts = np.where(r.ok, watts - mean_w, 0.0)
     sums = np.zeros((3, len(at_s)))
-    # readings end at odd places
+    # readings end at the odd indices of ``at_s``
     for row, each in zip(sums, (many, many * watts, many * watts**2), strict=True):
         np.cumsum(each, out=row[1::2])
         row[2::2] = row[1:-1:2]

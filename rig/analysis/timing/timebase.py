@@ -14,7 +14,7 @@ from rig.types import Bracket, ClockInfo, Floats
 BEST_SHARE = 0.1
 ERAS = 24
 RATE_PER_BEND = 4.0
-"""Largest error of the mean rate, over the range of deviations from a line by a host's correction, per time.
+"""The mean rate is off by at most this many times the deviations from a line that a host's correction causes, per time.
 
 A step causes at most half of this error between the ends, and a change of rate midway 0.9 of it.
 """

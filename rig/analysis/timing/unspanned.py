@@ -83,7 +83,7 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
 
 
 def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float:
-    """Return how many watts more the spans next to such stretches have than other spans."""
+    """Return how many watts more the spans beside the stretches ``found_s`` have than other spans."""
     r = rail.readings
     of = inside(spans_s, r.start_s, r.end_s)
     use = np.flatnonzero(r.ok & (of >= 0))
