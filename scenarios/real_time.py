@@ -27,7 +27,7 @@ def real_time(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Frames of ``window_s`` every ``stride_s`` of a stream of ``stream_s`` whose scene changes every ``scene_s``.
+    """Yield frames of ``window_s`` every ``stride_s`` of a ``stream_s`` stream whose scene changes every ``scene_s``.
 
     A frame is due when its last sound was heard, whatever the device does. It is dropped if ``queue`` frames wait.
     Its answer is due within ``deadline_s`` (default: the stride). ``phase`` issues one phase of the device alone, for a

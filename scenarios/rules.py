@@ -70,22 +70,22 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
 
 
 def neurobench_1_0(scenario: str) -> Rules:
-    """The NeuroBench system track: the benchmark's own parameters, five trials with power, on hardware."""
+    """Return NeuroBench's system track: the benchmark's own parameters, five trials with power, on hardware."""
     return rules("neurobench-1.0", scenario)
 
 
 def mlperf_6(scenario: str) -> Rules:
-    """MLPerf LoadGen 6: 600 s, no warm-up, p90 or p99 with early stopping, minimum counts."""
+    """Return MLPerf LoadGen 6: 600 s, no warm-up, p90 or p99 with early stopping, minimum counts."""
     return rules("mlperf-6", scenario)
 
 
 def quick(scenario: str) -> Rules:
-    """One short trial for the lab bench. Its results are never submittable."""
+    """Return rules of one short trial for the lab bench. Its results are never submittable."""
     return rules("quick", scenario)
 
 
 def rules(name: str, scenario: str) -> Rules:
-    """The rules of one scenario in one set; only ``quick`` takes a scenario of one's own. Raises ``UsageError``."""
+    """Return the rules of one scenario in a set; only ``quick`` takes a scenario of your own. Raises ``UsageError``."""
     source, sources, by_scenario = SETS[name]
     if scenario in by_scenario:
         asked = by_scenario[scenario]

@@ -33,7 +33,7 @@ def once(samples: Sequence[Sample]) -> Iterator[Step]:
 
 
 def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:
-    """Whole rounds through the samples until ``enough`` is true."""
+    """Yield whole rounds through the samples until ``enough`` is true."""
     held = isinstance(samples, (list, tuple))  # samples that are decoded on access are not kept
     issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
     begun = False
@@ -58,7 +58,7 @@ class Enough:
         self._until_ns = 0
 
     def start(self) -> None:
-        """The work begins now."""
+        """Count time from now on, as the work begins."""
         self._until_ns = self._now_ns() + self._wait_ns
 
     def add(self, samples: int) -> None:
@@ -73,7 +73,7 @@ class Enough:
 
 
 def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> tuple[float, int]:
-    """Seconds of idle and samples of warm-up: the options, else what the rules say. Raises ``UsageError``."""
+    """Return seconds of idle and samples of warm-up: the options, else those of the rules. Raises ``UsageError``."""
     idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
     within(0, LONGEST_IDLE_S, idle_s=idle)
     within(0, math.inf, warmup=warm)

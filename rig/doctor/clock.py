@@ -18,7 +18,7 @@ UNEVEN_NS = 10_007
 COARSE, STEPS_LEAST = 10, 8
 """A counter is coarser than declared if at least ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
 SLOW_S = 20e-3
-"""If the round trip is longer (s), most traces place span edges better than the clock."""
+"""If the round trip is longer than this (s), most traces place span edges better than the clock."""
 
 
 def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Bracket]:

@@ -161,7 +161,7 @@ def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisiti
 def _check_usable(name: str, rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
     """Refuse readings that a reader cannot use; ``last`` is the rail's previous chunk.
 
-    They end the run. Later readings of the rail are not recorded, because the position of readings without ticks
+    Such readings end the run. Later ones of the rail are not recorded, because the position of readings without ticks
     depends on earlier ones. Raises ``MeterError``.
     """
     try:

@@ -27,7 +27,7 @@ Power = Mapping[str, tuple[float, float]]
 class BlockingDevice:
     """A device that runs a function in a worker thread, so that the rig can abandon a call that hangs.
 
-    The function takes a sample and returns its output, or a ``Reply`` with its own spans. The span of an output alone
+    The function takes a sample and returns its output, or a ``Reply`` with its own spans. For an output alone, the span
     is the call, in host nanoseconds. If the device declares several phases, an output alone has no span, because only
     the function knows when each phase began. With ``batches``, the function takes the samples of an issue and how many
     times to run them without a pause, and returns one output or reply for each sample.

@@ -36,7 +36,7 @@ def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterato
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Hold back signals that end a command until the block ends, so that a stop line is written."""
+    """Until the block ends, hold back signals that end a command, so that a stop line is written."""
     held: list[int] = []
     try:
         with on_signals(lambda number, _: held.append(number), signal.SIGINT, *ENDING):
@@ -48,7 +48,7 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Ignore signals that end a command inside this block, which reports the interruption."""
+    """Inside this block, which reports the interruption, ignore signals that end a command."""
     with on_signals(lambda *_: None, signal.SIGINT, *ENDING):
         yield
 

@@ -33,18 +33,18 @@ MORE_S = 30.0
 AFTER_S = 5.0
 """A call may take this long after another call of the run has hung: usually both wait for the same thing."""
 TELL_S = 20.0
-"""A call that lasts longer is named on the terminal."""
+"""A call that lasts longer than this is named on the terminal."""
 SIMULATED_S = 3600.0
 """Any call may take this long in simulated time, where it takes only the host's computing time."""
 GRACE_S = 5.0
 """A call that lasts too long is interrupted. If it has not returned after this further time, the process ends."""
 LOOK_S = 0.25
 GAP_S, RESTED = 1.0, 0.5
-"""The process was stopped if the thread woke ``GAP_S`` late and the process computed less than ``RESTED`` of it."""
+"""The process was stopped if the thread woke ``GAP_S`` late and the process used less than ``RESTED`` of that time."""
 
 
 class Watch:
-    """What the engine waits for: ``call`` names the driver's running call, as ``poll() of the device``, or is None.
+    """What the engine waits for: ``call`` is the driver's running call, such as ``poll() of the device``, or None.
 
     ``issued`` returns a number that grows between two calls of the same name. A call may take ``patience_s``;
     None means the constants of this module and ``timeout_s``.

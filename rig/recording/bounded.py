@@ -30,7 +30,7 @@ TEXT_CHARACTERS = 100_000
 DEPTH = 64
 """The deepest nesting of lists and objects in a line."""
 SPARSE_BYTES, DENSITY = 64 << 20, 1e-3
-"""A larger file is refused if less than this share of it is on disk: it is mostly a hole, not a recording."""
+"""A file above ``SPARSE_BYTES`` is refused if less than ``DENSITY`` of it is on disk: it is sparse, no recording."""
 TABLE_BYTES, CELLS_BYTES = 1 << 40, 1 << 20
 """The largest table of text, and its longest line."""
 DIGITS = 400
@@ -117,7 +117,7 @@ def check_texts(document: Any, where: str = "the start line") -> None:
 
 
 def check_dense(found: os.stat_result, name: str) -> None:
-    """Refuse a file that is nearly all hole: reading it could take hours. Raises ``StoreError``."""
+    """Refuse a sparse file that is almost empty: reading it could take hours. Raises ``StoreError``."""
     held = getattr(found, "st_blocks", found.st_size) * 512
     if found.st_size > SPARSE_BYTES and held < DENSITY * found.st_size:
         raise _beyond(name, f"has {found.st_size} bytes, of which {held} are on the disk", found.st_size)

@@ -135,7 +135,7 @@ def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:
-    """Return chunks of one rail with the same columns, of which there is at least one, as one."""
+    """Join one or more chunks of one rail, which have the same columns, into one."""
     if len(chunks) == 1:
         return chunks[0]
     columns = {name: [getattr(c, name) for c in chunks] for name in ("value", "start_tick", "end_tick", "flags")}

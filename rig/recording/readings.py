@@ -81,7 +81,7 @@ class Readings:
     def put(self, chunk: Chunk, arrived_ns: int) -> None:
         """Hand over readings of a declared rail. A value that is not an array is no reading.
 
-        Raises ``DiskTooSlowError`` once if more than ``HOLDS_BYTES`` wait for the thread. They are written too.
+        Raises ``DiskTooSlowError`` once if more than ``HOLDS_BYTES`` wait for the thread. These are written too.
         """
         own = self._rails[chunk.rail]
         rate_hz, waiting = own.rail.rate_hz, self._came - self._gone

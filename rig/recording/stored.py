@@ -234,7 +234,7 @@ class Unmarked:
 
 @dataclass(frozen=True)
 class Changed:
-    """A column after ``change``, which maps each reading by itself and the one before and after it."""
+    """A column after ``change``, which computes each value from a reading and those before and after it."""
 
     column: Any
     change: Callable[[Floats], Floats]
@@ -302,7 +302,7 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
 
 
 def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
-    """First node, first buffer and bits per number of each column of numbers. Raises as ``check_columns``."""
+    """Return first node, first buffer and bits per number of each column of numbers. Raises as ``check_columns``."""
     check_columns(name, schema)
     found, node, buffer = {}, 0, 0
     for column in schema:
@@ -318,7 +318,7 @@ def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
 
 
 def _column(message: Message, node: int, buffer: int, bits: int) -> Column:
-    """One column of a batch. Raises ``Damaged`` if the buffers are too short for it."""
+    """Return one column of a batch. Raises ``Damaged`` if the buffers are too short for it."""
     if node >= len(message.nulls) or buffer + 1 >= len(message.buffers):
         raise Damaged("a batch lacks a column")
     absent, valid, numbers = message.nulls[node], message.buffers[buffer], message.buffers[buffer + 1]

@@ -183,7 +183,7 @@ def check_span(span: object) -> Span:
 
 
 def check_bracket(bracket: object, last: Sequence[int] | None) -> tuple[int, int, int]:
-    """Return the row of a bracket; ``last`` is the row before of its clock. Raises ``TypeError`` or ``ValueError``."""
+    """Return the row of a bracket; ``last`` is its clock's previous row. Raises ``TypeError`` or ``ValueError``."""
     if not isinstance(bracket, Bracket):
         raise TypeError(f"it gave a {type(bracket).__name__}, not a Bracket")
     row = (tick_of(bracket.before_ns), tick_of(bracket.tick), tick_of(bracket.after_ns))

@@ -264,7 +264,7 @@ class Recorder:
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
         """Hand over raw readings and the time when they reached the host; this time bounds the meter's clock.
 
-        They are announced in ``events.jsonl`` once they are written; until then, the arrays must not change.
+        The readings are announced in ``events.jsonl`` once they are written; until then, the arrays must not change.
         Raises ``StoreError`` for an undeclared rail, and ``DiskTooSlowError``, once, if too many readings wait.
         """
         if chunk.rail not in self._readings:

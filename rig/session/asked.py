@@ -1,4 +1,4 @@
-"""Notes of what this user asked for on this computer: a resumed session or sweep with exactly that is the user's own.
+"""Notes of requests of this user on this computer: a resumed session or sweep with a noted request is the user's own.
 
 A note is an empty file in the user's cache, named by the digest of a request's path and content. No one else can write
 a note, and a request that was changed, moved or copied has none.

@@ -40,7 +40,7 @@ def runtime_dir() -> Path:
 
 
 def own_dir(folder: Path, variable: str) -> Path:
-    """Make a directory that only this user may enter, and return it. ``variable`` names the setting for another one.
+    """Make a directory that only this user may enter, and return it. Setting ``variable`` chooses another directory.
 
     Raises ``OSError``, and ``SetupError`` for a link and for a directory that another user owns or others can write.
     """

@@ -188,7 +188,7 @@ def _for_power(request: Request, setup: BenchSetup) -> Workload:
 
 
 def _repeated_sample(workload: Workload) -> Workload:
-    """One sample of a workload, repeated."""
+    """Return one sample of a workload, repeated."""
     first = workload.samples[len(workload.samples) // 2]  # not a sample of the warm-up, which is played just before
     times = max(REPEATS_LEAST, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}

@@ -278,7 +278,7 @@ def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
 
     ``timeout_s`` is what the device declares.
     """
-    close = lambda: driver.close()  # noqa: E731, PLW0108 - it may have none
+    close = lambda: driver.close()  # noqa: E731, PLW0108 - the driver may have no close()
     let_go(close, f"close() of {type(driver).__name__}", patience_of("close", timeout_s))
 
 

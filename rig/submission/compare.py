@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def differs(self) -> dict[str, tuple[Any, Any]]:
-        """Declared differences between the two, by their place in the start line."""
+        """Return the declared differences between the two, by their place in the start line."""
         return differing(self.first.result.start, self.second.result.start)
 
     def to_json(self) -> dict[str, Any]:
@@ -313,7 +313,7 @@ def _instrument(origin: str) -> str:
 
 
 def _kept(key: FigureKey, first: float, second: float) -> bool | None:
-    """Whether a repetition is at most 5 % worse than what was submitted (rules.md: "not within 95%", "at most 5%")."""
+    """Return whether a repetition is at most 5 % worse than a submission (rules.md: "not within 95%", "at most 5%")."""
     if not key.of_whole or key.quantity not in (*BETTER, *WORSE):
         return None
     margin = TOLERANCE * abs(first)
@@ -353,7 +353,7 @@ def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:
 
 
 def _calibrated(meter: MeterRecord, rail: Rail) -> str:
-    """Instrument and calibration as text; empty unless both are stated, since two of a model err differently."""
+    """Return instrument and calibration as text; empty unless both are stated, as two of a model err differently."""
     if not meter.serial_number or rail.accuracy is None or not rail.accuracy.source:
         return ""
     certificate = "" if meter.calibration is None else f"{meter.calibration.certificate} {meter.calibration.date}"

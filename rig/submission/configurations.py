@@ -99,7 +99,7 @@ _GIVERS = ("accuracy", "performance", "power")
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """A name for each configuration: the system, the task, and the fewest values that distinguish it from others."""
+    """Return the names of configurations: the system, the task, and the fewest values that distinguish each."""
     facts = [_facts(result) for result in results]
     names = [_short(f"{r.start.device.name}, {r.start.workload.name}, {r.start.scenario.name}") for r in results]
     for key in dict.fromkeys(key for fact in facts for key in fact):

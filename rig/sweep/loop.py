@@ -176,7 +176,7 @@ def _revived(sent: Mapping[str, Any]) -> RigError:
 
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """End a sweep after the cells in progress on Ctrl-C, at once on a second one or SIGTERM. ``here``: no workers."""
+    """On Ctrl-C, end a sweep after the cells in progress; on a second one or SIGTERM, at once. ``here``: no workers."""
     brake = Brake()
 
     def slower(number: int, _: object) -> None:

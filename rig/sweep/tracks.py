@@ -121,8 +121,8 @@ def front(tracks: Sequence[Track]) -> list[Track]:
 def grids_of(folder: Path, asked: Asked, extend: bool, wait: bool, say: Say) -> tuple[Sequence[Frozen], dict[str, str]]:
     """Return the grids of all devices, which are added to the sweep in ``folder``, and why devices accept no network.
 
-    Raises ``UsageError`` for names, options and devices that cannot be used. Raises it for a new grid beside others,
-    unless ``extend`` is set. If no device takes the networks, raises the first device's error.
+    Raises ``UsageError`` for names, options and devices that cannot be used, and for a new grid beside others unless
+    ``extend`` is set. If no device takes the networks, raises the first device's error.
     """
     if double := next((name for name in asked.devices if asked.devices.count(name) > 1), None):
         raise refused("devices", double, "Give it once", f"device {double} is given twice")

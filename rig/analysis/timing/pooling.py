@@ -28,7 +28,7 @@ from rig.types import Bools, Floats, Indices
 BLOCK = 1 << 17
 """Readings in a block that is summed at once; in double precision it fits into the second-level cache."""
 MOST_APART = 1 << 18
-"""About this many runs of readings at the end of the range stay apart; later, a piece that holds one is a lower bound."""
+"""About this many runs of readings at the end of the range stay apart; later, a piece with one is a lower bound."""
 
 
 def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: float) -> Floats:

@@ -23,7 +23,7 @@ from rig.types import Bools, Floats
 MOST = AT_ONCE
 """At most this many readings of a trace are looked at."""
 LOST, SLOWER = 0.2, 1.05
-"""Power is refused if more than ``LOST`` of readings are repeats; ``SLOWER`` polls per conversion or more repeat them."""
+"""Power is refused above this share of repeated readings; at least this many polls per conversion repeat readings."""
 STEADY = 0.2
 """First readings of values may leave a steady pace by one poll, as expected, and this part of a poll more."""
 PART = 0.02

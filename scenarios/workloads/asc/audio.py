@@ -1,4 +1,4 @@
-"""Reads audio files as checked mono float32. Nothing here runs inside a measured span.
+"""Read audio files as checked mono float32. Nothing here runs inside a measured span.
 
 Wav, flac and ogg are decoded by soundfile and resampled by soxr; both come with the extra
 ``neurorig[audio]`` and are imported when the first file is opened.
@@ -45,12 +45,12 @@ class Header:
 
     @property
     def duration_s(self) -> float:
-        """Length in seconds."""
+        """Return the length in seconds."""
         return self.frames / self.rate_hz
 
 
 def versions() -> dict[str, str]:
-    """Versions of the decoder and the resampler. Raises MissingExtraError when one is absent."""
+    """Return versions of the decoder and the resampler. Raises MissingExtraError when one is absent."""
     soundfile, soxr = _imported("soundfile"), _imported("soxr")
     return {
         "soundfile": str(soundfile.__version__),
@@ -104,7 +104,7 @@ def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[
 
 
 def read_audio(path: Path, rate_hz: float, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[np.float32]:
-    """``read_native`` resampled to ``rate_hz``: mono float32, shape (about duration * rate_hz,).
+    """Return ``read_native`` resampled to ``rate_hz``: mono float32, shape (about duration * rate_hz,).
 
     The resampler may overshoot full scale by a little where the file comes close to it.
     """
@@ -117,7 +117,7 @@ def read_audio(path: Path, rate_hz: float, *, clipped_limit: float = CLIPPED_LIM
 
 
 def clipped_share(channel: NDArray[np.floating[Any]], full_scale: float = _FULL_SCALE) -> float:
-    """Share of samples, 0 to 1, that lie in runs of three or more at or above ``full_scale``.
+    """Return the share of samples, 0 to 1, that lie in runs of three or more at or above ``full_scale``.
 
     ``channel`` has shape (n,). A single full-scale sample is a peak; three in a row are a waveform
     cut flat, since real sound at audio rates does not rest at the converter's last code.

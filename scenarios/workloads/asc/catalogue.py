@@ -78,9 +78,9 @@ def _is_audio(path: Path) -> bool:
 
 
 def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalogue:
-    """Device-a clips of the four scenes in ``split``; labels come from the file names.
+    """Return the device-a clips of the four scenes in ``split``; labels come from the file names.
 
-    ``train`` holds the clips in ``fold1_train.csv``, ``test`` every other one, whether or not
+    ``train`` holds the clips in ``fold1_train.csv``, and ``test`` every other clip, whether or not
     ``fold1_evaluate.csv`` lists it. When every listed clip is on disk, the seconds of both splits
     must equal ``whole_seconds``; otherwise the catalogue says that it is partial. Raises DataError
     for lists that contradict themselves or each other, and when nothing of the split is there.
@@ -157,7 +157,7 @@ def _headed(found: Iterable[str], wanted: Sequence[str]) -> str:
 
 
 def _rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, str]]:
-    """Rows of a table as stripped text by column; missing cells of a short row are empty."""
+    """Return rows of a table as stripped text by column; missing cells of a short row are empty."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, delimiter=delimiter, restval="", restkey="")

@@ -28,7 +28,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames(Sequence[Sample]):
-    """Frame k holds the sound from ``k * stride_s`` on for ``window_s``; payloads are float32, shape (window,)."""
+    """Frame k holds ``window_s`` of sound from ``k * stride_s`` on; payloads are float32, shape (window,)."""
 
     scenes: tuple[Scene, ...]
     window_s: float
@@ -89,8 +89,8 @@ def frames_of(
 ) -> Frames:  # fmt: skip
     """Cut a stream of ``duration_s`` into frames.
 
-    Successive scenes have different labels. Slices are drawn with ``seed``; none repeats before all of its label were
-    used. Raises ``UsageError`` for lengths that make no stream, and for a set of fewer than two labels.
+    Successive scenes have different labels. Slices are drawn with ``seed``; none repeats before all slices of its label
+    were used. Raises ``UsageError`` for lengths that make no stream, and for a set of fewer than two labels.
     """
     lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s}
     for name, value in lengths.items():

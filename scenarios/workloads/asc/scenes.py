@@ -37,7 +37,7 @@ class _Grid:
 
 
 def synthesize(label: str, seed: int, seconds: float = 1.0, rate_hz: float = 16000.0) -> NDArray[np.float32]:
-    """One scene as float32 samples, shape (round(seconds * rate_hz),), with every |x| < 0.9.
+    """Return one scene as float32 samples, shape (round(seconds * rate_hz),), with every |x| < 0.9.
 
     ``label`` is one of ``CLASSES``; the result depends only on the four arguments.
     Raises UsageError for an unknown label, a negative seed, or a length or rate that is no
@@ -130,7 +130,7 @@ def _microphone(rng: Generator, grid: _Grid, scene: Array) -> Array:
 
 
 def _noise(rng: Generator, grid: _Grid, shape: Array) -> Array:
-    """Gaussian noise of unit RMS whose amplitude spectrum follows ``shape``."""
+    """Return Gaussian noise of unit RMS whose amplitude spectrum follows ``shape``."""
     bins = len(grid.freq_hz)
     spectrum = shape * (rng.standard_normal(bins) + 1j * rng.standard_normal(bins))
     spectrum[0] = 0.0
@@ -163,7 +163,7 @@ def _ring(grid: _Grid, start_s: float, freq_hz: float, decay_s: float) -> Array:
 
 
 def _tone(rng: Generator, grid: _Grid, base_hz: float | Array, harmonics: int) -> Array:
-    """Unit-RMS harmonics of ``base_hz`` (a number or one value per sample), none above Nyquist."""
+    """Return unit-RMS harmonics of ``base_hz`` (a number or one value per sample), none above Nyquist."""
     phase = 2 * math.pi * np.cumsum(np.broadcast_to(base_hz, grid.time_s.shape)) / grid.rate_hz
     slope = rng.uniform(0.6, 1.3)
     turn = np.exp(1j * phase)
@@ -178,7 +178,7 @@ def _tone(rng: Generator, grid: _Grid, base_hz: float | Array, harmonics: int) -
 
 
 def _chirp(rng: Generator, grid: _Grid) -> Array:
-    """One bird call: a short sweep inside 3 to 7 kHz (lower if the rate is too low)."""
+    """Return one bird call: a short sweep inside 3 to 7 kHz (lower if the rate is too low)."""
     low_hz, high_hz = np.minimum(rng.uniform(3000, 7000, 2), 0.45 * grid.rate_hz)
     length_s = rng.uniform(0.04, 0.16)
     since_s = grid.time_s - rng.uniform(0, 1) * max(grid.time_s[-1] - length_s, 0.0)
@@ -188,7 +188,7 @@ def _chirp(rng: Generator, grid: _Grid) -> Array:
 
 
 def _reverberate(rng: Generator, grid: _Grid, dry: Array) -> Array:
-    """``dry`` with a diffuse decaying tail of the same RMS; the tail wraps round to the begin."""
+    """Return ``dry`` with a diffuse decaying tail of the same RMS; the tail wraps round to the begin."""
     count = len(dry)
     tail = rng.standard_normal(count) * np.exp(-grid.time_s / rng.uniform(0.1, 0.35))
     echo = np.fft.irfft(np.fft.rfft(dry) * np.fft.rfft(tail), count)

@@ -104,7 +104,7 @@ def open_workload(
     fold: str | None = None,
     clipped_limit: float = audio.CLIPPED_LIMIT,
 ) -> AscWorkload:
-    """Acoustic scenes in samples of one second: clips of a folder, or synthetic scenes.
+    """Open acoustic scenes in samples of one second: clips of a folder, or synthetic scenes.
 
     ``data`` is a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; without it, scenes are synthetic.
     ``samples`` is how many are used: by default all of a folder, or 120 synthetic ones. With a folder, ``sample_seed``

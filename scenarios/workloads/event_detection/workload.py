@@ -86,7 +86,7 @@ def open_workload(
 ) -> Drive:
     """Open the files of a ``split`` (train, val or test) in a folder ``data``: time surfaces (.h5) or raw events.
 
-    ``files`` names some of them by their stems, separated by commas. ``samples`` keeps the first frames, this many.
+    ``files`` names some of the files by their stems, separated by commas. ``samples`` keeps this many first frames.
     ``boxes_width`` is the width in pixels of the picture to which the boxes refer.
 
     Raises ``UsageError`` for options out of range, ``DataError`` for a folder or a file that cannot be used,
@@ -117,7 +117,7 @@ def open_workload(
 
 
 def _paths(folder: Path, chosen: Sequence[str]) -> list[Path]:
-    """The files of a split in order of name. Raises ``DataError`` if there are none, or a chosen one is missing."""
+    """Return a split's files in order of name. Raises ``DataError`` if there are none, or a chosen one is missing."""
     found = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
     wanted = [path for path in found if not chosen or path.stem in chosen]
     lacking = set(chosen) - {path.stem for path in wanted}

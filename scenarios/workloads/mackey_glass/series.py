@@ -1,4 +1,4 @@
-"""Solves the Mackey-Glass equation: ``dx/dt = beta x(t - tau) / (1 + x(t - tau)**n) - gamma x(t)``.
+"""Solve the Mackey-Glass equation: ``dx/dt = beta x(t - tau) / (1 + x(t - tau)**n) - gamma x(t)``.
 
 A step of the fourth-order Runge-Kutta method takes the delayed value from the solution one delay earlier; at half steps
 it interpolates by the cubic through values and derivatives at both ends. So within one delay the equation is linear
@@ -55,7 +55,7 @@ def sampled(parameters: Parameters, lyapunov_times: float, step: float = STEP) -
 
 
 def _solved(parameters: Parameters, until: float, step: float) -> tuple[Floats, Floats]:
-    """Values and derivatives at every step; the past before time 0 is constant."""
+    """Return values and derivatives at every step; the past before time 0 is constant."""
     delay = round(parameters.tau / step)
     if abs(delay * step - parameters.tau) > 1e-9 * parameters.tau:
         raise ValueError(f"a step of {step} does not divide the delay {parameters.tau}")
@@ -84,7 +84,7 @@ def _drive(delayed: Floats) -> Floats:
 
 
 def _weights(step: float) -> tuple[float, tuple[float, float], float]:
-    """Weights in one step of the value, and of the drive at begin, end and middle; they follow from the method."""
+    """Return the weights in one step of the value, and of the drive at begin, end and middle, from the method."""
 
     def stepped(x: float, begin: float, middle: float, end: float) -> float:
         k1 = begin - GAMMA * x

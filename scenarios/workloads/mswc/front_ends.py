@@ -1,7 +1,7 @@
 """Convert a second of sound to inputs of the baselines: MFCC for the M5, and spikes for the recurrent network.
 
 Both begin with powers in 20 mel bands from 20 Hz to 4 kHz, over windows of 512 samples, one every 5 ms. NeuroBench's
-text says 20 Hz to 40 kHz, which is above half of the 48 kHz; its harness uses 4 kHz, and so does this module.
+text says 20 Hz to 40 kHz, but this is above half of the 48 kHz; its harness uses 4 kHz, and so does this module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RATE_HZ = 48_000
 BANDS, WINDOW, HOP = 20, 512, 240
 LOW_HZ, HIGH_HZ = 20.0, 4000.0
 LEAST_POWER, RANGE_DB = 1e-10, 80.0
-"""Lower powers are raised to ``LEAST_POWER``, and to at most 80 dB below the largest power of a sample."""
+"""Powers are raised to ``LEAST_POWER`` if lower, and to 80 dB below the largest power of a sample if lower."""
 LOG_OFFSET, THRESHOLD = 1e-6, 1.0
 """Offset added to powers before the logarithm, and the change that makes a spike (Speech2Spikes, doi
 10.1145/3584954.3584995)."""
@@ -56,7 +56,7 @@ def mel_powers(sound: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _filters() -> Floats:
-    """Triangular filters over the bins, shape (20, 257), with corners at equal distances on the mel scale of HTK."""
+    """Return triangular filters over bins, shape (20, 257), with corners at equal distances on HTK's mel scale."""
     low, high = (2595.0 * np.log10(1.0 + hz / 700.0) for hz in (LOW_HZ, HIGH_HZ))
     corners = 700.0 * (10.0 ** (np.linspace(low, high, BANDS + 2) / 2595.0) - 1.0)
     bins = np.linspace(0.0, RATE_HZ / 2, WINDOW // 2 + 1)

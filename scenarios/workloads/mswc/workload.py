@@ -138,7 +138,7 @@ class _Ears:
 
 
 def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]], rate_hz: float | None) -> Iterator[Sample]:
-    """The samples that are asked after a session; their ids name the session and whether the word is old or new."""
+    """Yield the samples asked after a session; their ids name the session and whether the word is old or new."""
     for kind, word, k, heard in asked:
         yield Sample(f"{session:02d}/{kind}/{word}/{k}", heard, word, duration_s=1.0, rate_hz=rate_hz)
 

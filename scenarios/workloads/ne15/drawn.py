@@ -64,7 +64,7 @@ def write_folder(folder: Path, images: int, recordings: int, seed: int) -> None:
 
 
 def _label(k: int) -> int:
-    """The digit of image k: every ten images hold all ten digits, in an order that spreads them over any folds."""
+    """Return the digit of image k: every ten images hold all ten digits, ordered so that any folds have all."""
     return (k + k // 10) % 10
 
 

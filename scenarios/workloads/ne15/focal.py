@@ -58,7 +58,7 @@ def reconstructed(events: Events, values: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _retina() -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Addresses of the cells (n,), their kernels over the image (n, 784), and the kernels' correlations (n, n)."""
+    """Return addresses of cells (n,), their kernels over the image (n, 784), and the kernels' correlations (n, n)."""
     kernels = [_kernel(*layer[:4]) for layer in LAYERS]
     grid = np.indices((SIDE, SIDE)).reshape(2, -1).T
     places = [grid[((grid - SIDE // 2) % (rows, columns) == 0).all(axis=1)] for *_, columns, rows in LAYERS]

@@ -106,7 +106,7 @@ def open_workload(
     ``blank_s`` without spikes; image k is drawn from ``stream_seed`` and k. ``rank-order``: FoCal, 1 ms between spikes.
     ``dvs``: AER-DAT2.0 files in a ``dialect`` (jaer or ne15), each to its last event. ``fold`` keeps the images whose
     number leaves this remainder when divided by ``folds``; a network may be trained on the others. ``samples`` keeps
-    this many images, the first ones. Without ``md5``, the files are not compared with MNIST's.
+    this many first images. Without ``md5``, the files are not compared with MNIST's.
 
     Raises ``UsageError`` for options out of range and ``DataError`` for files that cannot be used.
     """
@@ -176,7 +176,7 @@ def sample_id(split: str, number: int) -> str:
 
 
 def _recorded(folder: Path, dialect: str, blank_s: float, kept: tuple[int | None, int, int | None]) -> Digits:
-    """Recordings of a retina: ``labels.csv`` has the columns file and label. Addresses of OFF events begin at 16384."""
+    """Open recordings of a retina; ``labels.csv`` has columns file and label, and OFF events addresses from 16384."""
     try:
         with (folder / "labels.csv").open(encoding="utf-8", newline="") as file:
             listed = [(row["file"], row["label"]) for row in csv.DictReader(file)]

@@ -14,7 +14,7 @@ RECIPE = "minimum-jerk reaches to targets drawn from a square, and cosine-tuned 
 _SIDE = 100.0
 _REACH_S, _REST_S = (0.4, 1.0), (0.1, 0.4)
 _BASE_HZ, _DEPTH = (2.0, 20.0), 1.5
-"""The range of rates at rest, and the rise for the fastest movement in the preferred direction, as a multiple."""
+"""The range of rates at rest, and how many times this rate the fastest movement in the preferred direction adds."""
 
 
 def synthetic(reaches: int, seed: int, channels: int = 96) -> Session:
@@ -30,7 +30,7 @@ def synthetic(reaches: int, seed: int, channels: int = 96) -> Session:
 
 
 def _reaches(count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Positions and targets of shape (steps, 2); after each reach the hand rests."""
+    """Return positions and targets of shape (steps, 2); after each reach the hand rests."""
     at, positions, targets = np.zeros(2), [], []
     for _ in range(count):
         target = rng.uniform(-_SIDE / 2, _SIDE / 2, 2)

@@ -70,7 +70,7 @@ class Lines:
         return int(text) - first
 
     def triple(self, line: int, fields: Sequence[str], first: int, n: int) -> tuple[int, int, float]:
-        """Two variables and a weight."""
+        """Return two variables and a weight."""
         if len(fields) != 3:
             raise self.fault(line, f"has {len(fields)} columns, and not the 3 of i j weight")
         return (*(self.index(line, text, first, n) for text in fields[:2]), self.number(line, fields[2]))  # type: ignore[return-value]
@@ -228,7 +228,7 @@ def _matrix(lines: Lines, dimod: Any) -> Any:
 
 
 def _of_matrix(matrix: NDArray[Any], dimod: Any, fault: Any) -> Any:
-    """x^T Q x of a symmetric matrix, or of one triangle."""
+    """Return the model of x^T Q x of a symmetric matrix, or of one triangle."""
     lower, upper = np.tril(matrix, -1), np.triu(matrix, 1)
     if lower.any() and upper.any() and (matrix != matrix.T).any():
         raise fault(*(int(k) for k in np.argwhere(matrix != matrix.T)[0]))
@@ -270,7 +270,7 @@ def _add(lines: Lines, terms: Terms, line: int, pair: tuple[int, int], weight: f
 
 
 def _folded(lines: Lines, terms: Terms) -> Terms:
-    """Fold both triangles into one. If both are given, they must be equal, and weights are added as in x^T Q x."""
+    """Fold both triangles into one. If both are given, they must be equal, and their weights add up as in x^T Q x."""
     mirrored = any(u != v and (v, u) in terms for u, v in terms)
     folded: Terms = {}
     for (u, v), (weight, line) in terms.items():

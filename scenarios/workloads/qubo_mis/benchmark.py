@@ -56,7 +56,7 @@ def benchmark_of(
 
 
 def targets_of(instances: Sequence[Instance], details: Mapping[str, Any]) -> tuple[str, ...]:
-    """How the targets of the problems were found: proven, specified (Tabu), official, or none of these."""
+    """Return how the targets of the problems were found: proven, specified (Tabu), official, or none of these."""
     proven, named = details["targets_proven"], details["targets"].get(SPECIFIED, {})
     kinds = (
         PROVEN if p.id in proven else OFFICIAL if p.target is not None else SPECIFIED if p.id in named else "none"

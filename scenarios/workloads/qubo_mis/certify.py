@@ -18,7 +18,7 @@ Pairs = NDArray[np.integer]
 
 
 def members(nodes: int, certificate: str) -> list[int]:
-    """The nodes in the set, ascending. Raises ``DataError`` for a text that is no set in a graph of ``nodes`` nodes."""
+    """Return the nodes in the set, ascending. Raises ``DataError`` for a text that is no set of ``nodes`` nodes."""
     length = 2 * -(-nodes // 8)
     digits = certificate if isinstance(certificate, str) else ""
     if len(digits) != length or any(c not in "0123456789abcdef" for c in digits):
@@ -40,7 +40,7 @@ def certify(nodes: int, edges: Pairs, certificate: str, cost: int) -> None:
 
 
 def digest(nodes: int, edges: Pairs) -> str:
-    """SHA-256 of the node count and the edges as sorted pairs, lower node first, in little-endian int32."""
+    """Return SHA-256 of the node count and the edges as sorted pairs, lower node first, in little-endian int32."""
     pairs = np.sort(np.asarray(edges, np.int64).reshape(-1, 2), axis=1)
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     return hashlib.sha256(np.array([nodes], "<i4").tobytes() + pairs.astype("<i4").tobytes()).hexdigest()

@@ -55,7 +55,7 @@ class Graph:
         return start, (pairs & 0xFFFFFFFF).astype(np.int32)
 
     def cost(self, x: Any) -> int:
-        """x^T Q x for a 0/1 vector of shape (nodes,), whose set need not be independent.
+        """Return x^T Q x for a 0/1 vector of shape (nodes,), whose set need not be independent.
 
         Raises ``UsageError`` for a vector of another length or with other values.
         """
@@ -76,14 +76,14 @@ class Graph:
         return CONFLICT_COST * conflicts + NODE_COST * int(np.count_nonzero(chosen)), conflicts
 
     def checked(self, x: Any) -> Vector:
-        """``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
+        """Return ``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
         vector = _bits(x)
         if vector.shape != (self.nodes,):
             raise _bad_vector(f"x has shape {vector.shape}, but the graph has {self.nodes} nodes", vector.shape)
         return vector
 
     def q_matrix(self) -> NDArray[np.int8]:
-        """Q, dense: int8 of shape (nodes, nodes), symmetric, so ``x @ Q @ x`` in wide integers is the cost.
+        """Return Q, dense: int8 of shape (nodes, nodes), symmetric, so ``x @ Q @ x`` in wide integers is the cost.
 
         Raises ``UsageError`` when memory does not hold nodes^2 bytes.
         """

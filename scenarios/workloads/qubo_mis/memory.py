@@ -8,7 +8,7 @@ import psutil
 
 
 def free_bytes() -> int | None:
-    """The memory left by the machine, the control group and the address space limit (RLIMIT_AS): the least of these."""
+    """Return the least memory that the machine, the control group and the address space limit (RLIMIT_AS) leave."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -21,7 +21,7 @@ def free_bytes() -> int | None:
 def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return how many bytes new work can take without swapping, within the control groups of this process.
 
-    psutil ignores the control groups of Linux, version 2 or 1. Each one leaves its limit minus its usage, plus
+    psutil ignores the control groups of Linux, version 2 or 1. Each group leaves its limit minus its usage, plus
     the part of the file cache that the kernel frees first.
     """
     limits = [_left_in(group) for group in _groups(proc, cgroup)]
@@ -41,7 +41,7 @@ def _groups(proc: Path, cgroup: Path) -> list[Path]:
 
 
 def _left_in(group: Path) -> int | None:
-    """Bytes that a control group leaves; None where it sets no limit."""
+    """Return the bytes that a control group leaves; None where it sets no limit."""
     for limit, current, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),

@@ -34,7 +34,7 @@ _BYTES_PER_EDGE = 8
 
 
 def gnm_edges(nodes: int, density: float, seed: int) -> Graph:
-    """``networkx.gnm_random_graph(nodes, edge_count(nodes, density), seed)``, edge for edge.
+    """Return ``networkx.gnm_random_graph(nodes, edge_count(nodes, density), seed)``, edge for edge.
 
     ``density`` is a share of nodes^2 / 2 (as in the benchmark's generator), in (0, 1]; if every pair is an edge, the
     graph does not depend on the seed. The edges are read-only, and the tail of their payload.
@@ -105,7 +105,7 @@ class _Pairs:
             at += len(part)
 
     def _next(self, wanted: int) -> Keys:
-        """About ``wanted`` pairs, at most a chunk, so that the work stays in the processor's cache."""
+        """Return about ``wanted`` pairs, at most a chunk, so that the work stays in the processor's cache."""
         size = min(_CHUNK, int(1.05 * wanted * self._words_per_pair) + 64)
         words = self._words.randint(0, 1 << 32, size, dtype=np.uint32)
         words >>= self._shift
@@ -121,7 +121,7 @@ class _Pairs:
 
 
 def _words(seed: int) -> np.random.RandomState:
-    """A source of the 32-bit words of ``random.Random(seed)``, by the interface whose stream numpy keeps stable."""
+    """Return a source of 32-bit words of ``random.Random(seed)``, by the interface whose stream numpy keeps stable."""
     *key, position = random.Random(seed).getstate()[1]
     twister = np.random.MT19937(0)
     twister.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, np.uint32), "pos": position}}
@@ -131,7 +131,7 @@ def _words(seed: int) -> np.random.RandomState:
 def _draw(drawn: _Pairs, keys: Keys, pairs: int) -> None:
     """Fill ``keys`` with the first distinct pairs drawn, sorted.
 
-    A block of at most as many pairs as are missing is used whole. If few are missing, a larger block is drawn and cut
+    A block with no more pairs than are missing is used whole. If few are missing, a larger block is drawn and cut
     after the last pair needed.
     """
     drawn.fill(keys)
@@ -206,7 +206,7 @@ def _check_memory(nodes: int, density: float, m: int) -> None:
 
 
 def _bytes_per_edge(density: float) -> float:
-    """Memory for each edge. A share of about density / 2 is drawn later, to replace repeats, in three arrays."""
+    """Return memory for each edge. A share of about density / 2 is drawn later, to replace repeats, in three arrays."""
     return _BYTES_PER_EDGE * (1 + 2 * density)
 
 

@@ -65,7 +65,7 @@ class _Table(msgspec.Struct):
 
 
 def read_rows(path: Path) -> list[Target]:
-    """All rows of a file. For a file that is no such table, raises ``DataError``, which names row and field."""
+    """Return all rows of a file. Raises ``DataError``, which names row and field, for a file that is no such table."""
     try:
         table = msgspec.json.decode(path.read_bytes(), type=_Table)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -28,7 +28,7 @@ COMPLETE = "complete graph"
 NODES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
 DENSITIES = (0.01, 0.05, 0.1, 0.25)
 PROVEN_BELOW = 50
-"""Below this many nodes, the benchmark's target is the optimum; from it on, the result of its Tabu search."""
+"""Below this many nodes, the benchmark's target is the optimum; otherwise it is the result of its Tabu search."""
 TUNING_SEEDS = range(5)
 UNPROVEN = "tabu"
 """The name of the Tabu target of a problem whose optimum is proven."""
@@ -48,7 +48,7 @@ class Instance:
 
 
 def official_target(nodes: int, density: float, seed: int) -> int | None:
-    """Return the published target cost of a problem, or None; published are 9 sizes, 4 densities, seeds 0 to 4."""
+    """Return the published target cost of a problem, or None; 9 sizes, 4 densities and seeds 0 to 4 are published."""
     return _target(_table(), nodes, density, seed)
 
 
@@ -59,7 +59,7 @@ def revised_target(nodes: int, density: float, seed: int) -> int | None:
 
 
 def source() -> Mapping[str, str]:
-    """Repository, path, commit and licence of the published table, and how its costs were found."""
+    """Return repository, path, commit and licence of the published table, and how its costs were found."""
     found: Mapping[str, str] = _table()["source"]
     return found
 
@@ -76,7 +76,7 @@ def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FI
 
 
 def load_table(path: Path = BEST_KNOWN_FILE) -> dict[Key, Target]:
-    """All rows by key. Raises ``DataError`` for a file that is not such a table."""
+    """Return all rows by key. Raises ``DataError`` for a file that is not such a table."""
     return {target.key: target for target in read_rows(path)}
 
 

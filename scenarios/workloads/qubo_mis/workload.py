@@ -125,7 +125,7 @@ def open_workload(
 
 
 def graph_digest(graph: Graph, density: float, seed: int) -> str:
-    """SHA-256 over nodes, density and seed as a line of JSON, then the edges as little-endian int32."""
+    """Return SHA-256 over nodes, density and seed as a line of JSON, then the edges as little-endian int32."""
     head = json.dumps({"nodes": graph.nodes, "density": float(density), "seed": int(seed)}, sort_keys=True)
     hasher = hashlib.sha256(head.encode() + b"\n")
     hasher.update(np.ascontiguousarray(graph.edges, "<i4").reshape(-1).data)
@@ -151,7 +151,7 @@ def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds written as "0-4" or "7,11,20-22", in the order given.
+    """Return seeds written as "0-4" or "7,11,20-22", in the order given.
 
     Raises UsageError for anything else, and for a seed named twice.
     """
