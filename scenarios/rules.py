@@ -70,17 +70,17 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
 
 
 def neurobench_1_0(scenario: str) -> Rules:
-    """Return NeuroBench's system track: the benchmark's own parameters, five trials with power, on hardware."""
+    """The NeuroBench system track: the benchmark's own parameters, five trials with power, on hardware."""
     return rules("neurobench-1.0", scenario)
 
 
 def mlperf_6(scenario: str) -> Rules:
-    """Return MLPerf LoadGen 6: 600 s, no warm-up, p90 or p99 with early stopping, minimum counts."""
+    """MLPerf LoadGen 6: 600 s, no warm-up, p90 or p99 with early stopping, minimum counts."""
     return rules("mlperf-6", scenario)
 
 
 def quick(scenario: str) -> Rules:
-    """Return rules of one short trial for the lab bench. Its results are never submittable."""
+    """One short trial for the lab bench. Its results are never submittable."""
     return rules("quick", scenario)
 
 

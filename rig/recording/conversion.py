@@ -27,7 +27,7 @@ def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -
     if conversion.supply_rail is not None and volts is not None:
         return np.asarray(raw * volts - raw * raw * conversion.burden_ohm)
     if conversion.supply_v is None or not SUPPLIES_V[0] <= conversion.supply_v <= SUPPLIES_V[1]:
-        what = "a current has no declared supply voltage, or none that a device is supplied with"
+        what = "a current has no declared supply voltage, or an implausible one"
         remedy = "Declare the voltage of the rail in its conversion, or the rail that holds it (supply_rail)"
         raise DataError(what, field="supply_v", value=conversion.supply_v, remedy=remedy)
     return raw * conversion.supply_v - raw * raw * conversion.burden_ohm

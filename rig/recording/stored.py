@@ -147,7 +147,7 @@ class Batches:
         except (pa.ArrowException, OSError) as error:
             raise _damaged(self.file.name, f"cannot be unpacked: {error}") from error
         if found.tell() != buffer.becomes:
-            raise _damaged(self.file.name, f"unpacks to other than the {buffer.becomes} bytes that it states")
+            raise _damaged(self.file.name, f"does not unpack to the {buffer.becomes} bytes that it states")
         return found
 
 

@@ -165,7 +165,7 @@ def _plain(root: Path, names: Iterator[str] | Sequence[str]) -> Iterator[tuple[s
     for name in names:
         if is_recorded(root, name):
             if LINE.fullmatch(f"{'0' * 64}  {name}") is None:
-                what, remedy = f"the name {name!r} in {root} cannot stand in a manifest", "Name this file otherwise"
+                what, remedy = f"the name {name!r} in {root} cannot be in a manifest", "Rename this file"
                 raise StoreError(what, field="session", value=name, remedy=remedy)
             yield name, root / name
 

@@ -206,7 +206,7 @@ def test_a_packed_column_that_unpacks_to_other_than_it_states_is_refused(run: Pa
     content[at : at + 8] = (held + 8).to_bytes(8, "little")
     file.write_bytes(content)
     hash_again(run, lines_of(run))
-    with pytest.raises(StoreError, match="unpacks to other than"):
+    with pytest.raises(StoreError, match="does not unpack to the"):
         open_run(run)
 
 

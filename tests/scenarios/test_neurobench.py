@@ -57,7 +57,7 @@ def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(
 def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_its_own_limits(
     session: Callable[[str], Session], tmp_path: Path
 ) -> None:
-    said = "Limits of the benchmark 'of a test' are as declared by the workload; the rig holds none of it"
+    said = "Limits of the benchmark 'of a test' are as declared by the workload; the rig knows none of its own"
     assert said in session(S).result.notes
     under_known = {part.name: start("workload", "benchmark", "name", to=ASC) for part in session(S).parts}
     assert not [note for note in edited(session(S), under_known, tmp_path).notes if note.startswith("Limits of")]

@@ -136,7 +136,7 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
         ("a.coo", "0 0 1\n0 1 nan\n", 2, "the coefficient is nan"),
         ("a.coo", "0 0 1\n\n# more\n0 x 2\n", 4, "'x' is not a variable"),
         ("a.coo", "0 0 1\n0 1\n", 2, "has 2 columns"),
-        ("a.coo", "0 1 1\n0 1 1\n", 2, "gives 0 1 again, which line 1 gives"),
+        ("a.coo", "0 1 1\n0 1 1\n", 2, "repeats 0 1 of line 1"),
         ("a.coo", "0 0 1\n0 1 1\n1 0 2\n", 2, "asymmetric"),
         ("a.coo", "# vartype=TERNARY\n0 0 1\n", 1, "TERNARY is unknown"),
         ("a.csv", "1,2,3\n2,1,0\n", 1, "it is not square"),

@@ -433,7 +433,7 @@ def test_a_file_of_a_broken_off_run_whose_name_is_not_utf_8_is_refused_by_name(l
     kept = shutil.copytree(lab / "a", tmp_path / "kept")
     (kept / "broken").mkdir()
     (kept / "broken" / "f\udcfcr").touch()
-    with pytest.raises(StoreError, match="cannot stand in a manifest"):
+    with pytest.raises(StoreError, match="cannot be in a manifest"):
         submitted(tmp_path, kept)
 
 

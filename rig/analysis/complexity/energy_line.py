@@ -80,7 +80,7 @@ def line_of(points: Sequence[Point]) -> EnergyLine:
     if misfit > allowed:
         off = float(np.max(np.abs((values - hat @ values) / values)))
         what = f"the energies lie on no line: one is {100.0 * off:.2g} % off the line that fits best, and chi-squared "
-        what += f"of what is off is {misfit:.3g}, where {allowed:.3g} is allowed"
+        what += f"of the residuals is {misfit:.3g}, where {allowed:.3g} is allowed"
         return EnergyLine(refusal=what, misfit=misfit, allowed=allowed)
     per_operation, per_execution = (
         linear(zip(row, energies, strict=True), "J", _METHOD.format(len(points)), len(points)) for row in solution

@@ -77,7 +77,7 @@ def look_errors(blocks: Blocks, length_s: Floats, look_w2s2: Floats, beside: Boo
     """
     n = len(blocks.state)
     total = np.bincount(blocks.of[blocks.of >= 0], length_s[blocks.of >= 0], n)
-    each = np.append(1.0 / np.maximum(total, 1e-300), 0.0)  # the last is of no block
+    each = np.append(1.0 / np.maximum(total, 1e-300), 0.0)  # the last belongs to no block
     found = np.zeros((n + 1, n + 1))
     before, after = np.append(-1, blocks.of), np.append(blocks.of, -1)
     joined = np.concatenate([[True], beside, [True]])

@@ -53,7 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TooShort:
-    """Windows too short for whole readings: their median length, the length needed, and the share that holds one."""
+    """Windows too short for whole readings: their median length, the length needed, and the share that hold one."""
 
     window_s: float
     needed_s: float

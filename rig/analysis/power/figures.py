@@ -143,7 +143,7 @@ def _fitted_figures(model: RailModel, scope: Scope, short: TooShort, idle: Idle)
         return PowerFigures(Figures(), (why,))
     told = note(
         f"Rail {model.rail.name}: of {scope.words}, {why.reason}, so power is fitted to what spans and gaps fill of "
-        f"each reading. What is drawn within a reading of a span counts as well. For less uncertainty: {why.remedy}"
+        f"each reading. Power drawn within one reading of a span counts too. For less uncertainty: {why.remedy}"
     )
     return _stated(model, scope, fit[0], fit[0], fit[1], [told])
 

@@ -74,8 +74,8 @@ def trace_notes(model: RailModel, activity: Activity) -> Iterator[Finding]:
     yield from overload_notes(name, model)
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
         yield note(
-            f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What they would have "
-            "shown is stated as bias"
+            f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What missing readings "
+            "would have shown is stated as bias"
         )
 
 

@@ -151,8 +151,8 @@ def _apart_notes(figures: Figures) -> Iterator[str]:
         return
     yield (
         f"{INTEGRATED} is {measured.value / by_time.value - 1.0:+.2%} from energy_per_inference_j, beyond both "
-        "intervals: spans of the power runs lasted another time than those of the performance runs, by which power is "
-        "multiplied, or cost more energy at their ends"
+        "intervals: spans of the power runs lasted longer or shorter than those of the performance runs, whose time "
+        "multiplies power, or took more energy at their ends"
     )
 
 

@@ -343,8 +343,8 @@ def _apart(trace: Trace, s: Shown, late_s: float) -> Bridged:
     check = Finding(f"spans of rail {name} against its readings", f"{-late_s:+.3g} s", "within the brackets", False)
     lost = ", or readings before the first span are missing" if earlier else ""
     told = note(
-        f"Rail {name}: all spans stand {abs(late_s):.3g} s {'earlier' if earlier else 'later'} in the trace than was "
-        f"recorded, so its clock is off by as much against that of the spans (sync_s of an import){lost}. The readings "
+        f"Rail {name}: all spans are {abs(late_s):.3g} s {'earlier' if earlier else 'later'} in the trace than was "
+        f"recorded, so its clock and that of the spans differ by this (sync_s of an import){lost}. The readings "
         "are moved"
     )
     return Bridged(moved, check, told, sigma_s=s.period_s / 4.0)

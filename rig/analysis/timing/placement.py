@@ -202,8 +202,7 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
         # either the clocks are off, or the device works less at begins and more after ends
         where = f"{abs(at.late_s):.3g} s {'later' if at.late_s > 0.0 else 'earlier'}"
         told = note(
-            f"Rail {name}: all spans lie {where} in the trace than the clocks say. Where they are is uncertain by as "
-            "much"
+            f"Rail {name}: all spans lie {where} in the trace than the clocks say. This is added to their uncertainty"
         )
         return replace(rail.found(told), sigma_s=math.hypot(rail.sigma_s, at.sigma_s, at.late_s))
     path = path or Wander(ends_s, np.full(2, at.late_s), at.sigma_s)

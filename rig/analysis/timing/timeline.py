@@ -126,7 +126,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
         raise DataError(
-            f"the clock {clock!r} seems to run at {found.rate:.6g} of the time of its ticks by the clock of the host",
+            f"a tick of the clock {clock!r} lasts {found.rate:.6g} of its declared time by the clock of the host",
             field="tick_hz",
             value=clocks[clock].tick_hz,
             remedy="Correct its tick_hz, or declare a wider tolerance",

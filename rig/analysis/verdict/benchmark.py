@@ -65,7 +65,7 @@ def set_findings(run: Run) -> Iterator[Finding]:
     limits = None if benchmark is None else limits_of(benchmark)
     if benchmark is not None and limits is None and rules is not None and rules.submittable:
         yield note(
-            f"Limits of the benchmark {benchmark.name!r} are as declared by the workload; the rig holds none of it"
+            f"Limits of the benchmark {benchmark.name!r} are as declared by the workload; the rig knows none of its own"
         )
     if benchmark is None or limits is None or limits.inference_s is None or rules is None or not rules.benchmark:
         return

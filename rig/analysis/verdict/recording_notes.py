@@ -30,7 +30,7 @@ def _host(run: Run) -> Iterator[str]:
     if shown_by:
         yield (
             f"The clocks {', '.join(shown_by)} leave a straight line alike, by {bend_s:.2g} s: the clock of the host "
-            "was corrected during the run. Times are uncertain by the tolerance of their clock, idle windows by this"
+            "was corrected during the run. Times are uncertain by their clock's tolerance, idle windows by this shift"
         )
 
 

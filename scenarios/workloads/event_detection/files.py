@@ -59,7 +59,7 @@ def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
     name = path.stem.removesuffix("_td")
     found = next((p for p in (path.with_name(f"{name}{end}.npy") for end in ("_bbox", "")) if p.is_file()), None)
     if found is None:
-        raise _unfit(path, "data", f"no {name}_bbox.npy stands beside it", "Add the file of its boxes")
+        raise _unfit(path, "data", f"no {name}_bbox.npy is beside it", "Add the file of its boxes")
     try:
         with found.open("rb") as file:
             table = np.load(file, allow_pickle=False)

@@ -72,7 +72,7 @@ class Lines:
     def triple(self, line: int, fields: Sequence[str], first: int, n: int) -> tuple[int, int, float]:
         """Return two variables and a weight."""
         if len(fields) != 3:
-            raise self.fault(line, f"has {len(fields)} columns, and not the 3 of i j weight")
+            raise self.fault(line, f"has {len(fields)} columns instead of the 3 of i j weight")
         return (*(self.index(line, text, first, n) for text in fields[:2]), self.number(line, fields[2]))  # type: ignore[return-value]
 
 
@@ -208,12 +208,12 @@ def _graph(lines: Lines) -> Graph:
     edges, seen = [], dict[tuple[int, int], int]()
     for line, fields in lines.rows:
         if len(fields) != 2:
-            raise lines.fault(line, f"has {len(fields)} columns, and not the 2 of an edge")
+            raise lines.fault(line, f"has {len(fields)} columns instead of the 2 of an edge")
         u, v = sorted(lines.index(line, text, 0, MAX_NODES) for text in fields)
         if u == v:
             raise lines.fault(line, f"is an edge of node {u} to itself")
         if seen.setdefault((u, v), line) != line:
-            raise lines.fault(line, f"gives the edge {u} {v} again, which line {seen[u, v]} gives")
+            raise lines.fault(line, f"repeats the edge {u} {v} of line {seen[u, v]}")
         edges.append((u, v))
     pairs = np.array(sorted(edges), np.int32)
     return Graph(int(pairs.max()) + 1, pairs)
@@ -265,7 +265,7 @@ def _from_arrays(path: Path, raw: bytes, dimod: Any) -> tuple[Any, Graph | None]
 
 def _add(lines: Lines, terms: Terms, line: int, pair: tuple[int, int], weight: float) -> None:
     if pair in terms:
-        raise lines.fault(line, f"gives {pair[0]} {pair[1]} again, which line {terms[pair][1]} gives")
+        raise lines.fault(line, f"repeats {pair[0]} {pair[1]} of line {terms[pair][1]}")
     terms[pair] = weight, line
 
 
