@@ -49,7 +49,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
         MLPERF,
         MLPERF_RULES,
         {
-            # the least queries from which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
+            # the least queries for which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
             "single-stream": _MLPERF_ALL | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
             "server": _MLPERF_ALL | _ON_TIME | {"percentile": 0.99, "min_queries": 662, "early_stopping": True},
             "offline": _MLPERF_ALL | {"min_queries": 24576},

@@ -120,7 +120,7 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
 def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
     """Yield what a driver lacks and what its own doctor finds; return whether to open the item.
 
-    A driver named directly that has its own doctor is not opened here, because its doctor opens it.
+    A driver that is named directly and has its own doctor is not opened here, because its doctor opens it.
     """
     needed = [
         *extra_findings(item.name, item.group, item.driver),

@@ -56,8 +56,8 @@ def record(
     ``session`` is the place of the run in its session.
     Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
 
-    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises, with a remedy that names the
-    complete recording ``path``.
+    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises, with a remedy that also names
+    ``path``, where everything until then is recorded.
     """
     from rig.bench.read import lab_of
 

@@ -178,7 +178,7 @@ def patience_of(call: str, timeout_s: float) -> float:
 
 
 def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
-    """Close a driver in its own thread, which is abandoned if it does not return; everything is recorded by then.
+    """Close a driver in a thread, which is abandoned if the call does not return; everything is recorded by then.
 
     Errors of the driver are ignored.
     """
@@ -199,7 +199,7 @@ def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
 
 
 def patiently(call: Callable[[], T], kind: type[RigError], what: str, name: str, patience_s: float | None = None) -> T:
-    """Run one call of a driver outside a run (open, info) under its own watch."""
+    """Run one call of a driver (open, info) outside a run, under a separate watch."""
     watch = Watch(patience_s)
     with watch.watching(lambda error: None):
         return watch.guard(call, kind, what, name)

@@ -37,7 +37,7 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_) and not null.any():
         return booleans(np.array(values, dtype=bool))
     if pa.types.is_integer(type_):
-        # otherwise a fraction would be cut off silently
+        # ``index`` refuses a fraction, which a cast would cut off silently
         whole = [0 if v is None else index(v) for v in values]
         return numbers(np.array(whole, dtype=type_.to_pandas_dtype()), null)
     if pa.types.is_floating(type_):

@@ -54,7 +54,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
         unused(folder)
     with ExitStack() as staying:
         path = folder
-        with suppress(OSError):  # a driver may change the working directory; if removed, it cannot be restored
+        with suppress(OSError):  # a driver may change the working directory; a removed one cannot be restored
             path = folder.absolute()
             staying.enter_context(chdir("."))
         _measure(request, folder, path, quiet, resume)

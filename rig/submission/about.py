@@ -75,7 +75,7 @@ def read_about(path: Path) -> tuple[About, bytes]:
         raise refused("about", str(path), remedy, f"cannot read {path}: {reason(error)}") from error
     try:
         return msgspec.convert(tomllib.loads(raw.decode("utf-8-sig")), About), raw
-    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and not TOML
+    except (ValueError, RecursionError) as error:  # also for text that is not UTF-8 or not TOML
         what, _, where = str(error).partition(" - at ")
         field = where.strip("`$.") or "about"
         asked = f"Give one text. It asks: {FIELDS[field].asks}" if field in FIELDS else ""

@@ -116,7 +116,7 @@ def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
 
 
 def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
-    """Yield figures with an interval that differ from the remade page, in order unless their number differs."""
+    """Yield figures with an interval that differ from the remade page, compared in order if as many are there."""
     there, here = (
         [(float(v), float(half), unit) for v, half, unit in _PRINTED.findall(_plain(text))] for text in (found, made)
     )

@@ -134,7 +134,7 @@ def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> F
         for changed in ({key.rpartition(".")[2]: value} for key, values in own.items() for value in values[1:]):
             try:
                 one = setup.other_workload(changed)
-            except RigError:  # its own cells will fail
+            except RigError:  # the cells of this value will fail
                 continue
             _check_same(one, setup.other_workload, changed)
     meters = tuple(n for n in cell.meters if n != NONE) if cell.meters else (info.onboard_meter or "",)

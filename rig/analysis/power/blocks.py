@@ -51,7 +51,7 @@ def blocks_of(
             continue
         _, rank, count = np.unique(number[at], return_inverse=True, return_counts=True)
         parts = np.clip(np.minimum(MOST[state] // len(count), count // LEAST), 1, None)
-        if state == SPAN and len(count) > 2:  # spans differ, so parts of one are alike
+        if state == SPAN and len(count) > 2:  # spans differ, but the parts of one span are alike
             parts = np.ones_like(parts)
         place = np.arange(len(at)) - (np.cumsum(count) - count)[rank]
         block = (np.cumsum(parts) - parts)[rank] + place * parts[rank] // count[rank]

@@ -40,7 +40,7 @@ class Outside:
 
 
 def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
-    """Return the margin from power at the ends of spans that neither their core nor the level beside explains.
+    """Return the margin from power that, at the ends of spans, neither their core nor the level beside explains.
 
     Power drawn inside spans grows with the part of a reading that the span fills; power drawn outside grows with the
     other part. A burst within one reading of the end looks like both, and nothing shows whether spans draw it. Where
@@ -52,7 +52,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # power of neither kind comes from a filter or a lagging clock, neither of which the ends show
+    # power of neither kind comes from a filter or a lagging clock; the ends do not show which
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
@@ -94,7 +94,7 @@ def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner:
 
 
 def moved(model: RailModel, windows_s: Floats) -> Margin:
-    """Return the margin for energy that spans lack at their begin and gaps have at theirs, or the reverse.
+    """Return the margin for energy that begins of spans lack and begins of gaps have, or the reverse.
 
     A filter may have moved it: a linear system that keeps energy (filter, capacitor) responds equally to a
     fall and to a rise. The device may also do the same by itself, so the figure is the middle of both cases.

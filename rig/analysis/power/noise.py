@@ -315,7 +315,7 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats, from_s: float) -> tuple[flo
     level = float(weight.sum()) ** 2
     flicker = float(np.sum(gain / number)) + level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     walk = (float(np.sum(gain / number**2)) + level) / (2.0 * math.pi**2 * step_hz) + level * float(t_s[0] - from_s)
-    # half of the lowest step, in which W falls to the sum as the moment of the weights does
+    # half of the lowest step, in which W approaches the sum in proportion to the moment of the weights
     walk += float(weight @ (t_s - 0.5 * (t_s[0] + t_s[-1]))) ** 2 * step_hz
     return noise.flicker_w2 * flicker, noise.walk_w2_per_s * walk
 

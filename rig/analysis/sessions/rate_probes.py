@@ -1,4 +1,4 @@
-"""The highest rate that a search found: which of its probes held, and which higher rates failed."""
+"""The highest rate that a search found: which probes held their rates, and which higher rates failed."""
 
 from __future__ import annotations
 

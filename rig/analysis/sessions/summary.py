@@ -225,7 +225,7 @@ def _sequence_s(by: Mapping[str, list[Part]]) -> float:
 
 
 def _amortised(times: Mapping[FigureKey, Quantity], power: Mapping[FigureKey, Quantity]) -> dict[FigureKey, Quantity]:
-    """Return execution times of the sequences, per inference; the time of a single sample has a name of its own.
+    """Return execution times of the sequences, per inference; the time of a single sample has a separate name.
 
     The published baseline of Xylo does so: "the execution time result is divided by 10" (NeuroBench, system track
     baselines).

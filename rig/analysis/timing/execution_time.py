@@ -21,7 +21,7 @@ PERCENTILES = (50, 90, 99)
 
 @dataclass(frozen=True)
 class StampsU:
-    """The uncertainty of the total busy time of a phase by the jitter of its stamps and by their step, in seconds."""
+    """The uncertainty of a phase's total busy time from the jitter and the step of its stamps, in seconds."""
 
     jitter_s: float
     step_s: float

@@ -209,7 +209,7 @@ def _unbiased(s: Shown, late_s: Floats, levels: float) -> Edges:
 
 
 def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
-    """Return the middles of groups of spans, and how late each group is by least squares, with levels of its own."""
+    """Return the middles of groups of spans, and how late each group is by least squares, with separate levels."""
     c, groups = s.cells, min(GROUPS, max(len(late_s) // 4, 3))
     of, middle_s = np.arange(len(late_s)) * groups // len(late_s), 0.5 * (c.on_s + c.off_s)
     by_s, most_s = s.period_s / 4.0, max(c.width_s, s.period_s) / 4.0
@@ -242,7 +242,7 @@ def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> 
         mean_s = float(late_s[use].mean())
         left = late_s - mean_s - slope * lever
         scale = max(float(np.sqrt(np.sum(left[use] ** 2) / max(n - 2, 1))), 1e-12)
-        known = (scale / rate_sigma) ** 2 if rate_sigma > 0.0 else np.inf  # brackets know the slope
+        known = (scale / rate_sigma) ** 2 if rate_sigma > 0.0 else np.inf  # brackets bound the slope
         slope *= spread / (spread + known) if np.isfinite(known) else 0.0
         left = late_s - mean_s - slope * lever
         use = np.abs(left) <= math.sqrt(CERTAINTY) * max(1.4826 * float(np.median(np.abs(left))), 1e-12)

@@ -138,7 +138,7 @@ class Profile:
         near, far = np.partition(above, [MANY, 3 * MANY - 1])[[MANY, 3 * MANY - 1]]
         if near - low > 3.0 * (far - near):
             return None
-        level = -normal_quantile(share)  # above the end, in widths of the noise, as the density below
+        level = -normal_quantile(share)  # above the end; this and the density are in widths of noise
         density = math.exp(-0.5 * level**2) / math.sqrt(2.0 * math.pi)
         noise = (float(np.mean(quiet)) - low) / (level * (1.0 - share) + density)
         return low, noise * (density / share - level), share, len(known) - len(above)

@@ -20,8 +20,8 @@ from rig.types import Bools, Floats, Rail
 class Pool:
     """The single readings behind readings of a long trace, each the mean of successive single readings; shapes (n,).
 
-    ``of`` is the number of single readings, ``many`` the number of those that are numbers, and ``weight`` the length of
-    the latter over the length ``aperture_s`` of one reading.
+    ``of`` is the number of single readings, ``many`` the number of valid ones among them, and ``weight`` the length of
+    these valid ones over the length ``aperture_s`` of one reading.
     """
 
     of: Floats

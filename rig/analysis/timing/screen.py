@@ -114,7 +114,7 @@ def _polled(look: Look) -> Found | None:
     declared = 1.0 if trace.rail.aperture_s is None else trace.rail.aperture_s * trace.rail.rate_hz
     # an aperture of one poll was derived from the rate, and adds no knowledge
     lasting = pace if abs(declared - 1.0) < PART else min(pace, declared)
-    ends = begin - 0.5 + pace * number  # a poll finds a conversion that ended since the poll before
+    ends = begin - 0.5 + pace * number  # a poll finds a conversion that ended since the previous poll
     period = float(trace.end_tick[-1] - trace.end_tick[0]) / (len(trace.end_tick) - 1)
     start, end = (trace.end_tick[0] + np.round(period * at).astype(np.int64) for at in (ends - lasting, ends))
     rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace))
@@ -182,7 +182,7 @@ def _on_arrival(look: Look) -> Found | None:
     start, end = trace.start_tick[:MOST], trace.end_tick[:MOST]
     length = float(np.median(end - start))
     overlap = max(PART * length, 2.0)  # rounded stamps may overlap by two ticks
-    # a packet that ends before one that came earlier did not arrive after it
+    # stamps of arrival never go back, so a packet that ends before an earlier one has other stamps
     swapped = (start[1:] > end[:-1] + overlap) & (end[:-1] < np.maximum.accumulate(end)[:-1])
     if swapped.any() or length > (1.0 + PART) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < SEVERAL:
         return None

@@ -213,7 +213,7 @@ def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
 
 
 def _extents(r: Readings) -> tuple[Floats, Floats]:
-    """Return begin and end of the time that each reading stands for, in turn, and the length of this time."""
+    """Return begins and ends, in turn, of the times that readings stand for, and the length of each time."""
     gap = r.start_s[1:] - r.end_s[:-1]
     half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
     ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)

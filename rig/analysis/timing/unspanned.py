@@ -44,7 +44,7 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
         return activity, rails
     near_s = LEAST_SIGMAS * rail.sigma_s + 2.0 * rail.readings.period_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
-    # spans go on after their stamps, which the residuals check; or something else works all the time
+    # either spans go on after their stamps, which the residuals check, or something else works all the time
     if np.mean(goes_on) > PART or _beside_more_w(rail, spans_s, found_s) > PART * (best.high_w - best.low_w):
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
@@ -70,7 +70,7 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
     gaps = beside & _among(rail, spans_s)
     if min(np.count_nonzero(within & r.ok), np.count_nonzero(gaps)) < LEAST_AMONG:
         return []
-    # idle windows are above gaps where a device sleeps
+    # if a device sleeps in gaps, idle windows are above gaps
     rises_w = [float(np.mean(r.watts[within & r.ok]) - np.mean(r.watts[others])) for others in (gaps, beside)]
     more_w = max(rises_w, key=abs)
     turns = np.flatnonzero(np.diff(high & r.ok, prepend=False, append=False))
