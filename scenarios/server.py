@@ -1,4 +1,4 @@
-"""Server: samples arrive at random, at a mean rate; latency counts from when they were due (MLPerf)."""
+"""Server: samples arrive at random, at a mean rate; latency is measured from their due times (MLPerf)."""
 
 from __future__ import annotations
 

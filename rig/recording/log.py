@@ -166,7 +166,7 @@ def _seal(folder: Folder, digest: str) -> bool:
 def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> dict[str, Opened]:
     """Verify the hash of every file that the stop line lists, and return the Arrow files among ``present``.
 
-    They are later read through the descriptor with which they were hashed. Raises ``IntegrityError``, also for a file
+    These are later read through the descriptor with which they were hashed. Raises ``IntegrityError``, also for a file
     that is present but not listed.
     """
     listed = {} if stop is None else stop.files

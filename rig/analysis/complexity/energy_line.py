@@ -112,7 +112,7 @@ def _common(q: Quantity) -> dict[str, float]:
 
 
 def _own_variance(q: Quantity) -> float:
-    """Return the variance of a quantity that other runs do not share; a bias lies anywhere within its bound."""
+    """Return the part of a quantity's variance that other runs do not share; a bias is anywhere within its bound."""
     shared = sum(u * u for u in _common(q).values())
     return max(q.u**2 - shared, 1e-12 * q.u**2) + q.bias**2 / 3.0
 

@@ -285,7 +285,7 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
 
 
 def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
-    """Return the mean power above idle of the readings in the middle of each span, and which spans have any."""
+    """Return the mean power above idle of the readings in the middle of each span, and which spans have such ones."""
     r = model.readings
     at = np.flatnonzero(r.ok & (model.weight > 0.0) & model.busy)
     of = inside(spans, model.middle_s[at], model.middle_s[at])

@@ -1,7 +1,7 @@
 """What happens at the ends of spans: an inrush, a late begin, late work, or energy that a filter moves.
 
 Readings are folded by their place in spans and in gaps. The figure takes the middle of what the readings allow, and
-half of the difference is its bias.
+its bias is half of that range.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
 
 
 def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner: Estimate) -> Outside:
-    """Return the power drawn outside that readings at the ends of spans show, and its error, as means over spans."""
+    """Return the power outside spans that readings at their ends show, and its error, as means over spans."""
     r, spans = model.readings, merged(windows_s)
     at = of.at[inner.level[of.at] == 0.0]
     use = inner.level[of.at] == 0.0

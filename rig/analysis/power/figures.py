@@ -42,7 +42,7 @@ POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 METHOD = "whole spans, less the level beside them"
 CORE_METHOD = "mean of trimmed windows"
 NOTED = 1e-3
-"""A note is made of a margin above this part of dynamic power."""
+"""A margin above this part of dynamic power gets a note."""
 
 
 @dataclass(frozen=True)

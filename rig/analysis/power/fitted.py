@@ -22,7 +22,7 @@ from rig.types import Floats, Indices
 LEAST = 4
 """At least this many spans, and twice this many readings, are needed to separate spans from the power beside them."""
 STEPS = 6
-"""Gauss-Newton steps for lateness and filter."""
+"""Number of Gauss-Newton steps for lateness and filter."""
 LARGEST = 0.5
 """Largest step, in readings and in time constants."""
 SINGULAR = 1e8

@@ -104,7 +104,7 @@ def noise_of(r: Readings, where: Indices, held: Indices) -> Noise:
 def estimate(
     stretches: Sequence[Floats], busy: Floats, period_s: float, ratio: float | None = None, step_j: float = 0.0
 ) -> Noise:
-    """Return noise by idle residuals, one array for each window (missing readings as NaN), and differences at work.
+    """Return noise from idle residuals, an array for each window (missing readings are NaN), and differences at work.
 
     ``busy`` are differences of neighbouring readings inside spans, in watts. Their median size gives the noise at work,
     because the steps of a burst do not change a median. ``ratio`` is the power of work over that of idle, for a counter

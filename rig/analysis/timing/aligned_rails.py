@@ -158,7 +158,7 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     """Align the rails of one clock by single readings in stretches of their traces, and sum all readings.
 
     If the stretches or the sums leave a doubt that readings and spans fit, means of successive readings of the whole
-    trace are looked at, where power is proportional to a reading. They also show which readings were lost, and where.
+    trace are looked at, if power is proportional to a reading. The means also show which readings were lost, and where.
     """
     first, activity = meter.bracketed, meter.activity
     looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)

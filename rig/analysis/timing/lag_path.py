@@ -127,7 +127,7 @@ def _refined(
 
 
 def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -> Floats:
-    """Return the latenesses within limits at which the trace is most like the spans, by one FFT of each, unsorted."""
+    """Return the latenesses within limits at which the trace is most like the spans, unsorted, by one FFT of both."""
     c = s.cells
     begin_s, end_s = max(c.begin_s[0] + least_s, s.at_s[0]), min(c.end_s[-1] + most_s, s.at_s[-1])
     step_s = max(0.5 * s.period_s, c.width_s / PER_SPAN, (end_s - begin_s) / AT_ONCE)

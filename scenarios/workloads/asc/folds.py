@@ -1,4 +1,4 @@
-"""Cross-validation: clips of a folder are dealt to folds; each fold is measured once, and never trained on."""
+"""Cross-validation: clips of a folder are dealt to folds; each is measured once, after training on the others."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _solved(parameters: Parameters, until: float, step: float) -> tuple[Floats, 
             found.append(value)
         x[here + 1] = found
         slope[here] = drive[:-1] - GAMMA * x[here]
-        # left of the next block, whose own first value then replaces it
+        # the derivative from the left, which the next block's own first value then replaces
         slope[here[-1] + 1] = drive[-1] - GAMMA * found[-1]
     return x[delay:], slope[delay:]
 
