@@ -218,7 +218,7 @@ class Design:
     @cached_property
     def heats(self) -> Bools:
         """Return which changes are heat, shape (c,)."""
-        return np.isfinite(self.shapes[:, 1:]).all(axis=1)
+        return np.asarray(np.isfinite(self.shapes[:, 1:]).all(axis=1))
 
     def covariance(self, theta: Floats) -> Floats:
         """Return the covariance of blocks for log variances, shapes (m, p) to (m, b, b)."""
