@@ -3,10 +3,10 @@
     python -m benchmarks.complexity [--networks 300] [--seed 0]
 
 Needs the extras torch and peers (Python 3.11). Draws networks of eight kinds (dense, convolution, spiking; cells of an
-RNN, LSTM and GRU; whole LSTMs and GRUs) and batches of one and more, counts each with both on the same inputs, and
-compares the figures of the rig with those of neurobench's package, metric by metric. Then it measures the processor
-time and, on Linux, the memory of counting. Prints a line for each kind of difference, and last one JSON line. Exits 1
-for a difference that is not explained, or an overhead above a fifteenth of neurobench's.
+RNN, LSTM and GRU; whole LSTMs and GRUs) and batches of one and more, counts each with the rig and with neurobench's
+package on the same inputs, and compares their figures, metric by metric. Then it measures the processor time and, on
+Linux, the memory of counting. Prints a line for each kind of difference, and last one JSON line. Exits 1 for a
+difference that is not explained, or an overhead above a fifteenth of neurobench's.
 
 Differences that follow from neurobench's definitions are added to our figures before the comparison (``explained``),
 which must then be exact. Neurobench
@@ -14,7 +14,7 @@ which must then be exact. Neurobench
 - counts up to three products of each neuron in an LSTM or GRU cell, though they use no weight: two,
   and a third if the neuron's cell, or in a GRU its hidden state, is not zero;
 - counts dense operations of an LSTM cell by its two states as they are, without the zeros of the first step;
-- counts the biases of a cell in connection sparsity, and rounds that to four decimals;
+- counts the biases of a cell in connection sparsity, and rounds this sparsity to four decimals;
 - counts every membrane in the first step, and later those that change;
 - gives 0 operations for a model with a whole LSTM or GRU. It gets cells with the same weights instead.
 
@@ -283,7 +283,7 @@ def _calls(kind: str, model: Any, data: Any, times: int) -> list[Callable[[], ob
 
 
 def _growth_bytes(call: Callable[[], object]) -> int:
-    """On Linux, which can reset the peak that it states."""
+    """Return the growth of memory to its peak; needs Linux, which can reset the peak."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")

@@ -36,7 +36,7 @@ def open_device(
     bench: SimPlant, *, network: str, law: str = "line", slope_j: float = 2e-9, base_j: float = 5e-6,
     idle_w: float = 1e-3, inference_s: float = 0.02, device_seed: int = 1,
 ) -> Counting:  # fmt: skip
-    """Open the device with a network file; an execution of ``law`` takes its energy in addition to idle."""
+    """Open the device with a network file; each execution adds to idle the energy by ``law``."""
     active = int(Path(network).read_text())
     energy_j = LAWS[law](slope_j, base_j, active * FAN_OUT)
     inference_w = idle_w + EXECUTIONS * energy_j / inference_s
@@ -47,7 +47,7 @@ def open_device(
 
 
 def open_meter(bench: SimPlant, *, meter_seed: int = 2, noise: float = 0.01, gain_limit: float = 2e-3) -> MockMeter:
-    """Open a meter of one gain for each ``meter_seed``, whose noise differs from network to network."""
+    """Open a meter with one gain for each ``meter_seed``, and with other noise for each network."""
     meter: MockMeter = mock_meter.open_meter(bench, meter_seed=meter_seed, noise=noise, gain_limit=gain_limit)
     told = zlib.crc32(repr(bench.phase_w).encode())
     for observer in meter._rails:

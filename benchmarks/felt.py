@@ -11,7 +11,7 @@ single    a device that answers at once, compared with the leanest system that L
 arrivals  Poisson arrivals at 2,000/s and 20,000/s, compared with LoadGen: how late samples are issued, and their gaps
 long      only with --readings: a report of a simulated trace, compared with reading and hashing its bytes
 
-Rows with `CPU` are processor time of whole processes, which other programs on the machine change less. With
+Rows with `CPU` are processor time of whole processes, which other programs on the machine affect less. With
 `--priority`, both sides of `single` and `arrivals` have real-time priority, which Linux limits to 0.95 s per second:
 also give `--seconds 0.6`. Prints a table, less is better, and one JSON line last.
 """
@@ -51,7 +51,7 @@ NO_PEER = "LoadGen is not installed: pip install mlcommons-loadgen"
 
 @dataclass(frozen=True)
 class Row:
-    """The values of each turn, ours and the peer's; ``asked`` is the goal of the ratio, without a peer of the row."""
+    """The values of each turn, ours and the peer's; ``asked`` is the ratio's goal or, without a peer, ours."""
 
     what: str
     unit: str
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over theirs: the median of the turns."""
+        """Return the median over the turns of ours divided by theirs."""
         pairs = zip(self.ours, self.theirs, strict=True) if self.theirs else ()
         return statistics.median([one / other for one, other in pairs]) if self.theirs else None
 

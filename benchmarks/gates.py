@@ -3,10 +3,10 @@
     python -m benchmarks.gates --pairs 200 [--noise 30] [--seed 1] [--rows gates.jsonl]
 
 Each bench is drawn at random, as in ``benchmarks.truth``, and measured first. Then its device draws 0, 3, 5 or 10 %
-more power everywhere and is measured again, with another instrument of the same data sheet. If a gate is undecided and
-asks for at most ``MOST_TRIALS`` times as many samples, a fifth of the pairs are measured again with that many.
+more power everywhere and is measured again, with another instrument of the same data sheet. Of the pairs whose gate is
+undecided and asks for at most ``MOST_TRIALS`` times the samples, a fifth is measured again with that many.
 
-``--noise`` multiplies the noise of the readings, of which none is then clipped.
+``--noise`` multiplies the noise of the readings; if it is not 1, none is clipped.
 
 Prints a table and, last, one JSON line; exits 1 if more than 5 % of the unchanged pairs are called worse.
 """
@@ -69,7 +69,7 @@ def noisy(d: Draw, times: float) -> Draw:
 
 
 def one(seed: int, noise: float) -> dict[str, Any]:
-    """Return the outcome of both gates for one bench at each change, and with the number of samples they ask for."""
+    """Return the outcome of both gates for one bench at each change, and again with as many samples as they ask for."""
     d, row = noisy(draw(seed), noise), dict[str, Any]({"seed": seed, "found": []})
     with tempfile.TemporaryDirectory() as folder:
         first = subject(changed(d, 0.0, 1), 1, Path(folder))

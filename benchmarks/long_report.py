@@ -5,7 +5,7 @@
 Makes a recording of a simulated bench whose power is known exactly: a float32 trace at 1 MS/s, one span for every
 ``--spans`` readings, idle before and after. In the same run and with the same state of the cache, it reads and hashes
 the bytes of the trace, and evaluates the recording in a separate process, as ``rig report`` does before it draws.
-Prints both times and their ratio, as wall time and as processor time (which other programs change less), the peak
+Prints both times and their ratio, as wall time and as processor time (which other programs affect less), the peak
 memory of that process, and each figure against the truth; last, one JSON line for each size. A process that evaluates
 nearly nothing shows the part of the time that does not grow with the trace. Between two sizes it prints the processor
 time of the additional readings, relative to reading and hashing them. Exits 1 when a goal is missed: at most six times

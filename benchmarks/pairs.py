@@ -67,13 +67,13 @@ def _sensible(lab: Lab, begun: set[str], ended: set[str], placed: int) -> None:
     if twice := (begun & ended) - SHARED - {"raw", "deliver"}:
         raise SenselessError(f"both set {', '.join(sorted(twice))}")
     if "spans_s" in ended and (placed or "deliver" in begun):
-        raise SenselessError("spans are moved away from what stands beside them")
+        raise SenselessError("spans are moved away from what is beside them")
     if "sense" in begun and "declared accuracy" in ended:
         raise SenselessError("the transfer curve is set twice")
     if not len(lab.counted_s):
         raise SenselessError("all spans are warm-ups")
     if lab.starts_on_tick and lab.pieces:
-        raise SenselessError("spans begin at a tick, what stands beside them does not")
+        raise SenselessError("spans begin at a tick, but what is beside them does not")
     if lab.late_s is not None and lab.aperture < 1.0:
         raise SenselessError("readings that are stamped on arrival look all the time")
     if lab.supply is not None and (lab.drift_w or lab.steps_w or lab.filter_tau_s or "swing_j" in begun | ended):

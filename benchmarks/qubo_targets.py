@@ -2,7 +2,7 @@
 
     python -m benchmarks.qubo_targets --quick          one seed, up to 1000 nodes
     python -m benchmarks.qubo_targets                  all 180 workloads, proofs included; some minutes to an hour
-    python -m benchmarks.qubo_targets --tabu [N]       D-Wave Tabu as specified beside it, one seed, to N nodes (1000)
+    python -m benchmarks.qubo_targets --tabu [N]       search and D-Wave Tabu as specified, one seed, to N nodes (1000)
     python -m benchmarks.qubo_targets --update S       search S seconds per workload and prove; better rows are kept
 
 Prints a line per workload and, last, one JSON line; exits 1 when a goal is missed. Every target from 50 nodes on must

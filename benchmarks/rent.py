@@ -38,7 +38,7 @@ from rig.types import Bools, Floats
 WIDER = 1.1
 """The widest half-width of a plant is changed only if it changes by more than this."""
 PAYS = {"held no more", "wrong now", "wider", "stated now"}
-"""The losses of a kind with a case switched off. A newly stated figure is one, because it was refused for a reason."""
+"""The losses of a kind with a case switched off. A newly stated figure is a loss, as it was refused for a reason."""
 Row = dict[str, Any]
 
 
@@ -109,7 +109,7 @@ def alike(one: Any, other: Any) -> bool:
 
 @contextmanager
 def watched(acted: set[str], names: Sequence[str]) -> Iterator[None]:
-    """Note which cases answer differently from switched off."""
+    """Record which cases answer differently than when switched off."""
 
     def noting(name: str, case: Case, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Any:
@@ -132,7 +132,7 @@ def watched(acted: set[str], names: Sequence[str]) -> Iterator[None]:
 
 
 def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
-    """Return a plant judged as it is, under "", and with each case off that acts in it."""
+    """Return a plant judged as it is (under ""), and with each case that acts in it switched off."""
     kind, seed, names = task
     lab = plain_lab(seed, kind)
     KINDS[kind](lab)

@@ -1,4 +1,4 @@
-"""Does a 34465A at 50,000 readings/s lose any, what does reading it cost, and is the energy right?
+"""Does a 34465A at 50,000 readings/s lose readings, what does reading it cost, and is the energy right?
 
     python -m benchmarks.scpi_stream --seconds 60
 

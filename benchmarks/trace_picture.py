@@ -41,7 +41,7 @@ def modelled(kind: str, seed: int) -> RailModel:
 
 
 def drawn(model: RailModel) -> Figure:
-    """Return the trace with its blocks and idle above, and blocks less their state's level and idle below."""
+    """Return a picture: above, the trace, its blocks and idle; below, blocks minus idle and their state's level."""
     r, blocks = model.readings, model.trace.blocks
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))

@@ -71,8 +71,8 @@ def forks() -> Any:
 def rig(words: Sequence[str], timeout_s: float = 300.0, before: Sequence[str] = (), impatient: bool = False) -> Ended:
     """Run one command of the rig in a process group of its own, and wait for it.
 
-    With ``before``, it is a separate command line that begins with these words. ``impatient`` makes the watchdog wait
-    for seconds instead of minutes.
+    With ``before``, the command is a separate command line that begins with these words. ``impatient`` makes the
+    watchdog wait for seconds instead of minutes.
     """
     with tempfile.NamedTemporaryFile() as err:
         if not before:

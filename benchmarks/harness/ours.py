@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("scenario", choices=("single", "server"))
     parser.add_argument("--out", type=Path, required=True, help="a new directory: the recording")
-    parser.add_argument("--queries", type=int, default=1000, help="single: at least so many")
+    parser.add_argument("--queries", type=int, default=1000, help="single: least number of queries")
     parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
     parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
     parser.add_argument("--seed", type=int, default=1, help="server: of the arrivals")

@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def server(a: Namespace, stage: Stage, say: Say) -> Found:
-    """Run P2 at each rate over seeds, and once without LoadGen's trace, to see that the trace does not slow it down."""
+    """Run both sides at each rate over seeds, and LoadGen once without its trace, to see if the trace slows it down."""
     found: dict[str, Any] = {}
     goals: list[Goal] = []
     for rate in a.rates:

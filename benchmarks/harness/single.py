@@ -48,7 +48,7 @@ def both(*arguments: str) -> dict[str, Job]:
 
 
 def single(a: Namespace, stage: Stage, say: Say) -> Found:
-    """Run P1 and, without a goal, the leanest system that LoadGen accepts, and LoadGen with its trace."""
+    """Run both sides and, without a goal, the leanest system that LoadGen accepts, and LoadGen with its trace."""
     jobs = both("--queries", str(a.queries))
     jobs["lean"] = Job("peer", (*jobs["peer"].arguments, "--sut", "lean"), of_peer)
     kept = Job("peer", ("single", "--queries", str(min(a.queries, TRACED)), "--trace"), of_peer)

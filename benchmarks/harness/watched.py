@@ -58,7 +58,7 @@ class Unwatched(Watch):
 def unwatched() -> type[dispatcher.Dispatcher]:
     """Compile the dispatcher without the stores that report a call to the watch."""
     source, stores = re.subn(r"^ +watch\.call = \w+\n", "", inspect.getsource(dispatcher), flags=re.M)
-    assert stores >= 5, "the dispatcher no longer tells the watch in this way"
+    assert stores >= 5, "the dispatcher no longer reports to the watch in this way"
     module = types.ModuleType("unwatched")
     sys.modules["unwatched"] = module
     exec(compile(source, "unwatched", "exec"), module.__dict__)

@@ -82,7 +82,7 @@ def _absorbed(compatible, classes, locked, enough, v):
 
 @compiled
 def _bound(compatible, candidates, branches, bounds, classes, locked, enough):
-    """Fill ``branches`` with the candidates that ``enough`` classes cannot hold, and their bounds; say how many."""
+    """Fill ``branches`` with the candidates that ``enough`` classes cannot hold, and their bounds; return how many."""
     words = len(candidates)
     uncoloured = candidates.copy()
     rest = np.empty(words, np.uint64)
