@@ -50,7 +50,7 @@ class Phases:
         self._board, self._features = board, False
 
     def loaded(self) -> Talk[None]:
-        """Note that the features are gone."""
+        """Record that the features are gone."""
         self._features = False
         yield from ()
 

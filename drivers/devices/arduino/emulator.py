@@ -25,7 +25,7 @@ BAUD = 115200
 _UNTIL_END_OF_INPUT = '"$@" & exec >&-; read -r _; kill -9 $!; wait; rm -rf "$0"'
 """A shell starts QEMU and waits for the end of its own input, which comes when the rig closes it or dies.
 
-Only QEMU keeps its standard output, which is the line; so the line ends with QEMU.
+Only QEMU keeps the shell's standard output, which is the line; so the line ends with QEMU.
 """
 
 

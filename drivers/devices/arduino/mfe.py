@@ -1,10 +1,10 @@
 """Mel-filterbank energies of one-second slices in whole numbers, bit for bit as ``firmware/core/mfe.c`` computes them.
 
-The manner is that of the MFE block of Edge Impulse (version 3: ``mfe/dsp.py`` of its processing blocks), with its
-defaults: pre-emphasis 0.98, frames of 20 ms every 10 ms without a window, the first 256 samples of each into a
-transform, 40 filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ. Silence precedes the
-slice. And the filters are triangles in hertz (librosa's ``mel(htk=True, norm=None)``): their corners are not moved to
-whole bins, which would leave some of them empty.
+They follow the MFE block of Edge Impulse (version 3: ``mfe/dsp.py`` of its processing blocks), with its defaults:
+pre-emphasis 0.98, frames of 20 ms every 10 ms without a window, the first 256 samples of each into a transform, 40
+filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ. Silence precedes the slice. And the filters
+are triangles in hertz (librosa's ``mel(htk=True, norm=None)``): their corners are not moved to whole bins, which would
+leave some of them empty.
 
 Every constant comes from ``PARAMETERS``; ``c_source.py`` writes the tables that C takes from the same arrays.
 """

@@ -28,7 +28,7 @@ MOST_SHIFT = 62
 AT_ONCE = 64
 """This many samples are computed together; more would need too much memory."""
 ZERO_CODE = -128
-"""The feature with the meaning zero: the noise floor."""
+"""The feature that means zero: the noise floor."""
 
 _DIGEST = re.compile(r"// sha256 of all that follows this line: ([0-9a-f]{64})\n")
 _ABOUT = re.compile(r"// (\{.*\})\n")
@@ -115,7 +115,7 @@ def header(network: Quantised) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkFile:
-    """A network as it was read: the header's text and its digest, too."""
+    """A network as it was read, with the header's text and digest."""
 
     network: Quantised
     sha256: str

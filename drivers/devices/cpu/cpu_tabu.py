@@ -1,9 +1,9 @@
 """D-Wave's multistart tabu search (dwave-samplers) on this computer as a QUBO solver with a deadline.
 
 The sampler's timeout counts whole milliseconds of each read's search and leaves out its set-up, which grows with
-the square of the nodes. It is called for one read at a time, each with twice the time of the last, or with what
-fits the time left by a set-up time measured when the graph was loaded. If less time is left than a first read takes,
-the read is one tabu search with the number of updates that fit, by a measured rate.
+the square of the nodes. It is called for one read at a time, each with twice the time of the last, or with what fits
+the time left, by a set-up time measured when the graph was loaded. If less time is left than a first read takes, the
+read is one tabu search with the number of updates that fit, by a measured rate.
 """
 
 from __future__ import annotations

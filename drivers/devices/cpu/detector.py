@@ -25,8 +25,8 @@ def open_device(
 ) -> Device:
     """Open ``FILE.py:function``, which returns a module: (1, channels, rows, columns) to boxes (n, 6).
 
-    A box is class, score, x, y, w, h in pixels of the input. Of boxes of a class above ``score`` that overlap by more
-    than ``overlap`` (intersection over union) the best stays; ``most`` boxes are kept (NeuroBench: 0.05, 0.5, 500).
+    A box is class, score, x, y, w, h in pixels of the input. At most ``most`` boxes above ``score`` are kept, and of
+    boxes of a class that overlap by over ``overlap`` (intersection over union) the best (NeuroBench: 500, 0.05, 0.5).
 
     Raises ``MissingExtraError`` without torch, ``UsageError`` without a module. An answer that is not boxes ends a run
     with ``DataError``.

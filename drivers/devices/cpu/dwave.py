@@ -32,7 +32,7 @@ def opened(
     name: str, description: str, tuning: str, solver_of: Callable[[Any], Solver[T]], seed: int, default_s: float,
     longest_s: float,
 ) -> Device:  # fmt: skip
-    """Return the device around the solver that is made of dwave.samplers. ``tuning`` names the rule of its parameters.
+    """Return the device of the solver made from dwave.samplers; ``tuning`` names the rule of its parameters.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """

@@ -48,8 +48,8 @@ def open_device(
     model = Model(
         NAME,
         f"long short-term memory of {cells} cells",
-        f"{epochs} epochs of the first half of each sample by Adam at a learning rate of {learning_rate:g} and squared "
-        "error, of which the last network is taken",
+        f"{epochs} epochs of the first half of each sample by Adam on the squared error at a learning rate of "
+        f"{learning_rate:g}; the last network is taken",
         {"cells": cells, "window": window, "washout": washout},
         Trained(drawn(cells, window, np.random.default_rng([seed, 0])), Memories.none(cells), np.zeros(window)),
     )

@@ -1,7 +1,7 @@
 """One layer of long short-term memory: its step, its gradient through time, and its training by Adam.
 
 The cell is that of Hochreiter and Schmidhuber with a forget gate, as torch has it: ``c' = f c + i g`` and
-``h' = o tanh(c')``. Gates stand in torch's order: input, forget, candidate, output. Adam is that of Kingma and Ba.
+``h' = o tanh(c')``. Gates are in torch's order: input, forget, candidate, output. Adam is that of Kingma and Ba.
 """
 
 from __future__ import annotations

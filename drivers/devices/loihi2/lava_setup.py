@@ -38,7 +38,7 @@ class Interpreter:
 
     @property
     def fits(self) -> bool:
-        """Return whether Lava can be installed in it."""
+        """Return whether Lava can be installed in this Python."""
         return self.python.startswith(f"{PYTHON}.")
 
 
@@ -49,7 +49,7 @@ def environment() -> Path:
 
 
 def recipe() -> str:
-    """Return the commands that make it."""
+    """Return the commands that make this environment."""
     return f"python{PYTHON} -m venv {environment()} && {environment()}/bin/pip install {' '.join(PINS)}"
 
 

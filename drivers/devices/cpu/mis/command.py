@@ -114,7 +114,7 @@ def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
 
 
 def _kept_of(known: Target | None, found: Target) -> Target:
-    """Return the row that a file keeps: a proof before Tabu, the later one of two Tabu, the better one of searches."""
+    """Return the row that a file keeps: a proof before Tabu, the later of two by Tabu, the better of two by search."""
     if found.name != SPECIFIED:
         return better(known, found)
     return known if known is not None and known.proven and not found.proven else found

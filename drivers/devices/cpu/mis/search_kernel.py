@@ -3,7 +3,7 @@
 
 ``key[w]`` of a vertex outside holds the count of adjacent members, and the sum of their numbers: with one
 member that sum is the member. ``lists[k]`` holds the vertices outside that are adjacent to k members, each at its
-``positions``; ``until`` is the move up to which a vertex stays out.
+``positions``; a vertex stays out until the move ``until``.
 """
 
 from __future__ import annotations
