@@ -77,14 +77,14 @@ def run(args: argparse.Namespace) -> int:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     """Declare ``rig network train WORKLOAD --out FILE``."""
     parser.add_argument("workload", metavar="WORKLOAD", help="a workload of labelled audio with a train split: asc")
-    parser.add_argument("--device", choices=tuple(_targets()), default="xylo", help="what it is for (default: xylo)")
-    parser.add_argument("--data", metavar="DIR", help="its folder; short for --option data=DIR")
+    parser.add_argument("--device", choices=tuple(_targets()), default="xylo", help="target device (default: xylo)")
+    parser.add_argument("--data", metavar="DIR", help="folder of the workload; short for --option data=DIR")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the workload")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".json for a xylo, .h for the arduino")
     parser.add_argument("--hidden", metavar="N,N,...", help=f"hidden layers of a xylo (default: {xylo.HIDDEN})")
     epochs = f"default: {xylo.EPOCHS}, for the arduino {arduino.EPOCHS}"
     parser.add_argument("--epochs", type=int, metavar="N", help=epochs)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of weights and order; default: 0")
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 

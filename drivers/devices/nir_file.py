@@ -50,7 +50,7 @@ def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, st
         inner, inside = flat(nodes[graph].nodes, nodes[graph].edges)
         own = {name: name if name.startswith(f"{graph}.") else f"{graph}.{name}" for name in inner}
         for name in sorted((found.keys() | nodes.keys()) & set(own.values())):
-            raise refused(name, f"is in the graph and in its nested graph {graph!r}", "Give one another name")
+            raise refused(name, f"is in the graph and in its nested graph {graph!r}", "Rename one of them")
         found |= {own[name]: node for name, node in inner.items()}
         links += [(own.get(a, f"{graph}.{a}"), own.get(b, f"{graph}.{b}")) for a, b in inside]
         for kind in ("Input", "Output"):
@@ -81,7 +81,7 @@ def digest_of(nodes: Nodes, edges: Edges) -> str:
 
 
 def check_said(**needed: tuple[object, str]) -> None:
-    """Check that options are given that a graph needs and does not hold; each is a value and an example of one.
+    """Check that the options which a graph needs but lacks are given; each is a value and an example value.
 
     Raises ``SetupError`` that names all missing options.
     """

@@ -68,7 +68,7 @@ def open_device(
     ``chunk_bytes`` (at most 38). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit
     of its relative rate error. With ``prints_first`` a span begins when the line with the first time stamp has been
     sent, as in the reference firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny.
-    ``dtr=false`` keeps a line low that resets some boards. ``firmware`` names a file whose digest is recorded.
+    ``dtr=false`` keeps low a line that resets some boards. ``firmware`` names a file whose digest is recorded.
     ``network`` and ``tuning`` state for the report what the firmware runs, and how it was trained and tuned.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.

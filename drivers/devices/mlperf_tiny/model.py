@@ -50,7 +50,7 @@ class Model:
         return whole.astype(dtype).tobytes()
 
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
-        """Return the label (arg max; for one score, by threshold), the scores, and probabilities if they are such."""
+        """Return the label (arg max; for one score, by threshold), the scores, and probabilities if scores sum to 1."""
         names = self.labels or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
         answer: dict[str, Any] = {"scores": list(scores)}
         if len(scores) == 1:

@@ -36,14 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train = actions.add_parser("train", help="K-means and STDP on NEST; the file is the option network of a device")
     train.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder with MNIST's idx files")
     train.add_argument(
-        "--interpreter", default="", metavar="PYTHON", help="has NEST and PyNN; default: $RIG_NEST_PYTHON"
+        "--interpreter", default="", metavar="PYTHON", help="Python with NEST and PyNN; default: $RIG_NEST_PYTHON"
     )
     train.add_argument("--subclasses", type=int, default=10, metavar="N", help="templates of each digit; default: 10")
     train.add_argument("--fold", type=int, help="train on the test images outside this fold; default: training images")
     train.add_argument("--folds", type=int, default=10, help="default: 10")
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--encoding", default="poisson", help="poisson (default), rank-order or dvs")
-    train.add_argument("--dialect", default="jaer", help="of dvs: jaer (default) or ne15")
+    train.add_argument("--dialect", default="jaer", help="dialect of dvs: jaer (default) or ne15")
     train.add_argument("--lesson-s", type=float, default=TEACHING_S, metavar="S", help="for a template; default: 180")
     train.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stream.add_argument("--encoding", default="poisson", help="poisson (default), rank-order or dvs")
     stream.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     stream.add_argument("--rate-hz", type=float, default=5000.0, metavar="HZ", help="sum of the rates; default: 5000")
-    stream.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .aedat (jAER) or .npy (PyNN)")
+    stream.add_argument("--out", type=Path, required=True, metavar="FILE", help="NAME.aedat (jAER) or NAME.npy (PyNN)")
     stream.set_defaults(do=_export)
     draw = actions.add_parser("draw", help="digits of the project's own, to try all of this without MNIST")
     draw.add_argument("--images", type=int, default=1000, metavar="N", help="for training and test each; default: 1000")

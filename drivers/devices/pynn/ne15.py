@@ -31,7 +31,7 @@ NEURON = {
     "i_offset": 0.0,
 }
 RELAY_NA, SURE_RELAY_NA = 3.0, 6.0
-"""The second lets a single spike fire a relay, for encodings in which a source spikes only once or a few times."""
+"""With ``SURE_RELAY_NA`` one spike fires a relay, for encodings in which a source spikes only once or a few times."""
 TEACHING_S, TEACHER_HZ, TEACHING_HZ, TEACHING_REFRACTORY_MS = 180.0, 50.0, 2000.0, 3.0
 STDP = Rule(tau_plus=10.0, tau_minus=10.0, A_plus=0.01, A_minus=0.01, w_min=0.0, w_max=1.3)
 WEAK_NA, INHIBITION_NA = 0.1, -1.5

@@ -47,13 +47,13 @@ def open_device(
     """Open a network: ``FILE.nir``, or ``FILE.py:function`` that returns a module and a tensor shaped like a sample.
 
     The module gives out one number for each class, shape (batch, classes), and the largest one is the answer.
-    ``classes`` names them, with commas between; by default they are counted from 0. Of a NIR graph, ``dt_s`` is the
-    time step, ``reset`` is "subtract" or "zero", and ``dtype`` is what it computes in; events have the shape (steps,
+    ``classes`` names them, with commas between; by default they are counted from 0. For a NIR graph, ``dt_s`` is the
+    time step, ``reset`` is "subtract" or "zero", and ``dtype`` is its type of numbers; events have the shape (steps,
     inputs), and audio becomes events as for a Xylo. The outputs of a graph are summed over the steps.
 
     ``processor`` is "cpu", "cuda" or "cuda:N". ``batch`` is how many samples run together. ``threads`` of the CPU are
     those of torch by default. ``clock_mhz`` locks the clock of a GPU, which takes root. With ``count``, each sample of
-    the workload runs once more beforehand to count its operations. ``warmup`` is how often the network runs then.
+    the workload runs once more beforehand to count its operations. ``warmup`` is how often the network runs at opening.
     Opening may take ``start_s``.
 
     Raises ``MissingExtraError`` without torch, ``SetupError`` without the processor or the memory, ``DataError`` for a

@@ -133,7 +133,7 @@ def _in_order(nodes: Nodes, edges: Edges) -> list[str]:
 
 
 def _part(torch: Any, name: str, node: Any, dt_s: float, to_zero: bool) -> Any:
-    """The module of one node. Raises ``DataError`` for a kind that is not known, and for values that cannot be."""
+    """The module of one node. Raises ``DataError`` for a kind that is not known, and for impossible values."""
     for what, values in vars(node).items():
         if isinstance(values, np.ndarray) and values.dtype.kind == "f" and not np.isfinite(values).all():
             raise refused(name, f"holds NaN or infinity in {what}", "Export the trained network again")

@@ -27,10 +27,10 @@ Encode = Callable[[Sample], NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A module in evaluation mode, a tensor as one sample gives it, without a batch, and what a recording says of it.
+    """A module in evaluation mode, a tensor like one sample, without a batch, and what a recording says of the module.
 
     ``encode`` gives the values of a sample, in the shape of ``example``, whose first axis may differ where the module
-    goes through time. ``neurons`` and ``states`` are as of ``TorchCounter``.
+    goes through time. ``neurons`` and ``states`` are those of ``TorchCounter``.
     """
 
     module: Any
@@ -46,8 +46,8 @@ class Model:
 def read_model(torch: Any, network: str, dt_s: float | None, reset: str | None) -> Model:
     """Read ``FILE.nir`` or ``FILE.py:function``, which returns a module and a tensor as one sample gives it.
 
-    A graph with neurons needs a time step and, if they spike, a ``reset``. Raises ``SetupError`` where one is not
-    given, ``DataError`` for a file that is no network, ``UsageError`` for a name that is neither.
+    A graph with neurons needs a time step and, if they spike, a ``reset``. Raises ``SetupError`` if one of these is
+    missing, ``DataError`` for a file that is no network, ``UsageError`` for another name.
     """
     if ".py:" in network:
         for name, value in (("dt_s", dt_s), ("reset", reset)):

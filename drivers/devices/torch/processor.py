@@ -48,7 +48,7 @@ class Processor:
 
 
 def open_processor(torch: Any, name: str, threads: int, clock_mhz: int) -> Processor:
-    """Open ``cpu``, ``cuda`` or ``cuda:N``. Raises ``UsageError`` for another name, and ``SetupError`` as below."""
+    """Open ``cpu``, ``cuda`` or ``cuda:N``. Raises ``UsageError`` for another name, and what ``open_cuda`` raises."""
     if name == "cpu":
         if clock_mhz:
             raise refused("clock_mhz", clock_mhz, "Leave it out: only the clock of a GPU is set here")

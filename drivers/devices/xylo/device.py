@@ -73,7 +73,7 @@ def open_device(
     chip. ``classes`` names its output neurons, separated by commas; by default they are numbered from 0.
 
     Audio becomes events by a quick filter bank, or with ``afe_model`` "rockpool" by Rockpool's model of the analog
-    front end of Audio 2. ``afe_seed`` draws its mismatch and noise. It takes seconds for a second of audio.
+    front end of Audio 2. ``afe_seed`` draws its mismatch and noise. The model takes seconds for a second of audio.
 
     Without ``simulate`` a board is used: ``board`` is its number, if there are several. By default (``front_end``
     "events") it gets events that the host encodes, as fast as it takes them. With ``record_activity`` it also records
@@ -247,7 +247,7 @@ class XyloDevice:
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait until the oldest sample ends, or for ``timeout_s``; return all replies that are then complete.
 
-        A sample played to a microphone is answered once its player has ended. Raises ``DeviceError`` if that failed.
+        A sample played to a microphone is answered once its player has ended. Raises ``DeviceError`` if it failed.
         """
         until_s = time.monotonic() + timeout_s
         self._done = self._done or self._backend.finished(timeout_s)

@@ -109,7 +109,7 @@ class MicrophoneBackend:
                 self._came.wait(min(left_s, 0.1))
             self._pending.popleft()
             own = self._rows_of(heard)
-        return (self._done(heard, own),)  # without this lock: elsewhere, the board's own is taken first
+        return (self._done(heard, own),)  # without this lock: elsewhere, the board's own lock is taken first
 
     def timer(self) -> int:
         """Return the stopwatch's time now (ms). Raises ``DeviceError`` if the board is gone."""

@@ -36,7 +36,7 @@ class StopWatch:
         self._oldest_us = 0
 
     def heard(self, stamp_us: int, arrived_ns: int) -> int:
-        """Note a stamp that has arrived; return it unwrapped. Raises ``ValueError`` if the stopwatch went back."""
+        """Add a stamp that has arrived; return it unwrapped. Raises ``ValueError`` if the stopwatch went back."""
         if self._newest_us is None:
             self._newest_us = self._oldest_us = stamp_us
         newest = self._newest_us

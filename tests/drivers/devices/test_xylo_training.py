@@ -51,7 +51,7 @@ def test_a_single_class_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "labels.csv").write_text("filename,label\na.wav,a\n")
 
     assert main(("network", "train", "asc", "--out", str(tmp_path / "a.json"), "--data", str(tmp_path))) == 6
-    assert "the data have 1 classes, and a network for Xylo Audio 2 tells 2 to 8 apart" in capsys.readouterr().err
+    assert "the data have 1 classes, but a network for Xylo Audio 2 has 2 to 8" in capsys.readouterr().err
 
 
 def test_the_file_says_what_it_was_trained_on_and_how(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int,
         (("asc", "--option", "split=test", "--out", "a.json"), 3, "trained on the train split"),
         (("qubo-mis", "--out", "a.json"), 3, "has no train split"),
         (("asc", "--hidden", "9,x", "--out", "a.json"), 3, "sizes of layers"),
-        (("asc", "--hidden", "9,65", "--out", "a.json"), 3, "each reaches 64"),
-        (("asc", "--hidden", "400,64,64,64", "--out", "a.json"), 3, "32000 such weights"),
+        (("asc", "--hidden", "9,65", "--out", "a.json"), 3, "each with up to 64 targets"),
+        (("asc", "--hidden", "400,64,64,64", "--out", "a.json"), 3, "32000 weights in all"),
         (("asc", "--option", "samples=3", "--out", "a.json"), 6, "no training sample is labelled park"),
         (("asc", "--epochs", "0", "--out", "a.json"), 3, "epochs"),
         (("asc", "--out", "a.nir"), 3, "does not end in .json"),

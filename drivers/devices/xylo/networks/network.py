@@ -47,7 +47,7 @@ class Network:
 
     ``layers`` are the sizes from input to output; the hidden layers follow one another among the hidden neurons.
     ``digest_sha256`` covers everything in the file. ``links`` are its connections. ``deployment`` states how a graph of
-    another format was made to fit the chip. ``floats`` is the network before that, if known.
+    another format was made to fit the chip. ``floats`` is the network before this fit, if known.
     """
 
     classes: tuple[str, ...]

@@ -31,8 +31,8 @@ _MOST_VALUE, _MOST_SHIFT = 2**15 - 1, 15
 def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, classes: Sequence[str]) -> Network:
     """Read a NIR file and fit it to the chip.
 
-    ``dt_s`` and ``reset`` are not in the file and have no default. Raises ``SetupError`` where one is not given,
-    ``UsageError`` for one that the chip cannot do, ``DataError`` as ``read_graph`` does.
+    ``dt_s`` and ``reset`` are not in the file and have no default. Raises ``SetupError`` if one of them is not given,
+    ``UsageError`` if the chip cannot do it, ``DataError`` as ``read_graph`` does.
     """
     check_said(dt_s=(dt_s, "0.001"), reset=(reset, "subtract"))
     assert dt_s is not None

@@ -37,9 +37,7 @@ def train(
     found = labelled(train_split(workload, options), lambda sample: _events(sample, params))
     classes, labels, events = found.classes, found.labels, np.stack(found.inputs, axis=1)
     if not 2 <= len(classes) <= LIMITS["output"]:
-        what = (
-            f"the data have {len(classes)} classes, and a network for Xylo Audio 2 tells 2 to {LIMITS['output']} apart"
-        )
+        what = f"the data have {len(classes)} classes, but a network for Xylo Audio 2 has 2 to {LIMITS['output']}"
         raise DataError(what, field="classes", value=len(classes), remedy="Choose other data")
     settings = training.Settings(layers, seed, epochs)
     tell(f"training on {len(labels)} samples of {len(classes)} classes, {settings.epochs} epochs")
@@ -70,7 +68,7 @@ def _layers(hidden: str) -> tuple[int, ...]:
     between = sum(a * b for a, b in pairwise(sizes))
     fits = sum(sizes) <= LIMITS["hidden"] and max(sizes[1:], default=0) <= MOST_FAN_OUT
     if not sizes or min(sizes) < 1 or not fits or between > MOST_HIDDEN_WEIGHTS:
-        has = f"{LIMITS['hidden']} hidden neurons, of which each reaches {MOST_FAN_OUT} others"
-        remedy = f"Give sizes of layers, such as {HIDDEN}: the chip has {has}, and {MOST_HIDDEN_WEIGHTS} such weights"
+        has = f"{LIMITS['hidden']} hidden neurons, each with up to {MOST_FAN_OUT} targets"
+        remedy = f"Give sizes of layers, such as {HIDDEN}: the chip has {has}, {MOST_HIDDEN_WEIGHTS} weights in all"
         raise refused("hidden", hidden, remedy)
     return sizes
