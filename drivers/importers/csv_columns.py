@@ -100,7 +100,7 @@ def nanoseconds(values: Floats, unit: str, where: str, field: str, before: int =
 
 
 class Table:
-    """The named columns of a table, in blocks of rows: to iterate over it reads the file in bounded memory.
+    """The named columns of a table, in blocks of rows: iteration reads the file in bounded memory.
 
     Raises ``DataError`` for a file without the columns and, during reading, for a file that is not a table.
     """

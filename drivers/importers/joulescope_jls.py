@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @single_trace
 def open_import(source: Path, *, supply_v: float | None = None, instrument: str | None = None) -> SingleTrace:
-    """The power of a Joulescope recording (JLS v2): its power signal, else current times voltage, else at ``supply_v``.
+    """The power of a Joulescope recording (JLS v2): its power signal, else current times voltage or ``supply_v``.
 
     Seconds count from the first sample. Where the file holds several instruments, ``instrument`` names one of them.
     Samples that the instrument dropped are left out. Raises ``UsageError`` for an option that must be stated,

@@ -34,10 +34,10 @@ class TraceOptions:
     """The options of every importer of a single trace.
 
     ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
-    as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if these
-    are two; ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names a
-    calibration file; ``calibration_range`` and ``temperature_c`` choose its limits of error. ``device_description`` and
-    ``meter_description`` say what was measured and by what; an audit asks for both.
+    as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if there
+    are two clocks; ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names
+    a calibration file; ``calibration_range`` and ``temperature_c`` choose its limits of error. ``device_description``
+    and ``meter_description`` say what was measured and by what; an audit asks for both.
     """
 
     windows: str | None = None

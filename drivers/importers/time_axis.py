@@ -101,7 +101,7 @@ def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> flo
 
 
 def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator[tuple[Indices, Indices, Floats]]:
-    """Yield begin, end and value of each reading; it reaches to its neighbour, at most 1.5 typical periods."""
+    """Yield begin, end and value of each reading, which reaches to its neighbour, at most 1.5 typical periods."""
     typical, longest = round(axis.typical_ns), round(1.5 * axis.typical_ns)
     step = typical  # from the stamp before
     for here, after in pairwise(chain(blocks, [None])):

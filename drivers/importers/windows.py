@@ -37,7 +37,7 @@ class Windows:
     tick_ns: float = 0.0
 
     def joined(self, other: Windows) -> Windows:
-        """Return the windows of both."""
+        """Return these windows and those of ``other``."""
         tick_ns = max(self.tick_ns, other.tick_ns)
         return Windows(self.spans + other.spans, self.idle_ns + other.idle_ns, self.files + other.files, tick_ns)
 

@@ -103,7 +103,7 @@ def _check_elapsed(results: str, lengths_s: list[float]) -> None:
     printed = [float(x) for x in re.findall(r"Elapsed time {2,}: (\d+(?:\.\d+)?)", results)]
     for stated_s, length in zip(printed, lengths_s, strict=False):
         if len(printed) == len(lengths_s) and abs(stated_s - length) > 1e-3 * max(stated_s, length):
-            what = f"results.txt prints a window of {stated_s:g} s, which is {length:g} s at the sampling rate assumed"
+            what = f"results.txt prints a window of {stated_s:g} s, which is {length:g} s at the assumed sampling rate"
             raise unstated("rate_hz", what, "rate_hz=NUMBER", length)
 
 

@@ -162,7 +162,7 @@ def marks_of(log: Sequence[LogLine]) -> list[float]:
 def lost_edges(edges_s: Sequence[float], marks_s: Sequence[float]) -> list[str]:
     """Return the names of the window begins and ends that are in the log but not in the stamps; none if counts agree.
 
-    They are chosen so that without them the log is late by nearly the same time at every stamp.
+    These edges are chosen so that without them the log is late by nearly the same time at every stamp.
     """
     missing = len(marks_s) - len(edges_s)
     if not 0 < missing <= MOST_LOST or len(marks_s) % 2:

@@ -102,7 +102,7 @@ def _loadgen(path: Path) -> dict[str, Any]:
 def _meter(path: Path) -> tuple[list[Stamp], Floats]:
     """Return the fields of every stamp, and the total watts.
 
-    PTDaemon writes -1 or nan for what is absent. A wall socket delivers no negative power, so any such value is NaN.
+    PTDaemon writes -1 or nan for what is absent. A wall socket delivers no negative power, so a negative value is NaN.
     """
     stamps: list[Stamp] = []
     watts: list[float] = []
