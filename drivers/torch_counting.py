@@ -30,13 +30,13 @@ Hook = Callable[[str, Any, tuple[Any, ...], Any], None]
 
 
 class TorchCounter:
-    """Counts one model from its making until ``close``; a sample is one row of a batch, which is the first axis.
+    """Counts one model until ``close``; a sample is one row of a batch, which is the first axis.
 
     An execution is one forward pass. If a pass calls every module equally often, as one that goes through the time
     steps of a spiking network does, each step is an execution. ``states`` are values that a model carries from step to
     step beside those of spiking neurons and recurrent modules, by name: elements for one sample, of 32 bits.
     ``neurons`` names further classes whose outputs are activations. ``uncounted`` names modules that are left out of
-    the counts, which the description then says. Raises ``DataError`` for a module that cannot be counted.
+    the counts, which the description then states. Raises ``DataError`` for a module that cannot be counted.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class TorchCounter:
 
         def enter(module: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
             states = [state for state in (*given[1:], *named.values()) if state is not None]
-            # of all neurons of snnTorch, it is the last argument, if it is one
+            # neurons of snnTorch take the membrane as the last argument, if at all
             before[:] = [states[-1] if states else getattr(module, "mem", None)]
 
         def leave(module: Any, given: tuple[Any, ...], named: Mapping[str, Any], out: Any) -> None:

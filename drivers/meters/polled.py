@@ -28,8 +28,8 @@ class Polled:
     """One rail's number: ``look`` returns it, ``begin`` prepares a new start. Each of them may raise ``RigError``.
 
     Each reading covers the last ``covers_s`` before the look; 0 for a value at the look. With ``on_change`` a look is a
-    reading only if its value differs from the last reading's, or ``stale_s`` after that. A look that took longer than
-    ``quick_s`` is repeated.
+    reading only if its value is new, or ``stale_s`` after the last reading. A look that took longer than ``quick_s`` is
+    repeated.
     """
 
     rail: str

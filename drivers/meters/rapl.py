@@ -123,7 +123,7 @@ def open_meter(
     """Open the energy counters of this computer's processors, one cumulative rail in joules for each power zone.
 
     ``domains`` names the zones, separated by commas (package-0, package-0-dram, psys ...); by default every package
-    and its memory. Two zones of which one contains the other are refused, since their sum counts twice. ``rate_hz`` is
+    and its memory. Two zones are refused if one contains the other, since their sum counts energy twice. ``rate_hz`` is
     how often the counters are read (500 Hz at most, since they are updated about every millisecond). ``most_w`` is the
     largest power of a zone; it limits how long a counter may go unread before a wrap could be missed.
 

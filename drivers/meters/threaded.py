@@ -167,7 +167,7 @@ class ThreadedMeter:
             )
 
     def _end_thread(self) -> _Acquisition | None:
-        """End the running acquisition and return it. If its thread hangs, that is its error."""
+        """End the running acquisition and return it. A thread that hangs becomes its error."""
         a, self._running = self._running, None
         if a is None or a.thread is None:
             return None

@@ -34,7 +34,7 @@ TAKES = 5
 """This many brackets of the start are taken and the narrowest is used: the program may be delayed during one."""
 RATE_OFF = 0.02
 ENOUGH = 20
-"""This many intervals between readings show the rate while it measures; at the end, two are enough."""
+"""This many intervals between readings show the rate during a measurement; at its end, two are enough."""
 
 
 def open_meter(

@@ -45,7 +45,7 @@ def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[
         if outside.any():
             found = int(values[outside][0])
             what = f"sample {sample_id} has an event with {field} {found}, outside {low} to {high}"
-            remedy = "Shift the events after time 0" if field == "time" else "The network has as many sources"
+            remedy = "Shift the events after time 0" if field == "time" else "Use addresses of the network's sources"
             raise Refusal("DataError", what, remedy, field, found)
     return addresses, np.ceil(times / (1000.0 * step_ms)) * step_ms
 

@@ -50,21 +50,21 @@ class Joulescope:
 def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     """Open a Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
 
-    ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is one of the instrument's
-    (1 to 1,000,000, a JS110's to 2,000,000, in steps of 1, 2, 5). ``range_mode`` is ``auto``, a range of current such
-    as ``180 mA``, or ``manual`` (as it was last; not on a JS110). ``clock_tolerance`` limits its sample timer's rate
-    (relative). ``calibration`` names a calibration file, limits in the rail's unit; without one no
-    accuracy is stated. ``hold_s`` of readings are held unread at most, ``timeout_s`` is how long it may be silent.
-    ``mark_input`` (0 to 3, 7: trigger) is a logic input, recorded as edges. ``pin`` is what the device does there:
-    high during each span (``level``), a falling edge when one begins and ends (``stamp``), or ``toggle``; it lags or
-    leads by at most ``pin_lag_s``. ``mark_vref`` (``3v3``, ``extern``) sets the voltage of the inputs.
+    ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is 1, 2, 5, 10 and so on up to
+    1,000,000 (JS110: 2,000,000). ``range_mode`` is ``auto``, a range of current such as ``180 mA``, or ``manual`` (as
+    it was last; not on a JS110). ``clock_tolerance`` limits its sample timer's rate (relative). ``calibration`` names a
+    file with limits in the rail's unit; without one no accuracy is stated. At most ``hold_s`` of readings wait unread;
+    the meter may be silent for ``timeout_s``. ``mark_input`` (0 to 3, 7: trigger) is a logic input, recorded as edges.
+    ``pin`` is what the device does there: high during each span (``level``), a falling edge when one begins and ends
+    (``stamp``), or ``toggle``; it lags or leads by at most ``pin_lag_s``. ``mark_vref`` (``3v3``, ``extern``) sets the
+    voltage of the inputs.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without pyjoulescope_driver,
     ``SetupError`` for an instrument that is not there or refuses its settings.
     """
     s = settings
     if s.signal == "current" and not (s.supply_v is not None and s.supply_v > 0):
-        remedy = "Add --option supply_v=VOLTS of the supply, or leave signal=current out: it measures power itself"
+        remedy = "Add --option supply_v=VOLTS of the supply, or leave signal=current out, to measure power itself"
         what = "power cannot be computed from a current without the supply voltage"
         raise refused("supply_v", s.supply_v, remedy, what)
     if s.rate_hz != round(s.rate_hz):
@@ -88,7 +88,7 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
             buffer_s=s.hold_s, versions={"pyjoulescope_driver": str(getattr(package, "__version__", ""))},
             details={
                 "instrument": path, "signal": s.signal, "range_mode": range_mode, "supply_v": s.supply_v,
-                "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers tell",
+                "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers show",
             },
             serial_number=serial,
         )  # fmt: skip
@@ -144,8 +144,8 @@ def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
 def range_settings(path: str, range_mode: str) -> dict[str, str]:
     """Return the topics that set the range of current, in order.
 
-    A JS110 has one; its ``s/i/range/mode`` is what it does to readings at a change of range (js110_usb.c). The later
-    models are told whether to choose by themselves, and else which (Joulescope's own ``js220.py``).
+    A JS110 has one; its ``s/i/range/mode`` is what it does to readings at a change of range (js110_usb.c). Later models
+    are told to choose a range by themselves, or which one to use (Joulescope's own ``js220.py``).
     """
     if "/js110/" in path:
         return {"s/i/range/select": range_mode}

@@ -24,7 +24,7 @@ MODES = ("hardware",)
 FEEDS = True
 
 RANGE_A = 0.05
-"""The range of the dynamic mode (UM2243, chapter 10); its protection acts from 59 mA on."""
+"""The range of the dynamic mode (UM2243, chapter 10); the instrument's protection acts from 59 mA on."""
 ENERGY_MOST_HZ = 1e4
 APERTURE_S = 1e-5
 """The aperture of a current, "instantaneous" in ``help``: the analog path has 100 kHz (UM2243, chapter 10)."""
@@ -51,13 +51,13 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
 
     ``output`` is ``energy`` (each reading is the energy of its whole period; 10 kHz at most) or ``current``
     (instantaneous; 100 kHz at most). ``rate_hz`` is 1, 2 or 5 times a power of ten, 1 Hz to 100 kHz. ``supply_v`` (1.8
-    to 3.3) is set where it differs from what the instrument supplies; without it that is left as it is. ``largest_a``
-    is the largest current expected; the step between readings there is declared as the resolution. ``high_current``
+    to 3.3) is set if the instrument supplies another voltage; without ``supply_v`` its supply stays. ``largest_a`` is
+    the largest current expected; the step between readings there is declared as the resolution. ``high_current``
     chooses ``funcmode high``. ``power`` is ``on``, or ``keep`` to leave the target's switch alone. ``clock_tolerance``
     limits its sample clock's rate (relative). ``calibration`` names a calibration file in the rail's unit (W for
     energy, A for current).
 
-    Raises ``UsageError`` for options that do not fit, ``SetupError`` for no PowerShield, or one that refuses them.
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` for no PowerShield or a refusal.
     """
     s, p = settings, settings.shield
     if p.energy and p.rate_hz > ENERGY_MOST_HZ:

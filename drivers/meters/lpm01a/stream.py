@@ -127,7 +127,7 @@ class Stream:
 class Timekeeper:
     """Compares the count of readings with the instrument's own stamps, which come once a second.
 
-    A stamp is exact to a millisecond: a loss is found once it exceeds that and one reading. Losses add up.
+    A stamp is exact to a millisecond: a loss is found once it exceeds this millisecond and one reading. Losses add up.
     """
 
     def __init__(self, rate_hz: float) -> None:

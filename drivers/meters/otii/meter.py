@@ -64,11 +64,11 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
     """Open an Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
-    switched on and left on), ``off-at-close``, or ``keep`` (nothing of it is set). ``channel`` is ``current`` (A, and
+    switched on and left on), ``off-at-close``, or ``keep`` (nothing is set). ``channel`` is ``current`` (A, and
     watts by ``supply_v``) or ``power`` (W, as the instrument computes it). ``rate_hz`` is set where the instrument has
-    several (Ace); 0 leaves its own (Arc). ``clock_tolerance`` limits its sample timer's rate (relative).
-    ``calibration`` names a calibration file, limits in the rail's unit; without one no accuracy is stated. ``hold_s``
-    of readings are held unread at most, ``timeout_s`` is how long the server may be silent.
+    several rates (Ace); 0 leaves its own (Arc). ``clock_tolerance`` limits its sample timer's rate (relative).
+    ``calibration`` names a file with limits in the rail's unit; without one no accuracy is stated. At most ``hold_s``
+    of readings wait unread; the server may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no server, instrument or licence.
     """
@@ -90,7 +90,7 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
             buffer_s=s.hold_s, versions={"otii": server.version, **{k: str(v) for k, v in about.items()}},
             details={
                 "device": dict(found), "channel": taken, "supply_v": s.supply_v, "max_current_a": s.max_current_a,
-                "power": s.power, "lost_readings": "NaN, as the stamps of the recording tell",
+                "power": s.power, "lost_readings": "NaN, as the stamps of the recording show",
             },
         )  # fmt: skip
         source = _Recording(server, info, own, taken, s.power == "off-at-close", s.timeout_s)

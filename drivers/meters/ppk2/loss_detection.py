@@ -76,7 +76,7 @@ class LossDetector:
         self.missing = 0
 
     def add(self, count: int, at_s: float) -> Loss | None:
-        """Note that ``count`` readings in all had arrived by ``at_s``. Return a loss as soon as it is certain.
+        """Record that ``count`` readings in all had arrived by ``at_s``. Return a loss as soon as it is certain.
 
         Neither argument may fall from call to call. Raises ``MeterError`` when arrivals were late for too long to find
         or exclude a loss.
@@ -107,7 +107,7 @@ class LossDetector:
         return (at_s - self._floor_s - self._drift * (at_s - self._at_s)) / self._period_s
 
     def _near(self, count: int, at_s: float, lag_s: float, floor_s: float) -> None:
-        """Note that nothing is missing up to here. The floor is the lowest lag plus what drift may have added since."""
+        """Record that nothing is missing until now. The floor is the lowest lag plus what drift may have added."""
         self._at_s, self._floor_s, self.proved = at_s, floor_s, count
         self._late.clear()
         self._windows.clear()
@@ -192,7 +192,7 @@ class PendingReadings:
         self.count += n
 
     def lose(self, loss: Loss) -> None:
-        """Mark all readings of the loss's stretch as unknown, because the exact place is, and lengthen the stretch."""
+        """Mark all readings of the loss's stretch as unknown, because the place is not known exactly; lengthen it."""
         first, end = loss.first - self._begin, loss.end - self._begin
         self._known[first:end] = False
         self._word = np.insert(self._word, [end] * loss.missing, 0)

@@ -2,8 +2,8 @@
 
     rig measure --device ... --meter ppk2 --option port=/dev/ttyACM0 --option supply_v=3.0
 
-Lost readings are NaN in the trace. Its counter shows most losses (``words``); only the times of arrival show a loss of
-a multiple of 64 (``loss_detection``). A loss that can be neither found nor excluded ends the run.
+Lost readings are NaN in the trace. The kit's counter shows most losses (``words``); only arrival times show a loss of a
+multiple of 64 (``loss_detection``). A loss that can be neither found nor excluded ends the run.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Ppk2:
 
 @of_settings
 def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
-    """Open a PPK2 on a serial ``port``; it measures the current through it.
+    """Open a PPK2, which measures the current through it, on a serial ``port``.
 
-    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (it is in a supply of ``supply_v``).
+    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (a supply gives ``supply_v``).
     Both need ``supply_v``, since the instrument measures no voltage and its calibration needs one.
     ``power`` is ``on`` (its output is switched on and stays on), ``off-at-close``, or ``keep`` (it is not switched).
     ``largest_a`` is the largest expected current. The step of the range for it is declared as the resolution, and
@@ -70,8 +70,8 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
     replace those that are impossible, and the accuracy states this. ``mark_channel`` (D0 to D7) is a
     logic input, recorded as a rail of edges of that name; ``pin`` (level, stamp or toggle) is how the device uses
     it, and ``pin_lag_s`` how far an edge may be from what it marks. ``clock_tolerance`` limits the relative rate error
-    of its sample timer. ``calibration`` names a calibration file, limits in A; without one no accuracy is stated.
-    At most ``hold_s`` of readings wait unread, and it may be silent for ``timeout_s``.
+    of its sample timer. ``calibration`` names a file with limits in A; without one no accuracy is stated. At most
+    ``hold_s`` of readings wait unread, and the kit may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """
@@ -98,7 +98,7 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
                 "port": s.port, "mode": s.mode, "supply_v": s.supply_v, "power": s.power, "largest_a": s.largest_a,
                 "mark_channel": s.mark_channel, "metadata": stated.other, "step_a_by_range": stated.steps_a(),
                 "default_modifiers": list(stated.defaults), "spike_filter": "none",
-                "lost_readings": "NaN; told by its six-bit counter, and by the times of arrival",
+                "lost_readings": "NaN; shown by its six-bit counter, and by the times of arrival",
             },
         )  # fmt: skip
         readings = Ppk2Source(line, info, stated, range_, s.timeout_s)

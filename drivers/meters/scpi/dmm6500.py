@@ -132,7 +132,7 @@ def open_meter(settings: Dmm6500, clock: Clock | None = None) -> Meter:
     s = settings
     if s.supply_v is None:
         raise refused(
-            "supply_v", None, "Add --option supply_v=VOLTS", "power cannot be computed from a current without it"
+            "supply_v", None, "Add --option supply_v=VOLTS", "a current gives no power without the supply voltage"
         )
     session = s.visa.open()
     with released_on_error(session.close):

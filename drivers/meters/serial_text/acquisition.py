@@ -65,7 +65,7 @@ class TextSource:
     def _await_first(self, begin_ns: int) -> Bracket:
         """Return the bracket from the first line whose reading cannot be from before ``begin_ns``.
 
-        A line arrives at most ``latency_s`` after its reading, and after the last look at the port without it.
+        A line arrives at most ``latency_s`` after its reading, and after the last look at the port without this line.
         """
         p = self._plan
         late_ns, uncertainty_ns = round(p.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)

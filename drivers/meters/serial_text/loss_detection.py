@@ -162,7 +162,7 @@ class Pace:
         self.unseen_s = max(0.6 / rate_hz, UNSEEN_S)
 
     def add(self, count: int, at_s: float) -> None:
-        """Note that ``count`` lines in all had come by ``at_s``. Raises ``MeterError`` when fewer or more were due."""
+        """Record that ``count`` lines in all came by ``at_s``. Raises ``MeterError`` when fewer or more were due."""
         lag_s = at_s - count / self._rate_hz
         if self._low is None:
             self._low, self._until_s = (at_s, lag_s), at_s + self._window_s

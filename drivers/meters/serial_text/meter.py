@@ -117,7 +117,7 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
     found = {}
     for name in amperes:
         if (name in fixed) == (name in read):
-            remedy = f"Give supply_v= (volts) or voltage= (a column of volts) for {name}, one of them"
+            remedy = f"Give either supply_v= (volts) or voltage= (a column of volts) for {name}"
             raise refused("supply_v", supply_v, remedy)
         if name in read and read[name] not in volts:
             raise refused("voltage", voltage, f"Give a column of V: {', '.join(volts) or 'none is declared'}")

@@ -107,7 +107,7 @@ class Truevolt:
         query, terminals_a = f"{node}:RANG?;:{node}:APER?;:SAMP:TIM?", 0.0
         if settings.function == "current":
             range_, aperture_s, period_s, terminals_a = self.session.numbers(f"{query};:{node}:TERM?", 4)
-            range_ = 10.0 if terminals_a == 10.0 else range_  # RANG? tells of the 3 A terminals only (manual, p. 192)
+            range_ = 10.0 if terminals_a == 10.0 else range_  # RANG? shows the 3 A terminals only (manual, p. 192)
         else:
             range_, aperture_s, period_s = self.session.numbers(query, 3)
         asked = (("aperture_s", settings.aperture_s, aperture_s), ("rate_hz", settings.period_s, period_s))

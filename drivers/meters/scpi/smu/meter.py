@@ -76,7 +76,7 @@ class Elog:
     fetched_s: float = math.inf
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start the log. A trigger that comes before it is ready is refused (-211), and repeated.
+        """Start the log. A trigger that comes before the log is ready is refused (-211), and repeated.
 
         The error queue is queried in a separate line: an instrument may drop the rest of a line that failed.
         """
@@ -155,11 +155,11 @@ def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
     """Open the data log of one output: watts, from voltage and current of each period.
 
     With ``power=keep`` the output must be on already; ``on`` switches it on, at the volts that it is set to. With
-    ``supply_v`` only the current is logged, twice as fast, and stays in amperes. So does a module that logs one of
-    both: without ``supply_v`` it then measures the volts once, when it is opened. ``rate_hz`` is rounded to periods
-    of whole 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
-    ``clock_tolerance`` limits the log's clock (relative). ``calibration`` names a calibration file with limits in
-    the readings' unit, watts or amperes, ``calibration_range`` the range in it where it has several.
+    ``supply_v`` only the current is logged, twice as fast, and stays in amperes. A module that logs only one of the two
+    stays in amperes too: without ``supply_v`` it measures the volts once, when it is opened. ``rate_hz`` is rounded to
+    periods of whole 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
+    ``clock_tolerance`` limits the log's clock (relative). ``calibration`` names a calibration file with limits in the
+    readings' unit, watts or amperes, ``calibration_range`` the range in it where it has several.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no instrument answers.
     """
