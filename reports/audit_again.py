@@ -11,7 +11,7 @@ from reports.audit.files import clean
 from reports.leaderboard import EQUAL
 from rig.errors import RigError
 
-NUMBER, NAME = 32, "made again by the rig's own code, and not the auditor's: documents and pages"
+NUMBER, NAME = 32, "documents and pages, made again by the rig's own code and not the auditor's"
 ALLOWED = (
     "no word differs, no figure by a hundredth of its half-width, no other number by a millionth, no file more or less"
 )
@@ -19,7 +19,7 @@ SHOWN = 3
 WHOLE = (1, 2)
 """The checks that a folder is complete and fits its hashes; the rig's own readers read only such folders."""
 NOT_COMPARED = "pages not compared"
-EQUALS = "submission.json and results.csv are equal; the rest differs, by versions or by hand"
+EQUALS = "submission.json and results.csv are equal; other versions or edits by hand changed the rest"
 DIFFER = "submission.json or results.csv differs too, by less than the intervals of the figures as computed now"
 UNEXPLAINED = "no version explains"
 

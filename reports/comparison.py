@@ -87,7 +87,7 @@ def _unseen(subject: Subject) -> Iterator[str]:
 
 
 def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
-    """Return the rows in the widest form that fits; if a title leaves no room for the numbers, it stands above them."""
+    """Return the rows in the widest form that fits; a title that leaves no room for the numbers is above them."""
     judged = any(d.kept is not None for d in c.differences)
     headlines = headline_keys(c.first.result)
     rows = [

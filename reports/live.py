@@ -13,7 +13,7 @@ from rig.terminal import tell
 
 Show = Callable[[int, dict[str, float]], None]
 SAY_EVERY_S = 60.0
-"""Without a terminal, a run that continues after its set reports progress this often."""
+"""Without a terminal, progress is reported this often once a run goes on past its set."""
 
 
 @contextmanager

@@ -37,7 +37,7 @@ _TWINS = {
     "energy_per_inference_integrated_j": "energy_per_inference_j",
     "throughput_inferences_hz": "throughput_samples_hz",
 }
-"""Quantities that often equal a second quantity, and that quantity."""
+"""Quantities, each with another one that it often equals."""
 _PERCENTILES = (50, 90, 99)
 _DETAILS = (  # figures of a solver that a terminal does not show
     "gap_{target}_spread_problems",

@@ -58,13 +58,13 @@ class Standing:
     error: str
 
     def text(self) -> str:
-        """Return it as one line."""
+        """Return the progress as one line."""
         end = ("", f"  ended{': ' + self.error if self.error else ''}")[self.ended]
         count = f"{self.done} samples" if self.total is None else counted(self.done, self.total)
         return "  ".join(x for x in (self.run.name, count, watts_text(self.watts), room_text(self.room)) if x) + end
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object; what is not known is null."""
+        """Return the progress as a JSON object; what is not known is null."""
         room = None if self.room is None else {k: v if math.isfinite(v) else None for k, v in asdict(self.room).items()}
         left = None if self.total is None else max(self.total - self.done, 0)
         watts = {k: v if math.isfinite(v) else None for k, v in self.watts.items()}

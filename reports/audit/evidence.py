@@ -140,7 +140,7 @@ def rows_of(evidence: Evidence, what: str) -> list[tuple[dict[str, Any], list[Pa
 
 
 def asked(parts: Sequence[Part], key: str) -> Any:
-    """Return one value of the rules of sessions that are trials of each other; None if their rules are unknown."""
+    """Return one value from the rules of the first run in ``parts``; None if they are unknown."""
     values = next((values_of(run)[0] for part in parts for run in part.runs), None)
     return None if values is None else values[key]
 
@@ -156,7 +156,7 @@ def kept(evidence: Evidence, *begins: str) -> Verdict:
     if not mine:
         raise NotApplicable("no rule of the recorded set asks for it")
     least = next((r for r in mine if r.found), mine[0])
-    found = f"{len(mine)} times as allowed, such as {least.rule}: {least.found}"
+    found = f"{len(mine)} values as allowed, such as {least.rule}: {least.found}"
     return broken(evidence, *begins), found, least.allowed
 
 

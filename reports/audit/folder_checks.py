@@ -171,7 +171,7 @@ def leaderboard_rows(e: Evidence) -> Verdict:
         head, *rows = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
     except csv.Error as error:
         return [f"results.csv is no table that can be read: {error}"], "", "a table"
-    faults = [f"the column {key!r} stands twice" for key in sorted(set(head)) if head.count(key) > 1]
+    faults = [f"the column {key!r} is there twice" for key in sorted(set(head)) if head.count(key) > 1]
     named = [dict(zip(head, row, strict=False)).get("name") for row in rows]
     if named != [_text(one["name"]) for one in wanted] or any(len(row) != len(head) for row in rows):
         faults.append("the rows are not the configurations, in order, each with a cell for every column")

@@ -28,7 +28,7 @@ class Ledger:
     """The hashes of a manifest by path."""
 
     def used(self, name: str, digest: str) -> None:
-        """Note a fault if a used file differs from the manifest, for example because it was exchanged meanwhile."""
+        """Add a fault if a used file differs from the manifest, for example because it was exchanged meanwhile."""
         if self.listed and self.listed.get(name) != digest:
             self.faults.append(clean(f"{MANIFEST}: {name} differs from its hash"))
 

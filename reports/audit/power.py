@@ -58,7 +58,7 @@ class RailPower:
     apart: bool
     """Whether gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
     ends_w: float
-    """The power that half a reading at each end of a span may hold, plus the change without a shift of spans."""
+    """The power that half a reading at each end of a span may hold, plus the change of the mean by the shift."""
     facts: Facts
     clock_bound_s: float
     readings_per_span: float

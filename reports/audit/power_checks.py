@@ -115,7 +115,7 @@ def clocks(e: Evidence) -> Verdict:
             told = next(one for one in run.start["clocks"] if one["name"] == name)
             off = abs(clock.s_per_tick * told["tick_hz"] - 1)
             if off > told.get("tolerance", 1e-3) + clock.rate_bound:
-                faults.append(f"{own}: the clock {name!r} is {off:.2g} off the rate that is declared of it")
+                faults.append(f"{own}: the clock {name!r} is {off:.2g} off its declared rate")
             out = np.max(np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9), initial=0.0)
             found.append((float(out), slack, f"{own}: the clock {name!r}"))
     if not found and not faults:
@@ -234,7 +234,7 @@ def _volts_told(run: Run) -> Iterator[str]:
         own = {getattr(each, name) for each in used} - {None}
         if own and told and not told & own:
             values = (", ".join(map(str, sorted(each))) for each in (own, told))
-            yield "{} is {} in the conversion, and {} as told".format(name, *values)
+            yield "{} is {} in the conversion, and {} as stated".format(name, *values)
 
 
 def arithmetic(e: Evidence) -> Verdict:

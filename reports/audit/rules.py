@@ -22,7 +22,7 @@ from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
-"""A solve is late if it exceeds its budget by more than the first (s) and by more than the second (part of it)."""
+"""A solve is late if it is over its budget by more than ``BUDGET_S`` and more than ``BUDGET_SHARE`` of the budget."""
 OUTLINED = {
     "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),

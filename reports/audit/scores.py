@@ -148,7 +148,7 @@ def problem(run: Run, sample: str) -> tuple[int, Any] | None:
             refuse(f"the problem {sample!r}", f"uses a bit that it lacks, or more than {NODES_MOST} bits")
         return bits, body
     if body.dtype != "<i4" or body.ndim != 1 or len(body) < 2 or len(body) != 2 + 2 * body[1]:
-        refuse(f"the problem {sample!r}", "does not hold its numbers of nodes and edges, then the edges")
+        refuse(f"the problem {sample!r}", "must hold its numbers of nodes and edges, then the edges")
     nodes, edges = int(body[0]), body[2:].reshape(-1, 2)
     if not 0 < nodes <= NODES_MOST or (len(edges) and (edges.min() < 0 or edges.max() >= nodes)):
         refuse(f"the problem {sample!r}", f"uses a node that it lacks, or more than {NODES_MOST} nodes")

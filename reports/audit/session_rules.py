@@ -19,7 +19,7 @@ from reports.audit.rules import Values
 from reports.audit.scores import answers
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01
-"""Share of answers that may differ between speed and accuracy runs, if accuracies differ by at most the second."""
+"""Answers of speed and accuracy runs may differ by this share, if accuracies differ by at most ``ACCURACY_STEP``."""
 OTHERWISE, CHANCE = "samples answered otherwise", "more than 10% by chance"
 TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_power_w": "power"}
 """The figures whose trials must agree, and the runs that are their trials."""

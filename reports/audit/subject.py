@@ -163,7 +163,7 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
 
 
 def _note(error: RigError, part: Part, ledger: Ledger) -> None:
-    """Note an error: altered content contradicts a hash, any other part cannot be read."""
+    """Record an error: altered content contradicts a hash, any other part cannot be read."""
     told = clean(error.message.replace(f"{part.folder.parent}/", ""))
     (ledger.faults if isinstance(error, IntegrityError) else part.unread).append(told)
 

@@ -71,7 +71,7 @@ def _inferences(run: Run, known: bool = True) -> Iterator[str]:
     takes = f"an inference takes {', '.join(map(str, sorted(each)[:3]))} s of a sample, and "
     if not known:
         if not each_s and len(each) > 1 and max(n or 1 for n in held.values()) > 1:
-            yield f"{takes}nothing tells how many one holds"
+            yield f"{takes}nothing shows how many a sample holds"
         return
     if each_s and any(abs(own_s - each_s) > 1e-6 * each_s for own_s in each):
         yield f"{takes}not {each_s} s"
@@ -180,7 +180,7 @@ def trials(e: Evidence) -> Verdict:
 
 
 def _repeats(run: Run) -> int:
-    """Return how often a span repeats its work at most by its scenario: as declared, or to fill a power window."""
+    """Return how often its scenario lets a span repeat its work: as declared, or to fill a power window."""
     repeat, window_s, each_s = (run.options.get(key) for key in ("repeat", "window_s", "timeout_s"))
     if isinstance(repeat, int):
         return repeat

@@ -22,8 +22,8 @@ from rig.types import Bools
 _ANSWERS = 400  # at most this many are drawn one by one; more are drawn as columns
 _COLUMNS = 600
 _ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], GRID
-_LANE = 0.86  # of the height for a class
-_UNSEEN = 0.004  # of the height for a class: lower than a hairline
+_LANE = 0.86  # share of the height for a class
+_UNSEEN = 0.004  # share of the height for a class: lower than a hairline
 _TOP_IN, _RIGHT_IN, _BOTTOM_IN = 0.34, 0.27, 0.55
 _CHAR_IN, _LINE_IN = 0.066, 0.135  # size of a letter and of a line in a name above the scenes
 _UPRIGHT_IN = 0.1  # room for a name that is rotated

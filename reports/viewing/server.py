@@ -75,7 +75,7 @@ def server_of(page: bytes, policy: str, columns: Columns, port: int = 0) -> tupl
         server = _Server((LOOPBACK, port), Handler)
     except (OSError, OverflowError) as error:
         remedy = "Leave --port out, and a free port is taken"
-        raise SetupError(f"port {port} cannot be had: {error}", field="port", value=port, remedy=remedy) from error
+        raise SetupError(f"port {port} is not available: {error}", field="port", value=port, remedy=remedy) from error
     hosts = {f"{name}:{server.server_port}" for name in (LOOPBACK, "localhost")}
     return server, f"http://{LOOPBACK}:{server.server_port}/{token}/"
 

@@ -268,7 +268,7 @@ def test_pages_of_versions_that_nobody_stated_are_not_compared(folder: Path, tmp
     assert again["outcome"] == "warned"
     assert "matplotlib not stated" in again["found"]
     assert "submission.json and results.csv are equal" in again["found"]
-    assert "differs, by versions or by hand: report.md, line " in again["found"]
+    assert "other versions or edits by hand changed the rest: report.md, line " in again["found"]
 
 
 @pytest.mark.usefixtures("once")

@@ -392,7 +392,7 @@ CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
     ),
     "a clock that is ten times as fast": (
         start(lambda run, line: [c.update(tick_hz=1.25e6) for c in (line["device"]["clock"], *line["clocks"][1:2])]),
-        "20", "the clock 'device' is 0.9 off the rate that is declared of it",
+        "20", "the clock 'device' is 0.9 off its declared rate",
     ),
     "another meter in each power run": (
         start(lambda run, line: [meter.update(serial_number=run) for meter in line["meters"]]),
@@ -486,7 +486,7 @@ def test_samples_of_any_length_may_hold_one_inference_each(few: Path, tmp_path: 
 def test_inferences_of_no_length_are_in_doubt(few: Path, tmp_path: Path) -> None:
     found = of(few, tmp_path, uneven([1, 2] * 6))
     assert 8 not in {c.number for c in found.failed}
-    assert "nothing tells how many one holds" in faults(found)["8"]
+    assert "nothing shows how many a sample holds" in faults(found)["8"]
 
 
 def test_inferences_that_were_written_into_a_recording_fail(tmp_path: Path) -> None:
@@ -507,7 +507,7 @@ def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -
         stream.write_table(table.replace_schema_metadata(told))
     altered(run, lambda lines: lines[0]["meters"][0]["rails"][0]["conversion"].update(supply_v=0.9))
     (found,) = (c.found for c in audit(run).failed if c.number == 24)
-    assert "supply_v is 0.9 in the conversion, and 1.8 as told" in found
+    assert "supply_v is 0.9 in the conversion, and 1.8 as stated" in found
 
 
 def test_what_no_audit_sees_is_listed_by_name(session: Path, tmp_path: Path) -> None:

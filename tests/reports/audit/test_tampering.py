@@ -173,7 +173,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("name,class", "name,active_power_w,class", "the column 'active_power_w' stands twice"),
+        ("name,class", "name,active_power_w,class", "the column 'active_power_w' is there twice"),
         ("one,", f"{'x' * 200_000},", "no table that can be read"),
         ("name,class", "name,tops_per_watt,class", "in order, each with a cell for every column"),
         ("simulated", "simulated ", "one: class is simulated , not simulated"),

@@ -142,7 +142,7 @@ def test_a_port_that_cannot_be_had_is_a_typed_error() -> None:
     server, url = server_of(PAGE, "", columns)
     with server:
         for port in (urlsplit(url).port or 0, 70_000, -1):
-            with pytest.raises(SetupError, match="cannot be had"):
+            with pytest.raises(SetupError, match="is not available"):
                 server_of(PAGE, "", columns, port)
 
 
