@@ -51,7 +51,7 @@ def dynamic_power(
     if model.readings.supply is not None:
         parts += _within_parts(model, model.readings.supply, e.dynamic)
     parts.append(_rounding(e))
-    hidden_w = float(np.abs(e.dynamic) @ hidden_of(model)[0]) + model.readings.idle_bias_w
+    hidden_w = float(np.abs(e.dynamic) @ model.once(hidden_of)[0]) + model.readings.idle_bias_w
     return _quantity(value_w, parts, hidden_w + margin.bias_w, busy.n, method)
 
 
@@ -100,16 +100,7 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
     rail, r = model.rail, model.readings
     if model.at_looks is not None:
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
-    one = model.single
-    raw = one.readings.raw
-    everywhere = max(rail.resolution or 0.0, step_of(raw[one.readings.ok]))
-    held, busy, quiet = (raw[which & one.readings.ok] for which in (one.held, one.busy & ~one.held, one.idle))
-    at = {"busy": (held, everywhere), "idle": (quiet, everywhere)}
-    # if idle never changes, there is no noise that would make spans change
-    if np.ptp(quiet) > 0.0:
-        in_spans, recurring = step_in(raw[one.held & one.readings.ok & ~one.readings.overload], busy)
-        if in_spans > everywhere:
-            at["busy"] = (recurring, in_spans)
+    at = model.once(_steps)
     parts = []
     for level in levels:
         of_level, resolution = at[level]
@@ -123,6 +114,21 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         u = step_w / math.sqrt(12.0) * left
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
     return parts
+
+
+def _steps(model: RailModel) -> dict[str, tuple[Floats, float]]:
+    """Return by level, busy and idle, the raw readings that show the step of the converter, and this step."""
+    one = model.single
+    raw = one.readings.raw
+    everywhere = max(model.rail.resolution or 0.0, step_of(raw[one.readings.ok]))
+    held, busy, quiet = (raw[which & one.readings.ok] for which in (one.held, one.busy & ~one.held, one.idle))
+    at = {"busy": (held, everywhere), "idle": (quiet, everywhere)}
+    # if idle never changes, there is no noise that would make spans change
+    if np.ptp(quiet) > 0.0:
+        in_spans, recurring = step_in(raw[one.held & one.readings.ok & ~one.readings.overload], busy)
+        if in_spans > everywhere:
+            at["busy"] = (recurring, in_spans)
+    return at
 
 
 def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapping[str, float]) -> list[Component]:

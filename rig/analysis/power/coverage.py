@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.power.estimators import Estimate, Margin
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.rail_model import RailModel, Single
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import in_step, inside, merged, touches
@@ -139,7 +139,7 @@ def overload_notes(rail: str, model: RailModel) -> Iterator[Finding]:
     if not count:
         return
     share = count / max(model.readings.count(model.busy | model.idle), 1)
-    beyond = model.readings.count(used & hidden_w(model)[1])
+    beyond = model.readings.count(used & model.once(hidden_w)[1])
     more = (
         f"; noise does not explain {beyond} of them, and the true value of each may be up to twice as high"
         if beyond
@@ -209,7 +209,10 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     with each other, and their mean is off by the power of the rest of the execution.
     """
     busy_s = sum(p.busy_s for p in phases)
-    missed = [max(_missed_w(model, p, times, dynamic_w) for times in (p.executions, p.inferences)) for p in phases]
+    missed = [
+        max(_missed_w(model, p, times, dynamic_w) for times in np.unique([p.executions, p.inferences], axis=0))
+        for p in phases
+    ]
     return Margin(0.0, sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s)
 
 
@@ -308,13 +311,12 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
     n = r.count(used)
     if r.counter or n < 3 or r.period_s <= 0.0:  # a counter misses nothing between two reads
         return []
-    seen = one.held & one.readings.ok
-    pair = seen[1:] & seen[:-1] & one.beside
+    seen, pair = one.held & one.readings.ok, _pairs(one)
     blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
     alike = in_step(model.spans_s[:, 0], r.period_s)
     square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
     steps = max(square - 2.0 * noise.busy_w**2, 0.0)
-    common = _at_the_same_place(model, pair) * max(alike * len(model.spans_s) - 1.0, 0.0)
+    common = model.once(_at_the_same_place) * max(alike * len(model.spans_s) - 1.0, 0.0)
     missing = float(np.sum(np.round(r.pace()) - 1.0))
     lost = max(missing / (missing + float(r.many.sum())), 0.0)
     scatter = max(float(np.var(one.readings.watts[seen])) - noise.busy_w**2, 0.0) if np.any(seen) else 0.0
@@ -328,9 +330,15 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
     return found
 
 
-def _at_the_same_place(model: RailModel, pair: Bools) -> float:
+def _pairs(one: Single) -> Bools:
+    """Return which readings within spans follow another one without a pause, shape (n - 1,)."""
+    seen = one.held & one.readings.ok
+    return seen[1:] & seen[:-1] & one.beside
+
+
+def _at_the_same_place(model: RailModel) -> float:
     """Return the mean square of steps from reading to reading, if the steps recur at the same place of all spans."""
-    r, first = model.single.readings, np.flatnonzero(pair)
+    r, first = model.single.readings, np.flatnonzero(_pairs(model.single))
     if not len(first):
         return 0.0
     middle_s = 0.5 * (r.start_s[first] + r.end_s[first])

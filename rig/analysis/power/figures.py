@@ -168,7 +168,8 @@ def _stated(
     method = CORE_METHOD if chosen is inner else METHOD
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
     figures = {replace(key, quantity="idle_power_w"): idle_power(model, chosen)}
-    of_chosen, of_inner = noise_parts(model, chosen), noise_parts(model, inner)
+    of_chosen = noise_parts(model, chosen)
+    of_inner = of_chosen if chosen is inner else noise_parts(model, inner)
     for name, e, noise, words, beside in (
         ("", chosen, of_chosen, method, margin + hidden),
         (TRIMMED, inner, of_inner, CORE_METHOD, hidden),

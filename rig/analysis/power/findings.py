@@ -177,7 +177,7 @@ def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
     """Return a refusal if clipped readings are too many, or hide too much that noise does not explain."""
     r = model.readings
     clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
-    hidden, unexplained = hidden_w(model)
+    hidden, unexplained = model.once(hidden_w)
     lost = float(np.abs(e.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(e.value_w), 1e-300)
     if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:
         return None

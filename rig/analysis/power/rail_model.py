@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import gap_of, idle_window_of
 from rig.analysis.timing.timeline import Activity
 from rig.types import Bools, Floats, Rail
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,14 @@ class RailModel:
     single: Single
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, what: Callable[[RailModel], T]) -> T:
+        """Return what a function of the model alone returns, computed when it is first asked for."""
+        if what not in self._known:
+            self._known[what] = what(self)
+        found: T = self._known[what]
+        return found
 
     @property
     def rail(self) -> Rail:

@@ -67,19 +67,24 @@ class Profile:
     @cached_property
     def lag(self) -> Indices:
         """Return how many readings ago each value occurred last, 0 if never."""
-        return lag_of(self.code)
+        return lag_of(self.code) if self._some_equal(self.code) else np.zeros(len(self.code), np.int64)
 
     @cached_property
     def copies(self) -> Bools:
         """Return which readings repeat the one before or an earlier block; none if chance may explain the repeats."""
         word, wide = self.code, 1
-        while len(self.value) >= LEAST and wide <= WIDEST:
+        while len(self.value) >= LEAST and wide <= WIDEST and self._some_equal(word):
             again, chance = self._again(word, wide)
             if chance <= CHANCE * len(self.value):
                 return again
             word = np.unique(word[:-wide] * (int(word.max()) + 1) + word[wide:], return_inverse=True)[1]
             wide *= 2
         return np.zeros(len(self.value), bool)
+
+    @staticmethod
+    def _some_equal(word: Indices) -> bool:
+        """Return whether some of the numbers from 0 to the highest occur more than once."""
+        return int(word.max(initial=-1)) < len(word) - 1
 
     def _again(self, word: Indices, wide: int) -> tuple[Bools, int]:
         """Return which readings repeat earlier rows of ``wide`` readings, and how many rows recur by chance.
