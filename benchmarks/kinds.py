@@ -3,7 +3,8 @@
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
 ``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
 ``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``, ``activity_kinds``,
-``aftermath_kinds``, ``acquisition_kinds`` and ``mistake_kinds`` in ``fixtures.worlds``.
+``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds`` and ``spoilt_kinds``
+in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -39,11 +40,14 @@ from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.pace_kinds import KINDS as PACE_KINDS
 from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
 from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
+from fixtures.worlds.spoilt_kinds import KINDS as SPOILT_KINDS
 from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
 from fixtures.worlds.unusual_kinds import KINDS as UNUSUAL_KINDS
+from fixtures.worlds.warming_kinds import KINDS as WARMING_KINDS
 from fixtures.worlds.work_kinds import KINDS as WORK_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
@@ -57,8 +61,9 @@ FIFTH_KINDS = MANUAL_KINDS
 SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
 SEVENTH_KINDS = UNUSUAL_KINDS | LOG_KINDS | HABIT_KINDS
 EIGHTH_KINDS = ACTIVITY_KINDS | AFTERMATH_KINDS | ACQUISITION_KINDS | MISTAKE_KINDS
+NINTH_KINDS = WARMING_KINDS | PACE_KINDS | SPOILT_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS
-KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS
+KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
