@@ -27,6 +27,9 @@ HELD = [
     # idle that moves between its windows
     ("idle_steps_at_first_span", 0), ("idle_steps_in_the_middle", 1), ("idle_drifts_with_one_window", 2),
     ("gated_at_once+idle_drifts_with_one_window", 1),
+    # leakage that rises with the heat of the work, and a supply that falls where heat would rise
+    ("slow_meter_while_the_board_warms", 9000002), ("many_warmups_few_that_count", 9000000),
+    ("only_window_is_after_work_and_cools", 9000001), ("supply_settles_after_first_span", 31000005),
     # work beside spans: an input copied within or for longer than a reading, gaps too short to see, a governor
     ("preparation_before_each_span", 3000008), ("preparation_before_each_span", 1000031),
     ("batches_of_spans", 2000002), ("governor_follows_load", 1000014),
