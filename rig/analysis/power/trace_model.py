@@ -2,8 +2,8 @@
 
     y = I + G [gap] + S [span] + J c + u + e
 
-I and S are free. G is normal with an unknown size. J is normal too: ``c`` is a step at a border of blocks or a decay
-from the begin of the trace, and most traces have neither. ``u`` is a random walk and flicker noise, by their
+I and S are free. G is normal with an unknown size. J is normal too: ``c`` is a step at a border of blocks, a decay, or
+leakage that follows the heat of the work, and most traces have none. ``u`` is a random walk and flicker noise, by their
 generalised covariances. ``e`` is white noise and further scatter of the blocks of a state. No configuration is chosen:
 each is weighted by its restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
 """
