@@ -69,6 +69,8 @@ POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
     "changes of level": Case(POWER + "trace_model._shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
     "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
+    "heat of the work": Case(POWER + "trace_model._heats", always([])),
+    "a filter that nobody declared": Case(TIMING + "placement.undeclared_tau_s", always(None)),
     "fitted": Case(POWER + "figures.fitted", always(None)),
     "restless idle": Case("rig.analysis.evaluate.restless", always([])),
     "rises elsewhere": Case(TIMING + "unspanned._elsewhere", always([])),

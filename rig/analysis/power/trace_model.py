@@ -284,7 +284,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     first, last = float(start[state != IDLE].min(initial=np.inf)), float(times[1][state != IDLE].max(initial=-np.inf))
     simple = np.array([
         *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, *times),
-        *((first, last, tau) for tau in HEATS if first < last),
+        *_heats(first, last),
     ])  # fmt: skip
     late = _late(state, start)
     shapes = np.vstack(
@@ -317,6 +317,11 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
         (first, last),
     )
     return d, from_s, lasts_s, Box(math.log(RANGE[0] * floor), np.log(RANGE[1] * most))
+
+
+def _heats(first: float, last: float) -> list[tuple[float, float, float]]:
+    """Return the ways in which the heat of work between two moments may show, none without work."""
+    return [(first, last, tau) for tau in HEATS if first < last]
 
 
 def _shown(columns: Floats, state: Indices) -> Bools:
