@@ -8,9 +8,9 @@ the bytes of the trace, and evaluates the recording in a separate process, as ``
 Prints both times and their ratio, as wall time and as processor time (which other programs affect less), the peak
 memory of that process, and each figure against the truth; last, one JSON line for each size. A process that evaluates
 nearly nothing shows the part of the time that does not grow with the trace. Between two sizes it prints the processor
-time of the additional readings, relative to reading and hashing them. Exits 1 when a goal is missed: at most six times
-the time of reading and hashing at the last size, additional readings cost the same within 20 % at every size, at
-most 1 GiB, every truth inside its interval.
+time of the additional readings, relative to reading and hashing them. Exits 1 unless all goals are met: at most six
+times the time of reading and hashing at the last size, additional readings cost the same within 20 % at every size,
+at most 1 GiB, every truth inside its interval.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def measure(folder: Path, readings: int, cycle: int, rounds: int) -> tuple[dict[
     print(f"{readings:,} readings, {trace.stat().st_size / 1e9:.2f} GB, {len(lab.spans_s)} spans")
     print(f"  read and hash the bytes      {raw:8.2f} s   {1e9 * raw / readings:6.2f} ns a reading")
     print(f"  evaluate in its own process  {whole:8.2f} s   {whole / raw:.1f} times (goal {GOAL_RATIO:g})")
-    print(f"  less a process of next to none {whole - fixed:6.2f} s   {(whole - fixed) / raw:.1f} times")
+    print(f"  minus that of a tiny recording {whole - fixed:6.2f} s   {(whole - fixed) / raw:.1f} times")
     busy = alone["processor_s"]
-    print(f"  time of the processor        {busy:8.2f} s   {busy / hashing:.1f} times the same of the bytes")
+    print(f"  time of the processor        {busy:8.2f} s   {busy / hashing:.1f} times that of hashing the bytes")
     print(f"  most memory                  {alone['peak_mib']:8.0f} MiB (goal {GOAL_MIB:.0f})")
     inside = True
     for name in ASKED:

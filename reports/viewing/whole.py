@@ -26,7 +26,7 @@ SPANS = 600
 """The most spans in one picture."""
 OTHERS = ("idle", "warmup", "mark")
 """Names of windows that are not spans of a phase."""
-PLAIN = "What is said of a stretch in view are plain means of readings without uncertainty, and no figures"
+PLAIN = "Values of a stretch in view are plain means of readings without uncertainty, and no results"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Whole:
 
 
 def whole_trace(path: Path, told: Told | None = None) -> Whole:
-    """Return the traces of a run directory, or of the first run of a session that has any; hashes are verified.
+    """Return the traces of a run directory, or of the first run with traces in a session; hashes are verified.
 
     Raises what ``open_run`` raises, and ``StoreError`` if there is no trace of power.
     """

@@ -21,7 +21,7 @@ LEAST_READINGS, LEAST_SIGMAS = 4, 3.0
 CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by more than this many standard deviations, in at least this many readings."""
 ALIKE = 0.1
-"""Spans do not show the rise of readings if they rise by less than this part of it."""
+"""Spans do not show the rise of readings if power rises in spans by less than this part of that rise."""
 OFTEN = 3
 """Work that occurs at least this many times in one idle window recurs all the time."""
 
@@ -79,7 +79,7 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
     if lasts < PART or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
         return []
     found = f"{more_w:.3g} of {levels.high_w - levels.low_w:.3g} W"
-    return [Finding(f"rise of rail {r.rail.name} in spans, of that which its readings show", found, "most of it")]
+    return [Finding(f"rise of rail {r.rail.name} in spans, of the rise in its readings", found, "most of it")]
 
 
 def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float:

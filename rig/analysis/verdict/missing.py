@@ -35,7 +35,7 @@ def without_number(figures: Figures) -> Iterator[Finding]:
 
 
 def as_imported(finding: Finding, run: Run) -> Finding:
-    """Return a finding with a remedy for the importer of the run where the remedy names options of ``rig measure``."""
+    """Return a finding; a remedy that names options of ``rig measure`` becomes one for the run's importer."""
     if run.start.imported is None or "--" not in finding.remedy or finding.effect != "refusal":
         return finding
     remedy = "Record longer windows, or with a faster meter"
@@ -48,5 +48,5 @@ def _idle_remedy(options: Mapping[str, object]) -> str:
     if "idle" in options:
         return "State when the device was idle, in seconds of the trace, and import again (--option idle=START:END,...)"
     if "idle_guard_s" in options:
-        return "Lower the time around the run that counts as work, and import again (--option idle_guard_s=SECONDS)"
+        return "Count less time around the run as work, and import again (--option idle_guard_s=SECONDS)"
     return "The trace must also hold readings while the device was idle"

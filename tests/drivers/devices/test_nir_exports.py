@@ -164,7 +164,7 @@ def test_a_network_of_spyx_is_read_once_the_input_of_a_nested_graph_leads_to_its
     if recurrent:
         with pytest.raises(DataError, match=r"'layer_0' leads to layer_1\.w_rec") as caught:
             read(tmp_path, graph)
-        assert "let the edge from its input end at the neurons" in caught.value.remedy
+        assert "let the edge from its input lead to the neurons" in caught.value.remedy
         inner = graph.nodes["layer_1"]
         inner.edges = [(a, "layer_1.lif" if a == "layer_1.input" else b) for a, b in inner.edges]
     network = read(tmp_path, graph)

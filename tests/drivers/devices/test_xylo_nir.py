@@ -230,7 +230,7 @@ def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> Non
 
 
 def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
-    """Operations of the reference's RNN: all weights, including recurrent ones."""
+    """Operations as NeuroBench counts them in an RNN: all weights, including recurrent ones."""
     network = loaded(written(tmp_path / "a.nir", *graph(3, (3, 5, 2))))
     info = SimBackend.open(network, 25e6).inspection.info
     assert info.dense == 3 * 5 + 5 * 5 + 5 * 2
@@ -239,7 +239,7 @@ def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("depth", [1, 3])
 def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: Path) -> None:
-    """A recurrent layer is usually nested. Its types are not checked either, because exports add a batch axis."""
+    """A recurrent layer is usually nested. Its types are not checked, because exports add a batch axis."""
     flat = loaded(written(tmp_path / "flat.nir", *graph(3)))
     within = loaded(written(tmp_path / "nested.nir", *nested(3, depth)))
     raster = np.random.default_rng(3).integers(0, 4, (40, 3))
@@ -261,7 +261,7 @@ def test_what_is_wrong_in_a_nested_graph_is_told_by_its_node_and_by_what_to_do()
     nodes["n0"].edges[0] = ("input", "w_rec")  # as in spyx's export
     with pytest.raises(DataError, match=r"'w0' leads to n0\.w_rec \(Linear\)") as caught:
         checked(nodes, edges)
-    assert "In a nested graph, let the edge from its input end at the neurons" in caught.value.remedy
+    assert "In a nested graph, let the edge from its input lead to the neurons" in caught.value.remedy
 
 
 def test_connections_inside_a_nested_graph_that_name_no_node_of_it_are_refused() -> None:
@@ -320,7 +320,7 @@ def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> No
 
 
 def test_a_neuron_that_reaches_more_neurons_than_the_chip_allows_is_refused(tmp_path: Path) -> None:
-    """The limit is for sending: 64 hidden neurons, including those of the same layer."""
+    """The limit is on fan-out: 64 hidden neurons, including those of the same layer."""
     nodes, edges = graph(8, (3, 40, 24, 2))
     assert loaded(written(tmp_path / "most.nir", nodes, edges)).layers == (3, 40, 24, 2)
     nodes |= {"r0": nir.Linear(np.ones((40, 40))), "w1": nir.Linear(np.ones((25, 40))), "n1": neurons(25)}

@@ -114,7 +114,7 @@ def _weights(name: str, node: Any, links: list[tuple[str, str]], kinds: Mapping[
             said = ", ".join(f"{n} ({kinds[n]})" for n in found) or "nowhere"
             remedy = f"It must lead {side} one {' or '.join(allowed)}"
             if any(kinds[n] in ("Linear", "Affine") for n in found):
-                remedy += ", not weights. In a nested graph, let the edge from its input end at the neurons"
+                remedy += ", not weights. In a nested graph, let the edge from its input lead to the neurons"
             raise refused(name, f"leads {side} {said}", remedy)
     return Weights(name, sources[0], targets[0], values)
 
