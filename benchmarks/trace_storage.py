@@ -4,7 +4,7 @@
 
 Each form stores the same float32 readings of a Joulescope on two rails: a Joulescope's own recording, or codes of its
 converter times a gain, with bursts and noise. They are written in blocks of a quarter of a second, hashed while they
-are written if files of that form are appended to, and read back from the page cache. ``kill`` is what a reader gets of
+are written if the form only appends to its file, and read back from the page cache. ``kill`` is what a reader gets of
 a file cut inside its last block. ``random`` is whether one block can be read without those before. Each time is the
 best of three, on one core. Prints a table and, last, one JSON line.
 """

@@ -52,7 +52,7 @@ class Draw:
 
 
 def draw(seed: int, spans: int = 6) -> Draw:
-    """Draw a board; half of them have each fault of the link."""
+    """Draw a board; each fault of its link occurs with probability 1/2."""
     rng = np.random.default_rng([seed, 0xB0A])
 
     def log(low: float, high: float) -> float:

@@ -143,14 +143,14 @@ PROGRAMS = ("interpreter", "path", "arguments")
 
 
 def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
-    """Return names of code by path (``path.py:function``), also from options, and the options of programs."""
+    """Return code named by path (``path.py:function``), also in options, and the options that name programs."""
     given = [text.partition("=") for text in options]
     programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
     return [name for name in (*names, *(value for _, _, value in given)) if ".py:" in name] + programs
 
 
 def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:
-    """Return the entries of ``code`` (see ``code_in``) of the file ``source`` that others may have written, and why.
+    """Return the entries of ``code`` (see ``code_in``, named in ``source``) that others may have written, and why.
 
     If others may have written ``source``, these are all entries. Paths are relative to ``folder``.
     """

@@ -74,7 +74,7 @@ def site_of(venv: Path) -> Path:
 
 
 def rig(venv: Path, folder: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the installed command in a folder without the sources; ``path`` is searched before it."""
+    """Run the installed command in a folder without the sources; ``path`` is searched first."""
     known = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     known |= {"PATH": f"{venv / 'bin'}:/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
     known |= {} if path is None else {"PYTHONPATH": str(path)}

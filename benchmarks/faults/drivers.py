@@ -37,7 +37,7 @@ def campaign(drivers: int, workers: int) -> Tally:
 
 
 def one(folder: Path, kind: str, call: str, way: str, after: int) -> tuple[str, Outcome, str]:
-    """Measure with one faulty driver. If the run continues unharmed, it may be whole."""
+    """Measure with one faulty driver. A whole run is right if nothing harmed it."""
     source, out = str(Path(faulty.__file__)), folder / f"{kind}-{call}-{way}-{after}"
     device, meter = (f"{source}:open_device" if kind == "device" else "mock"), "mock"
     meter = f"{source}:open_meter" if kind == "meter" else "mock"

@@ -42,7 +42,7 @@ def values(found: list[float]) -> str:
 
 
 def ratio(turns: list[Turn], one: str, other: str, key: str) -> float:
-    """Return the median of the ratios of each turn; what slows a whole turn down cancels."""
+    """Return the median of the ratios of each turn; a slowdown of a whole turn cancels."""
     return statistics.median(turn[one][key] / turn[other][key] for turn in turns)
 
 

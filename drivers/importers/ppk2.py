@@ -35,8 +35,8 @@ def open_import(
 ) -> SingleTrace:
     """Import a PPK2 recording: ``Timestamp(ms),Current(uA)[,D0-D7][,D0,...,D7]``, units as the headers state them.
 
-    ``supply_v`` (V, at the device) must be stated, since the file holds currents. The stretches in which the digital
-    input ``window_channel`` (D0 to D7) is ``window_active`` are windows of ``inferences`` each. ``decimal`` is the mark
+    ``supply_v`` (V, at the device) must be stated, since the file holds currents. Each stretch with the digital
+    input ``window_channel`` (D0 to D7) at ``window_active`` is a window of ``inferences``. ``decimal`` is the mark
     of decimals in a file separated by semicolons, if its numbers do not show it.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such an export.

@@ -16,7 +16,7 @@ EVEN = 0.01
 BLOCK = 1 << 20
 """Readings in one chunk."""
 BUCKET = 1 << 12
-"""Of this many readings, only the farthest from a grid is kept until the last stamp gives the period of the grid."""
+"""Of each bucket of this many readings, the extreme distances from a first grid are kept until its period is known."""
 LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
 """Periods from the stamp of a reading to its begin, for each part of a reading that may be stamped."""
 PLACES = tuple(LAGS)
@@ -44,8 +44,8 @@ class TimeAxis:
 def axis_of(blocks: Iterable[Indices], place: str | None) -> TimeAxis:
     """Return the axis of readings from blocks of their stamps; ``place`` is the stamped part: start, middle or end.
 
-    With ``place`` None the part is unknown: readings are centred on their stamps, uncertain by half a period. A point
-    is stamped at its end. Raises ``DataError`` for stamps that do not move forward.
+    With ``place`` None the part is unknown: readings are centred on their stamps, uncertain by half a period. For
+    points, give ``end``. Raises ``DataError`` for stamps that do not move forward.
     """
     if place is not None and place not in LAGS:
         raise refused("stamp", place, "Give start, end or middle")
@@ -91,7 +91,7 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
 
 
 def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> float:
-    """Return the largest distance of a stamp from a grid whose period is longer by ``lean``.
+    """Return the largest distance of a stamp from the grid of ``buckets`` with its period lengthened by ``lean``.
 
     The result may be too large by ``lean`` times ``BUCKET``.
     """

@@ -1,7 +1,7 @@
-"""Files below a directory that is opened once: each is opened through its descriptor, and no link is followed.
+"""Files below a directory that is opened once: they are opened through its descriptor, and no link is followed.
 
-So neither the directory nor a file can be exchanged between its check and its use. Systems without such
-descriptors (Windows) are checked for links by name. With any umask, new files have at most the mode 0644, and new
+So neither the directory nor a file can be exchanged between its check and its use. Without such
+descriptors (on Windows), names are checked for links. With any umask, new files have at most the mode 0644, and new
 directories 0755.
 """
 

@@ -234,7 +234,7 @@ def _meter(
     takers: Mapping[str, Factory],
     handles: ExitStack,
 ) -> Meter:
-    """Open the meter of a slot, with its options out of those for ``takers`` and all chosen meters."""
+    """Split the options among ``takers`` and all chosen meters, and open the meter of a slot with its own."""
     slots = _slots(chosen)
     factories = {other: load("meters", name) for other, name in slots.items()}
     options = split_options(list(request.options), {**takers, **factories})

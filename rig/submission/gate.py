@@ -30,7 +30,7 @@ Outcome = Literal["not worse", "not decided", "worse"]
 
 @dataclass(frozen=True)
 class Limit:
-    """By how much a figure may change, in its unit or relative to the magnitude of the first."""
+    """By how much a figure may change, in its unit or relative to its magnitude in the first result."""
 
     text: str
     figure: str
@@ -100,9 +100,9 @@ def judged(c: Comparison, limit: Limit) -> Judged:
 
 
 def _samples_more(over: Quantity, n: int) -> int | None:
-    """Return how many more samples of each decide with the chance ``POWER``, if their own errors shrink accordingly.
+    """Return how many more samples of each result suffice to decide with the chance ``POWER``.
 
-    A calibration and a bias do not shrink.
+    Errors shrink with the root of the number of samples, except a calibration and a bias.
     """
     if over.limits is not None:
         own, fixed, sure = (over.limits[1] - over.limits[0]) / (2 * coverage_factor(math.inf)), 0.0, 0.0

@@ -1,4 +1,4 @@
-"""One cell, from open to done: a process claims it, records it in a working place, and moves it to its place complete.
+"""One cell, from open to done: a process claims it, records it in a working place, and moves it complete to its place.
 
 If a process dies before the move, the cell stays open, with its partial recording in the working place, where the next
 process finds it. Two processes never record the same cell, or use the same exclusive device, at the same time.

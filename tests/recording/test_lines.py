@@ -91,7 +91,7 @@ def test_identity_is_recorded_only_when_asked_for(tmp_path: Path, keep: bool) ->
 
 
 def test_an_interruption_between_a_line_and_its_count_breaks_no_chain(tmp_path: Path) -> None:
-    """The bytes were in the file, and the next line followed from the previous one."""
+    """Otherwise the next line holds the hash of the line before the interrupted one."""
 
     class Interrupting:
         def __init__(self, file: Any) -> None:

@@ -1,7 +1,7 @@
 """Trains the float network of the microcontroller in numpy, and rounds it to int8.
 
 Two convolutions of 3 x 3 with batch normalisation, rectification and maximum pooling, dropout, and a dense layer: the
-published form. The paper gives no sizes; 8 and 16 channels are the first choice of its tool. Every random number comes
+published form. No sizes are published; 8 and 16 channels are the first choice of Edge Impulse. All random numbers come
 from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file on the same kind of processor.
 """
 
@@ -26,7 +26,7 @@ HIGHEST_RATE = 3e-3
 DROPPED = 0.5
 VARIANCE_LEAST = 1e-5
 KEPT_OF_MOMENTS = 0.9
-"""The weight of one step in the running mean and variance."""
+"""The weight of the previous value in the running mean and variance."""
 _GREATEST_BIAS = 2.0**30
 
 

@@ -134,7 +134,7 @@ def weights_of(shape: Shape, rng: np.random.Generator) -> tuple[Floats, Floats]:
 def trained(shape: Shape, series: Floats, rng: np.random.Generator) -> Trained:
     """Draw a network, let it read a series, and fit its readout to the next value (NeuroBench, equation 21).
 
-    Raises ``DataError`` for a series that fits no readout.
+    Raises ``DataError`` for a series that no readout fits.
     """
     n = shape.neurons
     weights_in, weights = weights_of(shape, rng)

@@ -33,7 +33,7 @@ class Timed:
 
 
 Execute = Callable[[Any, Any, int], Timed]
-"""Runs a module a number of times on inputs in the host's memory, until its output is in the host's memory."""
+"""Runs a module a number of times on inputs in the host's memory; at the end its output is there too."""
 
 
 @dataclass(frozen=True, slots=True)

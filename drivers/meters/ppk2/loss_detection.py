@@ -1,4 +1,4 @@
-"""Losses that the counter of a PPK2 cannot show, found by the times of arrival. It uses no port and no clock.
+"""Losses that the counter of a PPK2 cannot show, found by the times of arrival. No port or clock is used.
 
 No reading arrives before it was taken. So the *lag*, time of arrival minus count times period, has a lowest value, the
 *floor*, which only the drift between the two clocks moves. After a delay the lag comes back to the floor; after a loss
@@ -140,7 +140,7 @@ class LossDetector:
         return self._lost(times, min(whole))
 
     def _lost(self, times: int, low_s: float) -> Loss | None:
-        """Return a loss of ``times`` 64 readings once enough arrivals are at the raised floor: a delay looks alike."""
+        """Return a loss of 64 * ``times`` readings once enough arrivals are at the raised floor: few may be a delay."""
         raised_s, late = times * UNSEEN * self._period_s, list(self._late)
         lower = max((k for k, (_, _, late_s) in enumerate(late) if late_s < raised_s - NEAR_S), default=-1)
         at_floor = [k for k in range(lower + 1, len(late)) if late[k][2] <= low_s + 0.5 * NEAR_S]
@@ -192,7 +192,7 @@ class PendingReadings:
         self.count += n
 
     def lose(self, loss: Loss) -> None:
-        """Mark all readings of the loss's stretch as unknown, because the place is not known exactly; lengthen it."""
+        """Mark the loss's stretch as unknown, because its exact place is not known, and lengthen the stretch."""
         first, end = loss.first - self._begin, loss.end - self._begin
         self._known[first:end] = False
         self._word = np.insert(self._word, [end] * loss.missing, 0)

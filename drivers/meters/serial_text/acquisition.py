@@ -65,7 +65,7 @@ class TextSource:
     def _await_first(self, begin_ns: int) -> Bracket:
         """Return the bracket from the first line whose reading cannot be from before ``begin_ns``.
 
-        A line arrives at most ``latency_s`` after its reading, and after the last look at the port without this line.
+        A line arrives after the last look at the port that lacked it, at most ``latency_s`` after its reading.
         """
         p = self._plan
         late_ns, uncertainty_ns = round(p.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)
@@ -97,7 +97,7 @@ class TextSource:
         self._first.add(self._last, row.value, row.flag)
         return at_ns
 
-    # ---- those after it -------------------------------------------------------------------
+    # ---- later lines ----------------------------------------------------------------------
 
     def _arrived(self, data: bytes, at_ns: int) -> Readings:
         """Return the readings in bytes that had arrived by ``at_ns``, each in its place."""

@@ -166,7 +166,7 @@ def rate_checks(run: Run) -> Iterator[Finding]:
 
 
 def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Finding, ...]]:
-    """Return the map of the device's clock; if its brackets are off a line, with doubt added, and with a failed check.
+    """Return the map of the device's clock; brackets off a line add uncertainty and a failed check.
 
     Such a clock may stop in sleep, so spans may have been timed at its declared rate or at that of its brackets. A
     host whose clock was corrected bends all lines alike.

@@ -1,4 +1,4 @@
-"""The limits of published benchmarks, which hold whatever limits a recording declares."""
+"""The limits of published benchmarks, valid regardless of the limits that a recording declares."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AER-DAT2.0 files (.aedat) of a 128 x 128 retina: ``#`` lines, then 32-bit address and microseconds, big-endian.
 
-Bits 1 to 7 of an address are x, bits 8 to 14 are y. Two dialects mark OFF events: jAER sets bit 0. The files of
-NE15-MNIST hold the address of the ON event minus 1, which would give the neighbour's x unless corrected.
+Bits 1 to 7 of an address are x, bits 8 to 14 are y. Two dialects mark OFF events: jAER adds 1 to the address of the
+ON event; NE15-MNIST subtracts 1, which would give the neighbour's x unless corrected. So bit 0 is set in both.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def readings_of(
     plant: SimPlant, spans: Floats, rail: Rail | str = "core", period_s: float = 1e-3, aperture: float = 1.0,
     tau: float = 0.0, first_s: float = 3e-5, late_s: float = 0.0, noise: float = 0.0,
 ) -> Readings:  # fmt: skip
-    """Return the readings of a faultless meter; ``tau`` in readings, stamped ``late_s`` late."""
+    """Return a faultless meter's readings, stamped ``late_s`` late; ``tau`` is in readings."""
     rail = Rail(rail) if isinstance(rail, str) else rail
     n = int((spans[-1, 1] + LEAD_S) / period_s) - 1
     start = first_s + np.arange(n) * period_s

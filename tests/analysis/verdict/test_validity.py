@@ -80,7 +80,7 @@ def test_a_run_that_keeps_every_rule_is_valid(judged: Judge) -> None:
 
 
 def slower(count: int, by_s: float) -> list[Asked]:
-    """Return the first ``count`` of every ten are answered this much later, each long before the next is due."""
+    """Return samples, the first ``count`` of every ten answered ``by_s`` later, long before the next is due."""
     return [replace(a, done=a.done + by_s) if k % 10 < count else a for k, a in enumerate(good()) if a.done is not None]
 
 

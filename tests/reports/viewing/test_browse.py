@@ -164,7 +164,7 @@ def test_a_file_that_is_still_written_gives_its_whole_batches(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["grid", "stamped"])
 def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None:
-    """At the end of the range by the instrument's own numbers, which are rounded to single precision."""
+    """Clipped: at the end of the range in the instrument's own numbers, rounded to single precision."""
     path = recording(tmp_path / "run", kind, clipped=(5000, 5007))
 
     _, found = opened(path).over(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))
@@ -176,7 +176,7 @@ def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None
 def test_the_energy_of_a_window_counts_readings_at_its_ends_in_part(
     traces: dict[str, LongTrace], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over blocks of any length, unless a reading is missing or the window goes beyond the trace."""
+    """Blocks may have any length; a missing reading or a window beyond the trace gives NaN."""
     monkeypatch.setattr(browse, "BLOCK", 1000)
     p = watts(kind)
 
