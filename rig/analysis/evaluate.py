@@ -47,7 +47,7 @@ from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
-from rig.analysis.timing.unspanned import with_unspanned
+from rig.analysis.timing.work_outside_spans import with_work_outside
 from rig.analysis.verdict.benchmark import set_findings
 from rig.analysis.verdict.contradictions import contradictions_of
 from rig.analysis.verdict.missing import as_imported, ended_well, without_number, without_spans
@@ -149,7 +149,7 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
     """Put readings on the device's time and model each rail; add work seen outside spans to the activity."""
     run = told.run
     rails = aligned_rails(run, told.activity, told.device, _end_s(run), at_once)
-    activity, rails = with_unspanned(told.activity, rails)
+    activity, rails = with_work_outside(told.activity, rails)
     turn = max((r.turn for r in rails), default=0.0)  # either of the two clocks may be off by this rate
     device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
     against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}

@@ -102,7 +102,8 @@ def mean_time(phase: Phase, device: Timebase, stamps: StampsU, name: str) -> Qua
         Component("clock rate, device to host", mean * device.rate_sigma, shared=f"rate:{device.clock.name}"),
         *stamps.components(1.0 / max(phase.n, 1), name),
     )
-    return Quantity(mean, "s", tuple(p for p in parts if p.u), 0.0, phase.n, "sum of spans over inferences")
+    bias = phase.goes_on_s / max(phase.n, 1)
+    return Quantity(mean, "s", tuple(p for p in parts if p.u), bias, phase.n, "sum of spans over inferences")
 
 
 def spread(times_s: Floats, device: Timebase, phase: str = "", looped: float = 1.0) -> Figures:

@@ -37,6 +37,8 @@ class Phase:
     inferences: NDArray[np.int64]
     executions: NDArray[np.int64]
     issue: NDArray[np.int64]
+    goes_on_s: float = 0.0
+    """The time for which traces show work that goes on from the ends of spans, and that may be theirs."""
 
     @property
     def busy_s(self) -> float:
@@ -63,14 +65,14 @@ class Activity:
     """Whether spans of one phase overlapped (a batch, two cores) and were joined."""
     step_s: float = 0.0
     """The step of the stamps of spans: either end of a span may be off by one step."""
-    unspanned_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    outside_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
     """Times at which a trace shows work that no span covers."""
     unlooped: bool = False
     """Whether samples were to be looped inside one span, but each span holds one execution."""
 
     def excluded_s(self) -> Floats:
         """Return the windows of warm-up, marks and work without spans: the device was busy, but nothing counts."""
-        return np.concatenate([self.warmup_s, self.marks_s, self.unspanned_s])
+        return np.concatenate([self.warmup_s, self.marks_s, self.outside_s])
 
     def busy_windows_s(self) -> Floats:
         """Return the windows of all phases, unsorted, shape (k, 2), or their union if phases overlap."""

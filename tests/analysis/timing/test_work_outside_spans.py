@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,3 +90,13 @@ def test_spans_are_not_placed_on_work_without_a_span(seed: int, tmp_path: Path) 
 @pytest.mark.parametrize("kind", ["plain", "idle_housekeeping", "bursts", "gated_late"])
 def test_what_comes_back_all_the_time_is_no_work_without_a_span(kind: str, tmp_path: Path) -> None:
     assert not _named(evaluated(kind, 3, tmp_path)[1])
+
+
+def test_work_that_goes_on_from_the_end_of_a_span_may_be_of_its_energy(tmp_path: Path) -> None:
+    lab = _retried(None)
+    on_s, off_s = lab.spans_s.copy().T
+    short_s = off_s - np.array([0.0, 0.0, 0.7, 0.3, 0.0, 0.0]) * LENGTH_S
+    rest = [Piece(short_s[k], off_s[k], lab.span_w[k] - lab.idle_w) for k in (2, 3)]
+    result = measured(replace(lab, spans_s=np.column_stack([on_s, short_s]), pieces=rest), tmp_path)
+    assert off(lab, result, FigureKey("energy_per_inference_j")) <= 1.0
+    assert "from the ends of spans" in _named(result)[0]

@@ -10,7 +10,7 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.placement import AlignedRail
-from rig.analysis.timing.timeline import Activity
+from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Bools, Floats
 
 LEAST_SPANS = 3
@@ -26,7 +26,7 @@ OFTEN = 3
 """Work that occurs at least this many times in one idle window recurs all the time."""
 
 
-def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
+def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
     """Return the activity with the work that no span covers, and the rails with a note if there is any.
 
     The rail with the highest contrast of spans to noise shows this work. Work that occurs three times in one idle
@@ -38,25 +38,39 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     if not seen:
         return activity, rails
     rail, best = max(seen, key=lambda pair: pair[1].contrast)
-    found_s = _stretches(rail, best, spans_s, activity.idle_s)
+    every_s = _stretches(rail, best, spans_s, activity.idle_s)
+    found_s = every_s[np.diff(every_s)[:, 0] >= PART * np.median(np.diff(spans_s))]
     at_idle = [int(np.count_nonzero(touches(window, *found_s.T))) for window in activity.idle_s.reshape(-1, 1, 2)]
     if not len(found_s) or max(at_idle, default=0) >= OFTEN or min(at_idle, default=0) > 0:
         return activity, rails
-    near_s = LEAST_SIGMAS * rail.sigma_s + 2.0 * rail.readings.period_s
+    near_s = LEAST_SIGMAS * rail.sigma_s + 2.0 * rail.readings.period_s + SETTLE_TAU * rail.readings.tau_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
     # either spans go on after their stamps, which the residuals check, or something else works all the time
     if np.mean(goes_on) > PART or _beside_more_w(rail, spans_s, found_s) > PART * (best.high_w - best.low_w):
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
+    after = " Some of it goes on from the ends of spans, and intervals of time and energy hold it."
     told = note(
         f"Rail {rail.readings.rail.name}: the device was busy {often} where no span is{where}, for "
-        f"{float(np.sum(np.diff(found_s))):.3g} s in all. Spans beside this work, gaps with it, and this part of "
-        "idle are left out of power. Mark a warm-up as one, and do not repeat a try within a span"
+        f"{float(np.sum(np.diff(found_s))):.3g} s in all.{after * bool(np.any(goes_on))} Spans beside this work, gaps "
+        "with it, and this part of idle are left out of power. Mark a warm-up as one, and do not repeat a try within "
+        "a span"
     )
     name = rail.readings.rail.name
     noted = [r.found(told) if r.readings.rail.name == name else r for r in rails]
-    return replace(activity, unspanned_s=found_s), noted
+    return replace(activity, outside_s=found_s, phases=_longer(activity, every_s, near_s)), noted
+
+
+def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Phase]:
+    """Return the phases with the time for which work goes on from the ends of their spans, within ``near_s``."""
+    out = {}
+    for name, phase in activity.phases.items():
+        ends_s = phase.windows_s[:, 1]
+        some = touches(found_s, ends_s, ends_s + near_s)
+        until_s = found_s[np.searchsorted(found_s[:, 1], ends_s[some]), 1]
+        out[name] = replace(phase, goes_on_s=float(np.sum(until_s - ends_s[some])) * (np.mean(some) <= PART))
+    return out
 
 
 def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
@@ -144,6 +158,5 @@ def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floa
     turns = np.flatnonzero(np.diff(busy, prepend=False, append=False))
     first, last = turns[::2], turns[1::2] - 1
     found_s = np.column_stack([r.start_s[first], r.end_s[last]])
-    length_s = float(np.median(spans_s[:, 1] - spans_s[:, 0]))
-    least_s = max(PART * length_s, LEAST_READINGS * r.period_s, LEAST_SIGMAS * math.hypot(rail.sigma_s, r.aperture_s))
+    least_s = max(LEAST_READINGS * r.period_s, LEAST_SIGMAS * math.hypot(rail.sigma_s, r.aperture_s))
     return found_s[found_s[:, 1] - found_s[:, 0] >= least_s]
