@@ -35,7 +35,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import long_report
+from benchmarks import long_trace_time_and_memory
 from benchmarks.harness import reading
 from benchmarks.harness.load import FIRST
 from benchmarks.harness.runs import child
@@ -184,16 +184,16 @@ def long(a: argparse.Namespace, folder: Path) -> Iterator[Row]:
     for readings in map(int, a.readings):
         if shutil.disk_usage(folder).free < 6 * readings:
             raise Skipped(f"{folder} has less than {6e-9 * readings:.1f} GB free, which {readings:g} readings ask for")
-        lab = long_report.long_lab(readings, 50_000)
+        lab = long_trace_time_and_memory.long_lab(readings, 50_000)
         run = folder / f"long-{readings}"
-        write(lab, run, long_report.BLOCK)
+        write(lab, run, long_trace_time_and_memory.BLOCK)
         whole, raw = list[float](), list[float]()
         for _ in range(a.times):
             hashed = -time.process_time()
-            long_report.read_and_hashed_s(run / "traces" / "core.arrows")
+            long_trace_time_and_memory.read_and_hashed_s(run / "traces" / "core.arrows")
             raw.append(hashed + time.process_time())
             alone: dict[str, float] = {}
-            long_report.alone_s(run, alone)
+            long_trace_time_and_memory.alone_s(run, alone)
             whole.append(alone["processor_s"])
         shutil.rmtree(run)
         asked = 5.0 if readings < 5e8 else 2.5

@@ -1,6 +1,6 @@
 """Do stated intervals contain the truth on benches of every kind that labs have?
 
-The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``unspanned_kinds``, ``bench_kinds``,
+The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``outside_kinds``, ``bench_kinds``,
 ``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
 ``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``, ``activity_kinds``,
 ``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds`` and ``spoilt_kinds``
@@ -40,12 +40,12 @@ from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.outside_kinds import KINDS as OUTSIDE_KINDS
 from fixtures.worlds.pace_kinds import KINDS as PACE_KINDS
 from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
 from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
 from fixtures.worlds.spoilt_kinds import KINDS as SPOILT_KINDS
-from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
 from fixtures.worlds.unusual_kinds import KINDS as UNUSUAL_KINDS
 from fixtures.worlds.warming_kinds import KINDS as WARMING_KINDS
 from fixtures.worlds.work_kinds import KINDS as WORK_KINDS
@@ -62,7 +62,7 @@ SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
 SEVENTH_KINDS = UNUSUAL_KINDS | LOG_KINDS | HABIT_KINDS
 EIGHTH_KINDS = ACTIVITY_KINDS | AFTERMATH_KINDS | ACQUISITION_KINDS | MISTAKE_KINDS
 NINTH_KINDS = WARMING_KINDS | PACE_KINDS | SPOILT_KINDS
-KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS
+KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
 KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0

@@ -67,14 +67,14 @@ def unclipped(model: RailModel) -> tuple[Floats, Bools]:
 
 POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
-    "changes of level": Case(POWER + "trace_model._shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
+    "changes of level": Case(POWER + "level_changes.shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
     "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
-    "heat of the work": Case(POWER + "trace_model._heats", always([])),
+    "heat of the work": Case(POWER + "level_changes._heats", always([])),
     "a filter that nobody declared": Case(TIMING + "placement.undeclared_tau_s", always(None)),
     "fitted": Case(POWER + "figures.fitted", always(None)),
     "restless idle": Case("rig.analysis.evaluate.restless", always([])),
-    "rises elsewhere": Case(TIMING + "unspanned._elsewhere", always([])),
-    "something else at work": Case(TIMING + "unspanned._beside_more_w", always(0.0)),
+    "rises elsewhere": Case(TIMING + "work_outside_spans._elsewhere", always([])),
+    "something else at work": Case(TIMING + "work_outside_spans._beside_more_w", always(0.0)),
     "idle windows that do not rest": Case(POWER + "figures.unrested_w", always(0.0)),
     "moved into the gaps": Case(POWER + "figures.moved", always(Margin())),
     "ends of spans": Case(POWER + "figures.ends", always(Margin())),

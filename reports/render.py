@@ -19,7 +19,7 @@ from reports.figures.style import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.format import say
 from reports.rule_by_rule import verdict_of
 from reports.session import members, session_of
-from reports.stream import stream_csv
+from reports.stream_answers import stream_csv
 from reports.viewing.embedded import embedded
 from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow

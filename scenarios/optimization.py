@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from rig.bench.options import positive, within
+from rig.bench.option_checks import positive, within
 from rig.types import Budget, Issue, Rules, Step, Workload
 from scenarios.steps import LONGEST_IDLE_S, MOST_REPEAT, chosen, framed
 from scenarios.stops import check_problems, stop_costs

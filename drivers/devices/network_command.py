@@ -18,7 +18,7 @@ from drivers.devices.xylo.device import read_network
 from drivers.devices.xylo.networks import train_command as xylo
 from drivers.devices.xylo.networks.network import load_network, write_network
 from drivers.devices.xylo.networks.nir_deploy import write_nir
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.errors import StoreError, UsageError, reason, refused
 from rig.terminal import command, say, say_json
 

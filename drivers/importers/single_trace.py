@@ -16,7 +16,7 @@ from drivers.importers.refusals import unstated
 from drivers.importers.time_axis import Block, TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.errors import refused
 from rig.importing.checks import out_of_range
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace

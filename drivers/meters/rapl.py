@@ -17,7 +17,7 @@ from pathlib import Path
 from drivers.failures import meter_failed
 from drivers.meters.polled import HOST, Polled, polled_meter
 from rig.bench.connected import Connected
-from rig.bench.options import parts_of, positive
+from rig.bench.option_checks import parts_of, positive
 from rig.errors import MeterError, SetupError, refused
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 

@@ -19,7 +19,7 @@ from drivers.devices.xylo.stopwatch import TICK_HZ
 from drivers.failures import meter_failed
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.bench.calibration import stated
-from rig.bench.options import parts_of, positive
+from rig.bench.option_checks import parts_of, positive
 from rig.errors import DeviceError, MeterError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Device, Meter, MeterInfo, Rail, SimulatedBench
 

@@ -10,9 +10,9 @@ from reports.figures.budget import budget_figure
 from reports.figures.clock_fits import clocks_figure
 from reports.figures.energy_parts import energy_figure
 from reports.figures.execution import execution_figure
+from reports.figures.latency import service_figure
 from reports.figures.layers import layers_figure
 from reports.figures.peak import peak_figure
-from reports.figures.service import service_figure
 from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
 from reports.figures.style import styled, svg_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,19 @@ import numpy as np
 from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE, WIDTH_IN, Floats, new_figure
 from reports.figures.trace import draw_power, total_of
 from reports.names import text_of
-from reports.stream import Shown, right_answers, right_share, shown_of
+from reports.stream_answers import right_answers, right_share
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Series, Stream
 from rig.analysis.service.change_detection import change_latencies_s
 from rig.terminal import clean
-from rig.types import Bools
+from rig.types import Bools, Indices
 
+MAX_SCENES = 120
+FIRST_SCENES = 60
+"""The number of scenes shown of a stream that has too many for one picture."""
+MAX_CLASSES = 12
+_KNOTS = 6000  # of all classes together
 _ANSWERS = 400  # at most this many are drawn one by one; more are drawn as columns
 _COLUMNS = 600
 _ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], GRID
@@ -256,3 +262,90 @@ def _legend(figure: Any, stream: Stream, shown: Shown) -> None:
         note = f"{len(shown.rows)} of {len(stream.classes)} classes"
         top = 1 - 0.5 * _TOP_IN / figure.get_figheight()
         figure.text(1 - _RIGHT_IN / WIDTH_IN, top, note, ha="right", va="center", size=8, color=MUTED)
+
+
+# ---- the part that is drawn ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The part of a stream that is drawn: the class (a row) of each scene, and the answers over time.
+
+    ``knots`` (n + 1,) bound stretches of time. ``least``, ``mean`` and ``most`` (n, rows) are the probability in each
+    stretch. ``heard`` (n,) is the row of the scene, or -1 if the scene is not drawn.
+    """
+
+    limits: tuple[float, float]
+    rows: tuple[str, ...]
+    onset_s: Floats
+    end_s: Floats
+    scene: tuple[str, ...]
+    knots: Floats
+    least: Floats
+    mean: Floats
+    most: Floats
+    heard: Indices
+
+
+def shown_of(stream: Stream) -> Shown:
+    """Return the stream, or its first scenes if it has many, sampled no finer than the picture."""
+    count = len(stream.onset_s)
+    count = count if count <= MAX_SCENES else FIRST_SCENES
+    ends = np.append(stream.onset_s[1:], max(stream.end_s, stream.onset_s[-1]))[:count]
+    begin = float(stream.onset_s[0])
+    end = max(float(ends[-1]), begin + 1e-6)
+    rows = _rows(stream, count)
+    columns = [stream.classes.index(c) for c in rows]
+    knots, least, mean, most = _held(stream, columns, begin, end)
+    middle = 0.5 * (knots[:-1] + knots[1:])
+    place = {c: k for k, c in enumerate(rows)}
+    by_scene = np.array([place.get(c, -1) for c in stream.scene])
+    heard = by_scene[np.clip(np.searchsorted(stream.onset_s, middle, side="right") - 1, 0, None)]
+    room = 0.02 * (end - begin) or 0.5
+    return Shown(
+        limits=(begin - room, end + room),
+        rows=rows,
+        onset_s=stream.onset_s[:count],
+        end_s=ends,
+        scene=stream.scene[:count],
+        knots=knots,
+        least=least,
+        mean=mean,
+        most=most,
+        heard=heard,
+    )
+
+
+def _rows(stream: Stream, count: int) -> tuple[str, ...]:
+    """Return the classes; if too many, first those of the scenes shown, then the most probable."""
+    if len(stream.classes) <= MAX_CLASSES:
+        return stream.classes
+    scenes = set(stream.scene[:count])
+    weight = dict(zip(stream.classes, stream.probability.sum(axis=0), strict=True))
+    ranked = sorted(stream.classes, key=lambda c: (c not in scenes, -weight[c], c))[:MAX_CLASSES]
+    return tuple(c for c in stream.classes if c in ranked)
+
+
+def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Knots, and the least, mean and greatest probability between them; an answer holds until the next."""
+    at, table = stream.at_s, stream.probability[:, columns]
+    inside = np.concatenate([at, stream.onset_s])
+    knots = np.unique(np.concatenate([inside[(inside > begin) & (inside < end)], [begin, end]]))
+    most_knots = _KNOTS // len(columns)
+    if len(knots) <= most_knots:
+        value = table[np.maximum(np.searchsorted(at, knots[:-1], side="right") - 1, 0)]
+        value = np.where((knots[:-1] < at[0])[:, None], 0.0, value)
+        return knots, value, value, value
+    knots = np.linspace(begin, end, most_knots // 3)
+    cuts = np.searchsorted(at, knots, side="right")
+    before = np.where((cuts > 0)[:, None], table[np.maximum(cuts - 1, 0)], 0.0)
+    least, most = before[:-1].copy(), before[:-1].copy()
+    some = np.flatnonzero(np.diff(cuts))
+    if len(some):  # reduceat from the first of a column to the first of the next non-empty one
+        last = cuts[some[-1] + 1]
+        least[some] = np.minimum(least[some], np.minimum.reduceat(table[:last], cuts[some]))
+        most[some] = np.maximum(most[some], np.maximum.reduceat(table[:last], cuts[some]))
+    done = np.cumsum(np.vstack([np.zeros(len(columns)), table[:-1] * np.diff(at)[:, None]]), axis=0)
+    until = np.where((cuts > 0)[:, None], done[np.maximum(cuts - 1, 0)], 0.0)
+    until = until + before * np.where(cuts > 0, knots - at[np.maximum(cuts - 1, 0)], 0.0)[:, None]
+    return knots, least, np.diff(until, axis=0) / np.diff(knots)[:, None], most

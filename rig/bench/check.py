@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+from rig.bench.file_checks import clashes, wrong_value
 from rig.bench.lines import Where, line_of
 from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value
-from rig.bench.values import clashes, wrong_value
 from rig.errors import MissingExtraError, RigError, UnknownNameError, closest
 from rig.factories import Factory, Option, located, options_of
 from rig.plugins import home_of, load

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from rig.bench.options import one_of, positive
+from rig.bench.option_checks import one_of, positive
 
 M = TypeVar("M")
 Positive = Annotated[float, positive]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from rig.bench.bench_file import meter_slot
-from rig.bench.values import APART, WHERE
+from rig.bench.file_checks import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock

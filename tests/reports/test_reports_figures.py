@@ -17,8 +17,9 @@ from msgspec import structs
 
 from reports.figures.draw import draw
 from reports.figures.sheet import ticks
+from reports.figures.stream import MAX_CLASSES, shown_of
 from reports.render import render, write
-from reports.stream import MAX_CLASSES, right_share, shown_of, stream_csv
+from reports.stream_answers import right_share, stream_csv
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Component
 from rig.analysis.result.result import Result

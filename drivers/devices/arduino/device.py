@@ -28,7 +28,7 @@ from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.protocol import Board, Talk
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
 from drivers.links.serial_line import DEVICE, open_line
-from rig.bench.options import limits, positive
+from rig.bench.option_checks import limits, positive
 from rig.errors import SetupError, refused
 from rig.types import ClockInfo, Device, DeviceInfo, Preprocessing, SimulatedBench
 

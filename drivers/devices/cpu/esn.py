@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.devices.cpu.forecasting import Model, forecasting_device
-from rig.bench.options import positive, within
+from rig.bench.option_checks import positive, within
 from rig.errors import DataError
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo

@@ -14,7 +14,7 @@ import numpy as np
 
 from drivers.devices.cpu.forecasting import Model, forecasting_device
 from drivers.devices.cpu.lstm_training import Memories, Weights, drawn, fitted, normalised, step
-from rig.bench.options import positive, within
+from rig.bench.option_checks import positive, within
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Device, Floats

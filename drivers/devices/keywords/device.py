@@ -20,7 +20,7 @@ from drivers.devices.keywords.networks import HIDDEN, SPIKING, STEP_S, STEPS, WO
 from drivers.devices.prototypes import INFERENCE, LEARNING, base_words, prototypes
 from drivers.failures import UNFIT
 from drivers.torch_counting import TorchCounter
-from rig.bench.options import one_of, within
+from rig.bench.option_checks import one_of, within
 from rig.engine.blocking_device import blocking
 from rig.errors import DataError, refused, said
 from rig.network.description import Activity, NetworkInfo

@@ -13,7 +13,7 @@ from typing import Any
 from drivers.devices.loihi2.lava_setup import SetupFinding, chosen, inspected
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, shipped
-from rig.bench.options import one_of, positive
+from rig.bench.option_checks import one_of, positive
 from rig.errors import DataError, RigError, refused
 from rig.solving.device import checked_options, kept_budget
 from rig.types import Device, Sample

@@ -21,7 +21,7 @@ from drivers.devices.mlperf_tiny.model import model_of
 from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
 from drivers.links.serial_line import DEVICE, open_line
-from rig.bench.options import limits, one_of, positive
+from rig.bench.option_checks import limits, one_of, positive
 from rig.errors import reason, refused
 from rig.types import ClockInfo, Device, DeviceInfo
 

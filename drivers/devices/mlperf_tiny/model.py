@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.bench.options import one_of, positive
+from rig.bench.option_checks import one_of, positive
 from rig.errors import DataError, DeviceError, refused
 from rig.types import Sample
 

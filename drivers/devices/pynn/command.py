@@ -16,7 +16,7 @@ from drivers.devices.pynn.description import checked, write_network
 from drivers.devices.pynn.ne15 import TEACHING_S, teaching
 from drivers.devices.pynn.nest import opened
 from drivers.devices.pynn.training import Course, taught
-from rig.bench.options import one_of, within
+from rig.bench.option_checks import one_of, within
 from rig.errors import UsageError
 from rig.recording.atomic_write import regular
 from rig.terminal import say, say_json

@@ -14,7 +14,7 @@ from drivers.devices.pynn.nest import network_of
 from drivers.devices.pynn.nest import opened as opened_on_nest
 from drivers.links.remote import RemoteDevice, open_remote
 from drivers.links.remote_start import Worker, shipped
-from rig.bench.options import positive
+from rig.bench.option_checks import positive
 from rig.errors import refused
 from rig.types import Device, Workload
 

@@ -31,7 +31,7 @@ from drivers.devices.xylo.networks.encoder import check_audio, check_raster, ras
 from drivers.devices.xylo.networks.network import Network, load_network
 from drivers.devices.xylo.networks.nir_deploy import load_nir
 from drivers.devices.xylo.player import SLACK_S, Play, Playing, player_of
-from rig.bench.options import one_of, parts_of, positive
+from rig.bench.option_checks import one_of, parts_of, positive
 from rig.errors import DataError, SetupError, UsageError, refused
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload
 

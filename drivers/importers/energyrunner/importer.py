@@ -11,7 +11,7 @@ from drivers.importers.energyrunner.session import ENERGY, Session, bins, day_of
 from drivers.importers.recognise import looks_like
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.errors import DataError, refused
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail

@@ -16,7 +16,7 @@ from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Counted, Part
 from drivers.importers.recognise import looks_like
 from drivers.units import zone
 from rig.bench.calibration import stated as calibrated
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.errors import DataError, refused
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail

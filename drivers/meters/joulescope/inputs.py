@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from drivers.cleanup import quietly
 from drivers.failures import meter_failed
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.errors import SetupError
 from rig.types import Chunk, Pin, Rail
 

@@ -15,7 +15,7 @@ import numpy as np
 from drivers.links.serial_line import SerialLine
 from drivers.meters.lpm01a.stream import Parsed, Stream, StreamError, Timekeeper
 from drivers.meters.threaded import Batch
-from rig.bench.options import one_of, within
+from rig.bench.option_checks import one_of, within
 from rig.errors import MeterError, RigError, SetupError
 from rig.types import Bracket, Chunk, Clock
 

@@ -16,7 +16,7 @@ from drivers.cleanup import released_on_error
 from drivers.meters.nvml.gpu import Energy, Gpu, averages, gpus_of, open_nvml, part_time, text_of, update_s
 from drivers.meters.polled import HOST, Polled, polled_meter
 from rig.bench.connected import Connected
-from rig.bench.options import one_of, positive
+from rig.bench.option_checks import one_of, positive
 from rig.errors import SetupError, refused
 from rig.plugins import imported
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail

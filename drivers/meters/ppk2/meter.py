@@ -23,7 +23,7 @@ from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ, TYPICAL_OFF
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.connected import Connected
-from rig.bench.options import positive, within
+from rig.bench.option_checks import positive, within
 from rig.bench.settings import Positive, of_settings
 from rig.plugins import imported
 from rig.types import Accuracy, Clock, Conversion, Meter, Pin, Rail

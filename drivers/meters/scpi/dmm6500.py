@@ -23,7 +23,7 @@ from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch
 from rig.bench.connected import Connected
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.errors import SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail

@@ -19,7 +19,7 @@ from typing import Any
 
 from drivers.failures import meter_failed
 from rig.bench.connected import Connected
-from rig.bench.options import positive
+from rig.bench.option_checks import positive
 from rig.bench.settings import Positive
 from rig.errors import MeterError, RigError, SetupError, UsageError
 from rig.plugins import imported

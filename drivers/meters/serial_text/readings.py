@@ -11,7 +11,7 @@ import numpy as np
 
 from drivers.meters.serial_text.lines import Layout
 from drivers.meters.settings import Instrument
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.bench.settings import Positive
 from rig.types import Chunk, Rail
 

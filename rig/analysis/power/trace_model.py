@@ -18,17 +18,10 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.power.blocks import GAP, IDLE, SPAN, Blocks
+from rig.analysis.power.level_changes import RARE, compound_changes, means, simple_changes
 from rig.analysis.result.distributions import normal_quantile
 from rig.types import Bools, Floats, Indices
 
-SETTLES = tuple(0.01 * 2.0**k for k in range(7))
-"""Time constants of levels that settle after a step, in lengths of the trace."""
-RARE = 0.1
-"""Prior probability that a level changes during a recording."""
-DECAYS = (0.05, 0.15, 0.5, 2.0)
-"""Time constants of levels that settle, in lengths of the trace."""
-HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
-"""Time constants of leakage that follows the heat of the work, in lengths of the trace."""
 SLOW = 3
 """Kinds of noise that blocks share: a walk, flicker noise, and a disturbance that lasts for some blocks of idle."""
 LASTS = 3.0
@@ -41,8 +34,6 @@ FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
 """By round: power of the likelihood, factor on the covariance of its points, and log range drawn more densely."""
 COMPOUND = 8
 """This many changes with a begin and an end are kept for each of three sets of variances."""
-BEYOND = 2.0
-"""A moment after the trace, in lengths of the trace."""
 KEPT = 32
 """Predictions average over at most this many configurations."""
 WINDOWS = 100
@@ -80,27 +71,6 @@ def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
     added to both covariances, as the level is free.
     """
     return np.array([1.0 - 0.5 * _between(_cube, a, b), 10.0 - _between(_log, a, b)])
-
-
-def _means(shapes: Floats, start: Floats, end: Floats) -> Floats:
-    """Return the mean over stretches of each way in which a level may change, shape (stretches, c).
-
-    A row of ``shapes`` has a begin, an end and a time constant, in lengths of the trace. It is a step or a time at
-    another level, a level that settles (without an end), or heat, which rises from the begin to the end and then falls.
-    """
-    since, until, tau = shapes.T
-    settles, heats = np.isfinite(tau), np.isfinite(tau) & np.isfinite(until)
-    slow = np.where(settles, tau, 1.0)
-    level = np.maximum(np.minimum(end[:, None], until) - np.maximum(start[:, None], since), 0.0)
-
-    def fading(at: Floats) -> Floats:
-        first, last = np.maximum(start[:, None], at), np.maximum(end[:, None], at)
-        return np.asarray(slow * (np.exp((at - first) / slow) - np.exp((at - last) / slow)))
-
-    falls = fading(np.where(heats, until, since))
-    most = np.where(heats, 1.0 - np.exp(np.where(heats, since - until, -1.0) / slow), 1.0)
-    rises = (level - fading(since) + falls) / most
-    return np.asarray(np.where(heats, rises, np.where(settles, falls, level)) / (end - start)[:, None])
 
 
 @dataclass(frozen=True)
@@ -145,7 +115,7 @@ class TraceModel:
         length = (end - start) / np.sum(end - start)
         d = self.design
         to_blocks = np.einsum("i,kij->kj", length, kernels((start, end), d.times))
-        z = np.append(0.0, length @ _means(d.shapes, start, end))
+        z = np.append(0.0, length @ means(d.shapes, start, end))
         x = np.zeros(d.free.shape[1])
         x[0] = 1.0
         mean, square, rest, weight = 0.0, 0.0, 0.0, np.zeros(len(d.y))
@@ -180,7 +150,7 @@ class TraceModel:
         cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
         start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
         d, level = self.design, np.zeros(len(start))
-        to_blocks, z = kernels((start, end), d.times), _means(d.shapes, start, end)
+        to_blocks, z = kernels((start, end), d.times), means(d.shapes, start, end)
         x = np.zeros(d.free.shape[1])
         x[0] = 1.0
         for way in self.ways[:4]:
@@ -198,7 +168,7 @@ class Design:
     ``white`` is the covariance of white noise, (b, b), and ``kernel`` those of slow noise, (3, b, b). ``scatter`` marks
     the blocks of each state that may scatter, (s, b). ``free`` are the levels, (b, f). ``columns`` are the gaps and the
     changes by their ``shapes``, (b, 1 + c), of sizes ``gap_sizes_w2`` and ``change_w2``. ``prior`` is the log
-    probability of each change, (c,). ``activity`` is when the first gap or span begins and the last ends.
+    probability of each change, (c,).
     """
 
     y: Floats
@@ -213,7 +183,6 @@ class Design:
     prior: Floats
     gap_sizes_w2: Floats
     change_w2: float
-    activity: tuple[float, float]
 
     @cached_property
     def heats(self) -> Bools:
@@ -280,16 +249,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
     size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
     white = white_w2 + RANGE[0] * floor * np.eye(len(y))
-    borders = np.unique(np.concatenate([start, 0.5 * (start + times[1])]))[1:]
-    first, last = float(start[state != IDLE].min(initial=np.inf)), float(times[1][state != IDLE].max(initial=-np.inf))
-    simple = np.array([
-        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, *times),
-        *_heats(first, last),
-    ])  # fmt: skip
-    late = _late(state, start)
-    shapes = np.vstack(
-        [simple[_shown(_means(simple, *times), state)], np.tile([BEYOND, np.inf, np.inf], (late.shape[1], 1))]
-    )
+    shapes, changes = simple_changes(state, *times)
     sizes = np.zeros(1)
     if GAP in states:
         own = np.diag(white)
@@ -299,7 +259,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     scatter = np.array([(state == k) * 1.0 for k in several]).reshape(-1, len(y))
     at_idle = max(float(np.mean(left[state == IDLE] ** 2)), floor)
     most = np.array([slow, slow, at_idle, *(max(float(np.mean(left[state == k] ** 2)), floor) for k in several)])
-    columns = np.column_stack([is_gap, _means(shapes[: len(shapes) - late.shape[1]], *times), late])
+    columns = np.column_stack([is_gap, changes])
     prior = np.full(columns.shape[1] - 1, math.log(0.5 * RARE / max(columns.shape[1] - 1, 1)))
     d = Design(
         y,
@@ -314,23 +274,8 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
         prior,
         sizes,
         size2,
-        (first, last),
     )
     return d, from_s, lasts_s, Box(math.log(RANGE[0] * floor), np.log(RANGE[1] * most))
-
-
-def _heats(first: float, last: float) -> list[tuple[float, float, float]]:
-    """Return the ways in which the heat of work between two moments may show, none without work."""
-    return [(first, last, tau) for tau in HEATS if first < last]
-
-
-def _shown(columns: Floats, state: Indices) -> Bools:
-    """Return which changes, (b, c), show within idle windows or within gaps; in spans only, spans merely differ."""
-    shown = np.zeros(columns.shape[1], bool)
-    for some in (columns[state == k] for k in (IDLE, GAP)):
-        if len(some):
-            shown |= np.ptp(some, axis=0) > 0.5
-    return shown
 
 
 def _lasting(state: Indices, start: Floats) -> Floats:
@@ -341,33 +286,6 @@ def _lasting(state: Indices, start: Floats) -> Floats:
     place = np.argsort(order) + 0.0
     same = (window[:, None] == window) & (state == IDLE)[:, None] & (state == IDLE)
     return np.asarray(np.where(same, np.exp(-np.abs(place[:, None] - place) / LASTS), 0.0))
-
-
-def _windows(state: Indices, start: Floats) -> list[Indices]:
-    """Return the blocks of each idle window, in order."""
-    order = np.argsort(start)
-    idle = np.flatnonzero(state[order] == IDLE)
-    return [order[window] for window in np.split(idle, np.flatnonzero(np.diff(idle) > 1) + 1)]
-
-
-def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, float, float]]:
-    """Return the times at either end of an idle window in which a device may wake early or rest late."""
-    found = []
-    for window in _windows(state, start):
-        begin, until = float(start[window[0]]), float(end[window[-1]])
-        for at in start[window[1:]].tolist():
-            found += [(at, until, np.inf), (begin, at, np.inf)]
-    return found
-
-
-def _late(state: Indices, start: Floats) -> Floats:
-    """Mark the first blocks of idle windows, where a device may not yet rest; one column for each length, (b, c)."""
-    after = [window for window in _windows(state, start) if start[window[0]] > 0.0]
-    most = min(map(len, after), default=0) - 2 if len(after) > 1 else 0
-    marks = np.zeros((len(state), max(most, 0)))
-    for k in range(most):
-        marks[np.concatenate([window[: k + 1] for window in after]), k] = 1.0
-    return marks
 
 
 @dataclass(frozen=True)
@@ -431,15 +349,7 @@ def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
 
 def _with_compound(d: Design, thetas: Floats) -> Design:
     """Return the design with the compound changes that gain most at some log variances."""
-    borders = np.unique(d.times[0])[1:]
-    # a change that lasts as long as all activity is the level of gaps and spans themselves
-    first, last = d.activity
-    pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
-    settling = [(a, np.inf, tau) for a in borders for tau in SETTLES]
-    every = np.array(pairs + settling).reshape(-1, 3)
-    column, chosen = _means(every, *d.times), set[int]()
-    use = _shown(column, d.state)
-    every, column = every[use], column[:, use]
+    (every, column), chosen = compound_changes(d.state, *d.times), set[int]()
     if not len(every):
         return d
     free = np.column_stack([d.free, d.columns[:, :1]]) if d.gap_sizes_w2[0] > 0.0 else d.free

@@ -15,7 +15,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from rig.bench.options import one_of, parts_of, within
+from rig.bench.option_checks import one_of, parts_of, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample
 from scenarios.workloads.event_detection.files import FRAME_US, SENSOR, SHAPE, Recorded, boxes_of, opened

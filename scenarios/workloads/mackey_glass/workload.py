@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict
 
-from rig.bench.options import one_of, within
+from rig.bench.option_checks import one_of, within
 from rig.types import Sample, SampleSet
 from scenarios.workloads.mackey_glass.series import POINTS, PUBLISHED, STEP, sampled
 

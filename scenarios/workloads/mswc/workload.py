@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.bench.options import one_of, within
+from rig.bench.option_checks import one_of, within
 from rig.errors import DataError, refused
 from rig.types import Sample
 from scenarios.workloads.mswc import front_ends

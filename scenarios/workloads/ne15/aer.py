@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rig.bench.options import one_of
+from rig.bench.option_checks import one_of
 from rig.errors import DataError, reason
 from rig.recording.atomic_write import replacing
 from scenarios.workloads.ne15.poisson import Events

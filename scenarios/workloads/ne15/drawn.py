@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.recording.atomic_write import replacing
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer

@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.bench.options import one_of, positive, within
+from rig.bench.option_checks import one_of, positive, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample
 from scenarios.workloads.ne15 import mnist

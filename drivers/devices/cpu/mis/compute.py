@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.solving.targets import SPECIFIED
-from rig.bench.options import one_of
+from rig.bench.option_checks import one_of
 from rig.errors import DataError, refused
 from rig.plugins import imported
 from scenarios.workloads.qubo_mis.certify import digest

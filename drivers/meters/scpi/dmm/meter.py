@@ -18,7 +18,7 @@ from drivers.meters.scpi.dmm.truevolt import APERTURE_LEAST_S, OVER_RANGE, Captu
 from drivers.meters.scpi.session import Visa, identified
 from drivers.meters.settings import Instrument
 from rig.bench.connected import Connected
-from rig.bench.options import within
+from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.errors import refused
 from rig.types import Clock, Conversion, Meter, Rail

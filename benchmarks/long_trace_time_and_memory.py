@@ -1,6 +1,6 @@
 """How long does a report of a long trace take, compared with reading and hashing its bytes, and how much memory?
 
-    python -m benchmarks.long_report [--readings 1e7 [1e8 ...]] [--folder /tmp] [--spans 50000] [--rounds 1]
+    python -m benchmarks.long_trace_time_and_memory [--readings 1e7 ...] [--folder /tmp] [--spans 50000] [--rounds 1]
 
 Makes a recording of a simulated bench whose power is known exactly: a float32 trace at 1 MS/s, one span for every
 ``--spans`` readings, idle before and after. In the same run and with the same state of the cache, it reads and hashes
@@ -147,7 +147,7 @@ def read_and_hashed_s(path: Path) -> float:
 def alone_s(run: Path, found: dict[str, Any]) -> float:
     """Return the seconds of a process that evaluates a recording; its findings go to ``found``."""
     began = time.perf_counter()
-    command = [sys.executable, "-m", "benchmarks.long_report", "--evaluate", str(run)]
+    command = [sys.executable, "-m", "benchmarks.long_trace_time_and_memory", "--evaluate", str(run)]
     one_thread = os.environ | dict.fromkeys(BLAS_THREADS, "1")  # as `rig report` runs
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=one_thread)
     found |= json.loads(done.stdout.splitlines()[-1])
