@@ -40,7 +40,7 @@ from rig.analysis.solving.solves import (
     solving_findings,
 )
 from rig.analysis.timing.aligned_rails import aligned_rails
-from rig.analysis.timing.at_rest import rescaled, restless
+from rig.analysis.timing.at_rest import restless
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.placement import AlignedRail
@@ -152,7 +152,7 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
     activity, rails = with_work_outside(told.activity, rails)
     turn = max((r.turn for r in rails), default=0.0)  # either of the two clocks may be off by this rate
     device = replace(told.device, rate_sigma=math.hypot(told.device.rate_sigma, turn / math.sqrt(3.0)))
-    against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity), *rescaled(r, activity)) for r in rails}
+    against = {r.readings.rail.name: (*r.contradictions, *restless(r, activity)) for r in rails}
     sound = [r for r in rails if not against[r.readings.rail.name]]
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
     return replace(told, activity=activity, device=device), _Rails(rails, models, against)

@@ -8,7 +8,6 @@ from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL, Profile
-from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import idle_window_of
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
@@ -17,8 +16,6 @@ FEWER = 0.1
 """This part of the readings of idle, or of work, may be unlike most of them."""
 ROUNDED = 1e-9
 """Differences below this part of a reading are rounding alone."""
-RESCALED, LEAST_RESCALED = 1.5, 3
-"""Levels change in proportion if at least so many spans and gaps change by more than this factor."""
 NOISIER = 5.0
 """The noise of one idle window may be at most this many times that of another."""
 
@@ -39,38 +36,6 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
     how = _how(windows, work) if sum(map(len, windows)) >= LEAST and len(work) else ""
     return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
-
-
-def rescaled(rail: AlignedRail, activity: Activity) -> list[Finding]:
-    """Return a failed check if spans and the gaps after them change by one factor, as by a jumper or a range."""
-    r, spans_s = rail.single or rail.readings, activity.active_s()
-    if r.counter or len(spans_s) < SEVERAL:
-        return []
-    inner_s = spans_s[:-1] + np.array([2.0 * rail.sigma_s + SETTLE_TAU * r.tau_s, -2.0 * rail.sigma_s])
-    gaps_s = np.column_stack([inner_s[:, 1] + 4.0 * rail.sigma_s + SETTLE_TAU * r.tau_s, spans_s[1:, 0]])
-    w = np.array([_means(r, inner_s), _means(r, gaps_s)])
-    w = w[:, np.isfinite(w).all(axis=0)]
-    if w.shape[1] < SEVERAL:
-        return []
-    most_w = np.sort(w[1])[w.shape[1] // 2]
-    usual = np.abs(w[1] - most_w) < (RESCALED - 1.0) * abs(most_w)
-    span_w, gap_w = w[:, usual].mean(axis=1)
-    factor = w[1] / gap_w
-    far = ~usual & (factor > 0.0)
-    alike = far & (np.abs(w[0] - span_w * factor) < FEWER * np.abs(w[0] - span_w - w[1] + gap_w))
-    count = int(np.count_nonzero(alike))
-    if count < LEAST_RESCALED or count < (1.0 - FEWER) * np.count_nonzero(far):
-        return []
-    found = f"{float(np.median(factor[alike])):.2g} of the others in {count} of {w.shape[1]} spans and gaps"
-    return [Finding(f"scale of readings of rail {r.rail.name}", found, "one scale")]
-
-
-def _means(r: Readings, windows_s: Floats) -> Floats:
-    """Return the mean reading within each of disjoint sorted windows, shape (k,); not a number if there is none."""
-    of = np.where(r.ok, inside(windows_s, r.start_s, r.end_s), -1)
-    count = np.bincount(of + 1, minlength=len(windows_s) + 1)[1:]
-    watts = np.bincount(of + 1, np.where(of >= 0, r.watts, 0.0), len(windows_s) + 1)[1:]
-    return np.where(count > 0, watts / np.maximum(count, 1), np.nan)
 
 
 def _how(windows: list[Floats], work: Floats) -> str:

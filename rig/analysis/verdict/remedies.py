@@ -40,7 +40,6 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("spans of one tick or less", "The clock is too coarse for the spans: give --repeat N or a finer clock"),
     ("spans (that|of rail .* against)|stretches of spans", _SPANS),
     ("readings of rail .* that are numbers", "Check the wiring and the range of the meter with `rig doctor`"),
-    ("scale of readings of rail", "Check ranges, shunts and jumpers of the meter, and measure again"),
     ("readings of rail .* at idle",
      "Check unit, sign, range and filter of the meter, and that the device rests when idle"),
     ("sign of power", "Swap the leads of the meter, or correct the sign or zero in the bench file"),

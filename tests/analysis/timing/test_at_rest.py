@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rig.analysis.result.finding import Finding
-from rig.analysis.timing.at_rest import rescaled, restless
+from rig.analysis.timing.at_rest import restless
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.timebase import host_timebase
@@ -22,16 +22,12 @@ ACTIVITY = Activity(
 )
 
 
-def rail_of(value: Floats) -> AlignedRail:
+def found(value: Floats) -> list[Finding]:
     end = PERIOD_NS * np.arange(1, len(value) + 1, dtype=np.int64)
     rail = Rail("core", rate_hz=1e9 / PERIOD_NS, aperture_s=1e-3)
     trace = Trace(rail, "meter", "host", end - PERIOD_NS, end, value, np.zeros(len(value), bool), True)
     clock = host_timebase(0)
-    return AlignedRail(readings_of(trace, clock), clock, 1e-5, 1e-5)
-
-
-def found(value: Floats) -> list[Finding]:
-    return restless(rail_of(value), ACTIVITY)
+    return restless(AlignedRail(readings_of(trace, clock), clock, 1e-5, 1e-5), ACTIVITY)
 
 
 def work() -> Floats:
@@ -80,32 +76,3 @@ def test_idle_that_pulses_drifts_or_steps_is_no_fault_of_the_meter() -> None:
     drifts += np.linspace(0.0, 0.5, len(drifts))
     steps[1550:] += 0.4
     assert not any(found(value) for value in (work(), pulses, drifts, steps))
-
-
-SPANS_S = 0.1 + 0.2 * np.arange(10.0)[:, None] + [0.0, 0.1]
-SEVERAL_SPANS = Activity({"inference": Phase(SPANS_S, *3 * [np.ones(10, np.int64)])}, NONE, NONE, NONE, False)
-
-
-def scaled(value: Floats) -> list[Finding]:
-    return rescaled(rail_of(value), SEVERAL_SPANS)
-
-
-def turns() -> Floats:
-    """Readings of 1 W in gaps and 2 W in spans."""
-    at = np.mod(np.arange(2000), 200)
-    return np.random.default_rng(4).normal(1.0, 0.01, 2000) + ((at >= 100) & (at < 200))
-
-
-def test_spans_and_gaps_that_shrink_by_one_factor_are_on_two_scales() -> None:
-    value = turns()
-    value[900:1500] *= 0.05
-    (check,) = scaled(value)
-    assert check.found == "0.05 of the others in 3 of 9 spans and gaps"
-    assert not check.ok
-
-
-@pytest.mark.parametrize("change", ["none", "idle falls", "spans fall"])
-def test_a_level_that_changes_alone_is_no_other_scale(change: str) -> None:
-    value = turns()
-    value[900:1500] -= {"none": 0.0, "idle falls": 0.9, "spans fall": 0.9 * (value[900:1500] > 1.5)}[change]
-    assert not scaled(value)
