@@ -10,6 +10,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate, Margin
+from rig.analysis.power.gain_change import gain_change
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
@@ -19,6 +20,7 @@ from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"
 """The component of idle under the spans that is not noise."""
+CHANGES = "gain that changes"
 IDLE_METHOD = "idle under the spans, by the model of the trace"
 NONE = Margin()
 
@@ -69,8 +71,10 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseP
 
     The weights of dynamic and idle power are added first, so that their shared errors cancel.
     """
-    own = ("white noise", "1/f noise", "hum", "random walk", "counter jitter", "resolution", IDLE)
-    common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
+    own = ("white noise", "1/f noise", "hum", "random walk", "counter jitter", "resolution", IDLE, CHANGES)
+    common = [
+        c for c in dynamic.components if c.source not in own and not {"calibration", "gain"} & {*c.source.split()}
+    ]
     parts = noise.active + _resolution_parts(model, e.level, ("busy",)) + common
     value = dynamic.value + e.idle_w
     parts += _calibration_parts(model, replace(e, value_w=dynamic.value), value, {"busy": 1.0})
@@ -152,6 +156,8 @@ def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapp
             each = {k: limits.of_reading * abs(level_w[k]) + limits.offset * abs(per_raw[k]) for k in levels}
         found += [(f"{level} level", factor * each[level]) for level, factor in levels.items()]
         parts += [Component(f"{what} calibration", w / math.sqrt(3.0), shared=f"{what}:{name}") for what, w in found]
+    if change := model.once(gain_change):
+        parts.append(Component(CHANGES, change * watts / math.sqrt(3.0), shared=f"change:{model.rail.name}"))
     return parts
 
 

@@ -16,6 +16,7 @@ from rig.analysis.power.findings import (
     MAX_MISSING,
     beyond_range,
     ends_note,
+    gain_findings,
     instrument_notes,
     loops_note,
     moved_note,
@@ -95,8 +96,10 @@ def rail_figures(
         return PowerFigures(Figures(), (*findings, why, *([] if numbers else [none])))
     if not activity.phases:
         return PowerFigures(Figures(), tuple(findings))
-    findings += trace_notes(model, activity)
+    findings += [*trace_notes(model, activity), *(scale := list(gain_findings(model)))]
     figures = Figures()
+    if any(f.effect == "refusal" for f in scale):
+        return PowerFigures(figures, tuple(findings))
     for scope in scopes_of(activity, busy):
         found = _scope_figures(model, scope)
         figures |= found.figures

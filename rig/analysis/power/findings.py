@@ -9,6 +9,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_notes
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
+from rig.analysis.power.gain_change import MOST_CHANGE, gain_change
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.scope import Scope
 from rig.analysis.result.figure_key import FigureKey, Figures
@@ -185,6 +186,19 @@ def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
     if lost > MAX_HIDDEN:
         reason += f"; noise does not explain them, and they may hide {lost:.1%} of dynamic power"
     return refusal(f"power on rail {model.rail.name}", reason, "Choose a higher range and measure again")
+
+
+def gain_findings(model: RailModel) -> Iterator[Finding]:
+    """Yield a note on a gain that changes, or a refusal if it changes much."""
+    if not (change := model.once(gain_change)):
+        return
+    name = model.rail.name
+    words = f"spans and the gaps beside them change by one factor, by up to {change:.2g} of their mean"
+    remedy = "Check ranges, shunts, jumpers and voltage of the rail, and measure again"
+    if change > MOST_CHANGE:
+        yield refusal(f"power on rail {name}", f"{words}: readings have more than one scale", remedy)
+    else:
+        yield note(f"Rail {name}: {words}. This gain is not known any better, and is part of the uncertainty. {remedy}")
 
 
 def too_short(model: RailModel, scope: Scope, short: TooShort) -> Finding:

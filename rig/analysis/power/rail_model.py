@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rig.analysis.power.blocks import SPAN, Blocks, blocks_of, look_errors
+from rig.analysis.power.blocks import GAP, MOST, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.noise import Noise, noise_of, variances
 from rig.analysis.power.trace_model import TraceModel, fit
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
@@ -19,9 +19,11 @@ from rig.analysis.timing.pooling import span_sigma_s
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import gap_of, idle_window_of
 from rig.analysis.timing.timeline import Activity
-from rig.types import Bools, Floats, Rail
+from rig.types import Bools, Floats, Indices, Rail
 
 T = TypeVar("T")
+LEAST_PAIRS, SURE = 20, 4.0
+"""Gaps and spans swing alike if their covariance is this many standard errors, over at least this many pairs."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     noise = noise_of(one, of_one, of_span)
     looks = _at_looks(r, spans) if r.counter else None
     blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, gap, np.where(r.ok, held, -1)))
-    trace = fit(blocks, _white(blocks, r, noise, looks))
+    trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
     return RailModel(
         readings=r,
         clock=rail.timebase.clock.name,
@@ -140,6 +142,33 @@ def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> F
     if looks is None:
         return np.diag(each)
     return np.diag(each) + look_errors(blocks, r.end_s - r.start_s, noise.look_j2(looks), r.adjacent())
+
+
+def _swings(blocks: Blocks, r: Readings, at: tuple[Indices, Indices, Indices]) -> Floats:
+    """Return the covariance of blocks of one idle window by swings of idle that last longer than it, shape (b, b).
+
+    Within a block of many gaps, such swings move gaps and the spans beside them alike.
+    """
+    where, gap, held = at
+    number = np.where(r.ok & (gap >= 0), 2 * gap, np.where(r.ok & (held >= 0), 2 * held + 1, -1))
+    used = number >= 0
+    n = int(number.max(initial=0)) + 1
+    total = np.bincount(number[used], _weight(r)[used], n)
+    level = np.bincount(number[used], (_weight(r) * r.watts)[used], n) / np.where(total > 0.0, total, 1.0)
+    pair = 2 * np.flatnonzero((total[:-1:2] > 0.0) & (total[1::2] > 0.0))
+    groups = [level[g[:, None] + [0, 1]] for g in np.array_split(pair, MOST[GAP]) if len(g) > 1]
+    if len(pair) < LEAST_PAIRS or not groups:
+        return np.zeros(2 * (len(blocks.state),))
+    product = np.concatenate([np.prod(g - g.mean(axis=0), axis=1) * len(g) / (len(g) - 1.0) for g in groups])
+    shared_w2 = float(product.mean())
+    if shared_w2 < SURE * float(product.std()) / math.sqrt(len(product)):
+        return np.zeros(2 * (len(blocks.state),))
+    window = np.full(len(blocks.state), -1)
+    window[blocks.of[where >= 0]] = where[where >= 0]
+    same = (window[:, None] == window) & (window >= 0)
+    several = [w for k in np.unique(window[window >= 0]) if len(w := blocks.watts[window == k]) > 1]
+    within_w2 = float(np.mean([np.var(w, ddof=1) for w in several])) if several else 0.0
+    return same * max(shared_w2 - within_w2, 0.0)
 
 
 def _weight(r: Readings) -> Floats:

@@ -1,0 +1,66 @@
+"""Whether levels of spans and of the gaps beside them change in proportion, as the gain of a meter makes them do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rig.analysis.power.rail_model import RailModel
+from rig.analysis.timing.activity_signal import inside
+from rig.types import Bools, Floats, Indices
+
+LEAST, MOST = 8, 64
+"""Spans are taken in groups of neighbours: at least and at most this many groups."""
+SURE = 5.0
+"""Power above gaps follows their level if it does so by this many standard deviations."""
+ALIKE = 0.25
+"""It follows in proportion if it does so within this part, or within its own uncertainty."""
+MOST_CHANGE = 0.5
+"""If the gain departs by more than this from its mean, power is refused."""
+
+
+def gain_change(model: RailModel) -> float:
+    """Return by how much the gain departs from its mean, relative to it; 0 if levels do not change in proportion.
+
+    If idle alone changes, power above gaps stays. If the gain changes, power above gaps changes by the same factor as
+    gaps. Any gain that occurs may be the right one. A change within the declared accuracy is part of that.
+    """
+    r, spans = model.readings, model.spans_s
+    if len(spans) < LEAST:
+        return 0.0
+    span_w, _ = _means(model, model.held, inside(spans, r.start_s, r.end_s), len(spans))
+    gap_w, many = _means(model, model.gap, np.searchsorted(spans[:, 0], r.start_s) - 1, len(spans))
+    beside = np.array([np.append(np.nan, gap_w[:-1]), gap_w])
+    count = np.array([np.append(0.0, many[:-1]), many])
+    near_w = np.where(count > 0.0, beside, 0.0).sum(axis=0) / np.maximum(np.count_nonzero(count, axis=0), 1)
+    use = np.isfinite(span_w) & (count.sum(axis=0) > 0.0)
+    if np.count_nonzero(use) < LEAST:
+        return 0.0
+    groups = np.array_split(np.flatnonzero(use), min(MOST, int(np.count_nonzero(use))))
+    at, level = (np.array([x[g].mean() for g in groups]) for x in (span_w, near_w))
+    n = np.array([count[:, g].sum() for g in groups])
+    noise_w2 = float(np.mean(model.noise.white_w**2 / n))
+    above, off = at - level, level - level.mean()
+    spread = float(np.sum(off**2)) - len(off) * noise_w2
+    if spread <= 0.0 or level.mean() <= 0.0:
+        return 0.0
+    slope = (float(off @ above) + len(off) * noise_w2) / spread
+    u = float(np.std(above - slope * off)) * math.sqrt(float(np.sum(off**2))) / spread
+    proportion = float(above.mean() / level.mean())
+    if slope < SURE * u or abs(slope - proportion) > max(ALIKE * proportion, 2.0 * u):
+        return 0.0
+    gain = (at + level) / float(np.mean(at + level))
+    change = float(np.max(np.abs(gain - 1.0)))
+    return change if model.rail.accuracy is None or change > model.rail.accuracy.of_reading else 0.0
+
+
+def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
+    """Return the mean of some readings by the span or gap that holds them, and their number, shapes (n,)."""
+    r = model.readings
+    use = use & r.ok & (of >= 0) & (of < n)
+    weight = model.weight[use]
+    total = np.bincount(of[use], weight, n)
+    watts = np.bincount(of[use], weight * r.watts[use], n)
+    many = np.bincount(of[use], r.many[use], n).astype(float)
+    return np.where(total > 0.0, watts / np.where(total > 0.0, total, 1.0), np.nan), many
