@@ -168,7 +168,7 @@ def _swings(blocks: Blocks, r: Readings, at: tuple[Indices, Indices, Indices]) -
     same = (window[:, None] == window) & (window >= 0)
     several = [w for k in np.unique(window[window >= 0]) if len(w := blocks.watts[window == k]) > 1]
     within_w2 = float(np.mean([np.var(w, ddof=1) for w in several])) if several else 0.0
-    return same * max(shared_w2 - within_w2, 0.0)
+    return np.asarray(same * max(shared_w2 - within_w2, 0.0))
 
 
 def _weight(r: Readings) -> Floats:
