@@ -157,7 +157,10 @@ def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapp
         found += [(f"{level} level", factor * each[level]) for level, factor in levels.items()]
         parts += [Component(f"{what} calibration", w / math.sqrt(3.0), shared=f"{what}:{name}") for what, w in found]
     if change := model.once(gain_change):
-        parts.append(Component(CHANGES, change * watts / math.sqrt(3.0), shared=f"change:{model.rail.name}"))
+        # idle windows may have another gain than spans, and gaps beside the spans have theirs
+        beside = float(np.sum(e.idle[model.gap])) if len(levels) > 1 else 1.0
+        w = levels.get("busy", 0.0) * level_w["busy"] + levels.get("idle", 0.0) * level_w["idle"] * beside
+        parts.append(Component(CHANGES, change * w / math.sqrt(3.0), shared=f"change:{model.rail.name}"))
     return parts
 
 

@@ -1,0 +1,50 @@
+"""Levels of spans and gaps that change in proportion are a gain that is not known; other changes are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fixtures.worlds.lab_recording import Lab, plain_lab
+from rig.analysis.power.budget import CHANGES
+from tests.support.labs import POWER, measured, off
+
+
+def _lab(seed: int) -> Lab:
+    lab = plain_lab(seed, "gain")
+    n = 60
+    at = 4.0 + 0.2 * np.arange(n)
+    lab.spans_s, lab.label = np.column_stack([at, at + 0.1]), np.zeros(n, np.int64)
+    lab.span_w, lab.idle_w, lab.rate_hz, lab.end_s = np.full(n, 2.0), 1.0, 500.0, 20.0
+    lab.idle_s, lab.noise_w, lab.pieces, lab.steps_w = [(0.1, 3.5), (16.5, 19.9)], 0.01, [], []
+    return lab
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_gain_that_sags_in_the_middle_is_part_of_the_uncertainty(seed: int, tmp_path: Path) -> None:
+    lab = _lab(seed)
+    lab.raw = lambda w: w * (1.0 - 0.05 * np.exp(-0.5 * ((np.arange(len(w)) - 5000.0) / 1200.0) ** 2))
+    result = measured(lab, tmp_path)
+    assert off(lab, result) <= 1.0
+    assert any("change by one factor" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("part", ["idle", "spans"])
+def test_a_level_that_changes_alone_is_no_gain(part: str, tmp_path: Path) -> None:
+    lab = _lab(4)
+    if part == "idle":
+        lab.steps_w = [(10.0, -0.2), (13.0, 0.2)]
+    else:
+        lab.span_w = np.where(np.arange(60) < 30, 2.0, 1.8)
+    result = measured(lab, tmp_path)
+    assert CHANGES not in {c.source for c in result.quantities[POWER].components}
+
+
+def test_power_of_readings_on_two_scales_is_refused(tmp_path: Path) -> None:
+    lab = _lab(5)
+    lab.raw = lambda w: w * np.where((np.arange(len(w)) > 3000) & (np.arange(len(w)) < 6000), 0.05, 1.0)
+    result = measured(lab, tmp_path)
+    assert POWER not in result.quantities
+    assert any("more than one scale" in refusal.reason for refusal in result.refusals)
