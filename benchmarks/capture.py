@@ -2,13 +2,13 @@
 
     python -m benchmarks.capture [--seconds 60] [--rate-hz 2000000] [--rails 2] [--folder /tmp]
 
-Three runs in one process, each through the engine to disk: samples on a schedule, without a meter, then with as many
-Joulescopes as there are rails, then without again. The Joulescopes simulate ``pyjoulescope_driver``: the
-thread of each delivers blocks of the package's size with levels, bursts and noise, made in advance so that they cost
-nearly nothing. Every reading on disk is compared with the sent one. ``waiting_s`` is the longest backlog for the disk,
-``cpu_share`` is the load that meters add, in cores, and ``verify_s`` the time to check all hashes. Prints the rows and,
-last, one JSON line; exits 1 when a goal is missed: no reading lost or changed, the rate sustained, and 99 of 100 issues
-at most ``SLIP_S`` later than without a meter.
+Three runs in one process, through the engine to disk, with samples on a schedule: first without a meter, then with a
+Joulescope for each rail, then without again. The Joulescopes simulate ``pyjoulescope_driver``: the thread of each
+delivers blocks of the package's size with levels, bursts and noise, made in advance so that they cost nearly nothing.
+Every reading on disk is compared with the sent one. ``waiting_s`` is the longest backlog for the disk, ``cpu_share`` is
+the load that meters add, in cores, and ``verify_s`` the time to check all hashes. Prints the rows and, last, one JSON
+line; exits 0 if all goals are met: no reading lost or changed, the rate sustained, and 99 of 100 issues at most
+``SLIP_S`` later than without a meter.
 """
 
 from __future__ import annotations

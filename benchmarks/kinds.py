@@ -100,7 +100,7 @@ def judged(path: Path, real: Mapping[str, float]) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]], kinds: int) -> dict[str, Any]:
-    """Return shares held by figure, shares refused and silent, and the corrected upper bound of each share held."""
+    """Return for each figure the share held and its corrected upper bound, and the shares refused and silent."""
     found: dict[str, Any] = {"n": len(rows), "held": {}, "upper": {}}
     misses = 0
     for name in FIGURES:

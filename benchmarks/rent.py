@@ -3,9 +3,9 @@
     python -m benchmarks.rent --plants 8 --seed 1 [--kind gated_late ...] [--case "ends of spans" ...]
 
 A case is a function with an answer that means "not here"; it acts in a plant where it answers otherwise. With the case
-switched off, a plant may no longer be held, be wrong by over two half-widths, refused, or have another width. A row
-per case and kind gives the number of changed plants. A case earns nothing if without it no plant of any kind is held
-less, is stated instead of refused, or is wider. A few plants of a kind do not show its rare effects.
+switched off, a plant may be wrong by over two half-widths, refused, no longer held, or of another width. A row per case
+and kind gives the number of changed plants. A case earns something if without it any plant is held no more, wrong,
+stated instead of refused, or wider. A few plants of a kind do not show its rare effects.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from rig.analysis.timing.screen import RULES, Rule, Screened, screened
 from rig.types import Bools, Floats
 
 WIDER = 1.1
-"""The widest half-width of a plant is changed only if it changes by more than this."""
+"""The width of a plant counts as changed if a half-width changes by more than this factor."""
 PAYS = {"held no more", "wrong now", "wider", "stated now"}
-"""The losses of a kind with a case switched off. A newly stated figure is a loss, as it was refused for a reason."""
+"""What a kind may lose with a case switched off. A newly stated figure is a loss, as it was refused for a reason."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A special case: where its function is found, and its answer when switched off, by its arguments."""
+    """A special case: where its function is found, and its answer to any arguments when switched off."""
 
     where: str
     off: Callable[..., Any]
@@ -158,7 +158,7 @@ def words_of(row: Row) -> tuple[bool, bool, bool]:
 
 
 def changes(before: Row, after: Row) -> Iterator[str]:
-    """Return the effect of switching a case off on a plant."""
+    """Yield what a plant loses or gains without a case."""
     (held, silent, refused), (held_now, silent_now, refused_now) = words_of(before), words_of(after)
     yield from (
         word
@@ -198,7 +198,7 @@ def rent(kinds: Sequence[str], names: Sequence[str], plants: int, seed: int, wor
             if words:
                 print(f"    {kind:32}" + ", ".join(f"{word} {n}" for word, n in sorted(words.items())))
     none = [name for name in names if not any(w.keys() & PAYS for w in earned[name].values())]
-    print(f"no kind misses: {', '.join(none) or 'none of them'}")
+    print(f"no kind needs: {', '.join(none) or 'none of them'}")
     said = {name: {kind: dict(words) for kind, words in of.items() if words} for name, of in earned.items()}
     return {"benchmark": "rent", "plants": plants, "acts": dict(acts), "earned": said, "no rent": none}
 

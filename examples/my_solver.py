@@ -1,10 +1,10 @@
-"""A solver in one file: a function of a model of dimod that yields sample sets of dimod.
+"""A solver in one file: a function that takes a dimod model and yields sample sets.
 
     rig measure --device examples/my_solver.py:open_device --workload qubo --data problem.txt --meter mock
 
-The solver is a descent from random starts. ``yield`` makes it an anytime solver: each sample set is a solution at its
-time, and the rig closes the generator when the time is up. A function that returns one sample set is a solver too.
-Replace ``descend`` by the call that runs your chip, and state its watts, or leave ``power`` out and name a meter.
+The solver is a descent from random starts. ``yield`` makes it an anytime solver: each sample set is a timed solution,
+and the rig closes the generator when the time is up. A function that returns one sample set is a solver too. Replace
+``descend`` by the call that runs your chip, and state its watts, or leave ``power`` out and name a meter.
 """
 
 from collections.abc import Iterator
@@ -29,6 +29,6 @@ def descend(model: dimod.BinaryQuadraticModel, seed: int) -> Iterator[dimod.Samp
     matrix += matrix.T
     while True:
         bits = draw.integers(0, 2, len(linear)).astype(float)
-        while (change := (1 - 2 * bits) * (linear + matrix @ bits)).min() < 0:  # of the cost, if each bit flips
+        while (change := (1 - 2 * bits) * (linear + matrix @ bits)).min() < 0:  # of the cost, by each bit alone
             bits[change.argmin()] = 1 - bits[change.argmin()]
         yield dimod.SampleSet.from_samples_bqm(bits.astype(int), model)

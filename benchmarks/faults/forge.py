@@ -23,7 +23,7 @@ Line = dict[str, Any]
 
 
 def workplace() -> tempfile.TemporaryDirectory[str]:
-    """Return a temporary directory, in memory where the system has one there."""
+    """Return a temporary directory, in memory if there is a ``/dev/shm``."""
     return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
@@ -42,7 +42,7 @@ def lines_of(run: Path) -> list[Line]:
 def hash_again(run: Path, lines: Sequence[Any] | None = None) -> None:
     """Write ``lines``, or the run's own lines, with the hashes of its current files, and a chain and a seal that fit.
 
-    A line of type ``bytes`` is written unchanged, between the fields of the chain.
+    A line of ``bytes`` is written after the fields of the chain, unchanged but for its first byte.
     """
     found = lines_of(run) if lines is None else lines
     previous, content = GENESIS, b""
