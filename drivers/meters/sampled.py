@@ -77,7 +77,7 @@ class _Counted:
 def first_reading(before_ns: int, arrived_ns: int, count: int, rate_hz: float, tolerance: float) -> Bracket:
     """Return the bracket of tick 0 if ``count`` readings came by ``arrived_ns`` from a stream started at ``before_ns``.
 
-    The last reading was complete by then, so the first one began ``count`` periods earlier or before.
+    The last reading was complete by then, so the first began at least ``count`` periods earlier.
     """
     latest_ns = arrived_ns - round(count * 1e9 / rate_hz * (1.0 - tolerance))
     return Bracket(before_ns, 0, max(before_ns, latest_ns))

@@ -2,7 +2,7 @@
 
 It needs Python 3.8 or newer with its standard library, and imports nothing of this project. Only dictionaries, lists,
 numbers, texts and bytes cross the channel. The first message holds the sources of the worker's modules; each can be
-imported by the name that it has there. The last one has ``open_worker(options)``, which returns an object with
+imported by the name that it has there. The last source has ``open_worker(options)``, which returns an object with
 
 - ``about``: a dictionary for the hello (versions, details, ...);
 - ``stage(samples)``: load them, untimed. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz",
@@ -118,7 +118,7 @@ def _own_group() -> None:
 
 
 def _end_group() -> None:
-    # not SIGKILL: the process that cleans up shared memory after its owner ignores SIGTERM
+    # not SIGKILL: the process that cleans up its owner's shared memory ignores SIGTERM
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGTERM)
     os._exit(1)

@@ -60,9 +60,7 @@ def handshake(board: Board, said: Mapping[str, str]) -> About:
         what = f"the board on {port} does not state its {wrong[0]} in the answer to `about`"
         raise _refused(wrong[0], facts.get(wrong[0]), what)
     if int(facts["command"]) < LEAST_COMMAND:
-        what = (
-            f"the board on {port} takes commands of {facts['command']} characters, and one byte needs {LEAST_COMMAND}"
-        )
+        what = f"the board on {port} takes commands of {facts['command']} characters; a byte is sent in {LEAST_COMMAND}"
         raise _refused("command", facts["command"], what)
     return About(**{name: kind(facts[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
 

@@ -80,7 +80,7 @@ class Bits:
 
 
 class Input:
-    """One input of the instrument at ``path``, 7 for its trigger; ``rail`` is its declaration.
+    """One input of the instrument at ``path``; number 7 is the trigger. ``rail`` is its declaration.
 
     The input is started for a moment to find its rate. Raises ``SetupError`` if it sends nothing within ``timeout_s``.
     """

@@ -83,7 +83,7 @@ class ScpiSession:
         self._buffer = bytearray()
         self._until_s = 0.0
         self._broken: str | None = None
-        self.spelt: Callable[[str], str] = str  # spells a line of the family for this instrument
+        self.spelt: Callable[[str], str] = str  # spells a SCPI line as this instrument wants it
 
     def write(self, line: str) -> None:
         """Send one line.
@@ -258,7 +258,7 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
         raw = _raw_socket(resource)
         resource.read_termination = "\n" if raw is None and _is_socket(address) else None
         if raw is None and _is_socket(address):  # no end of a message there: NI's library would await its whole timeout
-            with suppress(pyvisa.VisaIOError):  # a library that does not know it ends at the termination
+            with suppress(pyvisa.VisaIOError):  # libraries without it end a read at the termination
                 resource.set_visa_attribute(pyvisa.constants.ResourceAttribute.suppress_end_enabled, False)
         elif raw is not None:
             raw.getpeername()  # pyvisa-py reports a refused connection as open

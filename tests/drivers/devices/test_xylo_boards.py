@@ -253,10 +253,10 @@ def test_the_shipped_network_is_the_same_on_both_chips(chip: str) -> None:
     ("chip", "values", "text"),
     [
         ("audio2", {"aliases": [[1, 2], *[[]] * 23]}, "two aliases"),
-        ("audio2", {"weights_out": np.ones((24, 9), int)}, "9 output neurons; it has 1000 and 8"),
+        ("audio2", {"weights_out": np.ones((24, 9), int)}, "9 output neurons, of at most 1000 and 8"),
         ("audio3", {"weights_out": np.ones((993, 4), int)}, "993 hidden"),
-        ("audio3", {"weights_in": np.ones((16, 150, 1), int)}, "only its first 128"),
-        ("audio3", {"weights_out": np.ones((150, 4), int)}, "only its last 128"),
+        ("audio3", {"weights_in": np.ones((16, 150, 1), int)}, "after the first 128"),
+        ("audio3", {"weights_out": np.ones((150, 4), int)}, "before the last 128"),
     ],
 )
 def test_a_network_that_the_chip_would_change_is_refused(chip: str, values: dict[str, Any], text: str) -> None:
