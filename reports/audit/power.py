@@ -15,15 +15,15 @@ from rig.recording.traces import Trace
 from rig.types import Floats
 
 SHARP = 2e-3
-"""A figure with at most this relative bound decides alone; else the interval of the claim is added."""
+"""Up to this relative bound, the plain figure alone decides; else the claim's interval widens it."""
 APART = 0.03
 """If the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in the gaps."""
 MET = 0.35
 """Next to other activity, at most this part of a reading is on the wrong side of a span's end."""
 EDGE_NOISE = 1.5
-"""Two correct methods may differ in the readings at the ends of a span: by this many deviations of their noise."""
+"""Two correct methods may differ at the ends of a span by this many deviations of the readings' noise."""
 BLIND = 2.0
-"""This many deviations of the energy between readings, which no reading saw, are allowed."""
+"""This many deviations of the unseen energy between readings are allowed."""
 STEADY = 1.2e-3
 """The relative bound of the plain method itself: edges, filters, and clocks or levels that are not quite linear."""
 
@@ -54,7 +54,7 @@ class RailPower:
     """The mean power from the first request to the last answer; NaN without readings there."""
     gap_w: float
     rests: bool
-    """Whether the middle of gaps is not above idle, so that power above idle in gaps may be next to the spans."""
+    """Whether the middle of gaps is not above idle; only their parts next to spans may then be above it."""
     apart: bool
     """Whether gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
     ends_w: float
@@ -145,8 +145,8 @@ def _unknown_w(area: float, active: float, window: Floats, met: int, drift: floa
 def _differ_w(area: float, inner: float, gap: float, window: Floats, facts: Facts) -> float:
     """Return the difference between the mean inside spans and the area without the gaps next to them; 0 without gaps.
 
-    It is not 0 if the ends of spans draw more or less, or gaps are not level. Gaps without readings are treated as
-    idle. If no reading is inside spans, gaps are assumed to draw at most as much as spans.
+    It is not 0 if power differs at the ends of spans, or varies in gaps. Gaps without readings are treated as idle. If
+    no reading is inside spans, gaps are assumed to draw at most as much as spans.
     """
     gaps = float(np.clip(window[1:, 0] - window[:-1, 1], 0.0, 2 * PAD * facts.period_s).sum())
     if np.isnan(inner):
@@ -199,7 +199,7 @@ def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, 
 def _figures(each: dict[str, RailPower]) -> Figures:
     """Return the figures of each rail, and their sums over rails."""
     found: Figures = {}
-    why = "noise at the edges, the idle level, and 0.12 % of the method"
+    why = "noise at the edges, the idle level, and 0.12 % for the method"
     for prefix, rails in [*((f"rail.{n}.", [r]) for n, r in each.items()), ("", list(each.values()))]:
         idle, dynamic, active, inner, average = (
             sum((getattr(rail, key) for rail in rails), Level(0.0, 0.0))
@@ -211,12 +211,12 @@ def _figures(each: dict[str, RailPower]) -> Figures:
             if np.isnan(dynamic.w):
                 continue
         own = {"dynamic_power_w": (dynamic, how), "active_power_w": (active, f"{how}, and idle")}
-        if not apart:  # the mean over the spans is the same area, except half a reading at each end
+        if not apart:  # the mean over spans equals this area but for half a reading at each end
             ends, at_ends = sum(r.ends_w for r in rails), f"{why}, and half a reading at each end"
             for key, (level, method) in own.items():
                 found[f"literal.{prefix}{key}"] = Plain(level.w, level.bound_w + ends, method, at_ends)
         own["idle_power_w"] = (idle, "line through the means of the idle windows")
         if not np.isnan(average.w):
-            own["average_power_w"] = (average, "area over the time")
+            own["average_power_w"] = (average, "area / duration")
         found |= {prefix + key: Plain(level.w, level.bound_w, method, why) for key, (level, method) in own.items()}
     return found

@@ -26,7 +26,7 @@ TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_
 SPEED, EXPLAINED = "execution time of the power runs, against the performance runs", "within intervals"
 TIME, TIME_SE = "execution_time_s", "execution_time_se_s"
 COMPARED = {"performance": "speed", "power": "power"}
-"""Purposes whose answers must equal those of accuracy runs, with their names in the rule."""
+"""Purposes whose runs must answer like accuracy runs, with their names in the rule."""
 
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
@@ -61,8 +61,8 @@ def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterat
 def _one_speed(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterator[Judged]:
     """Judge whether power runs are as quick as performance runs: power and time must be of one operating point.
 
-    Differences within the bounds of clocks, two standard errors of both and the scatter of trials are ignored. Left out
-    are runs whose own time is reported, and runs in which arrivals decide how many samples the device takes together.
+    Ignored are differences within clock bounds, two standard errors of both times, and the scatter of trials. Left out
+    are runs with ``amortise_s``, and runs in which arrivals decide how many samples the device takes together.
     """
     most = values["trial_tolerance"]
     timed = {
@@ -90,7 +90,7 @@ def _unsure_s(own: Figures) -> float:
 
 
 def _answers(runs: list[Run]) -> Iterator[Judged]:
-    """Judge whether speed and power runs answer as accuracy runs, except a few answers that do not change accuracy."""
+    """Judge whether speed and power runs answer like accuracy runs, but for a few answers that keep accuracy."""
     wanted = dict[str, set[str]]()
     for run in runs:
         for sample, said in _said(run).items() if run.purpose == "accuracy" else ():
@@ -109,7 +109,7 @@ def _answers(runs: list[Run]) -> Iterator[Judged]:
         alike = step <= max(ACCURACY_STEP, 3 * math.sqrt(other * len(each)) / len(both))  # runs may share their samples
         ok = other == 0 or (chance and alike)
         found = f"{other} of {len(both)}" + (f", {CHANCE}" if ok and share > CHANGED else "")
-        allowed = "0, or 10% and what chance adds, with accuracies within 1% or what chance explains"
+        allowed = "0, or 10% plus chance, if accuracies agree within 1% or within chance"
         yield f"{OTHERWISE} for {what} than for accuracy", found, allowed, ok
 
 

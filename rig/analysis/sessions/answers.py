@@ -44,9 +44,7 @@ def same_answers(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
             few = all(run.count(False) <= binomial_quantile(CHANCE, len(run), NOISY) for run in runs)
             few = few and _as_accurate([by["accuracy"][0], *by[purpose]], chance)
             rule = f"samples answered otherwise for {what} than for accuracy"
-            limit = (
-                f"0, or {NOISY:.0%} and what chance adds, with accuracies within {ALIKE:.0%} or what chance explains"
-            )
+            limit = f"0, or {NOISY:.0%} plus chance, if accuracies agree within {ALIKE:.0%} or within chance"
             yield Finding(rule, f"{differ} of {len(same)}", limit, differ == 0 or few)
 
 

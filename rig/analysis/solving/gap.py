@@ -26,7 +26,7 @@ def gap(cost: float, target: float) -> float:
             f"a gap to a target cost of {target} is not defined",
             field="target",
             value=target,
-            remedy="Give the cost of the best known solution; a graph with any node has one of -1 or less",
+            remedy="Give the cost of the best known solution: -1 or less for any graph with a node",
         )
     if not math.isfinite(cost):
         raise UsageError(

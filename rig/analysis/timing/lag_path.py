@@ -1,4 +1,4 @@
-"""Compute the path of spans by one likelihood: how late they are along a trace. The shape of the path shows the cause.
+"""Compute by one likelihood the path of spans: how late they are along a trace. The shape of the path shows the cause.
 
 A straight line is the shift and the rate of a clock. A smooth path beside it is a wander. The likelihood of a place is
 that of levels fitted to each span (``shown``), and the brackets of the clock are its prior.
@@ -18,7 +18,7 @@ from rig.types import Floats, Indices
 CERTAINTY = 25.0
 """Another place or shape must be better by this much in twice the log-likelihood (five standard deviations)."""
 STANDS_OUT = 0.5
-"""Single spans stand out if levels leave less than this share of the variance of the median span."""
+"""Single spans stand out if the median share of variance unexplained by levels is below this."""
 PER_SPAN = 8.0
 """Number of places per length of a span in a first search."""
 COARSE_SPANS = 64
@@ -156,7 +156,7 @@ def far_places(s: Shown, least_s: float, most_s: float, *, each: int = RIVALS) -
 
 
 def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
-    """Return what the trace shows of spans about ``late_s`` late, shape (k,); None for fewer than three edges.
+    """Return what is seen of spans near lateness ``late_s``, shape (k,); None for fewer than three edges.
 
     Levels beside an edge may be taken from near it or from its whole cell: the less uncertain result is used. Where
     spans show no edges, groups of them are placed together.
@@ -229,7 +229,7 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
 
 
 def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> Line:
-    """Return the line through edges ``late_s`` late; by the brackets, its slope is zero to within ``rate_sigma``.
+    """Return the line through ``late_s`` of edges; by the brackets, its slope is zero to within ``rate_sigma``.
 
     ``doubt_s`` is the uncertainty that all edges share.
     """
@@ -272,8 +272,8 @@ class Wander:
 def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
     """Return the smooth path through edges, or None if these scatter independently about a straight line.
 
-    The path is a random walk, and restricted likelihood gives its size beside the scatter of edges. The result is
-    None if the edges are explained about as well without a wander.
+    The path is a random walk; restricted likelihood gives its size relative to the edges' scatter. The result is None
+    if the edges are explained about as well without a wander.
     """
     if len(at_s) < 2 * STRETCHES:
         return None
@@ -297,7 +297,7 @@ def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
 
 
 CHANGE = 0.05
-"""Cost of a change of the lateness by one step along a path, in spans that are not seen."""
+"""Cost of a step of the lateness along a path; a span that is not seen costs 1."""
 FARTHEST = 0.005
 """Spans may wander by at most this part of the length of the trace."""
 

@@ -37,7 +37,7 @@ def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) ->
     """Return a trace on a uniform grid as at most ``at_once`` means of successive readings.
 
     A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
-    ``copies`` times, the means have the times that one of each reading would have.
+    ``copies`` times, the means are timed as if it had been delivered once.
     """
     n = len(trace.value)
     many = -(-n // (at_once * copies)) * copies

@@ -14,9 +14,9 @@ from rig.types import Bracket, ClockInfo, Floats
 BEST_SHARE = 0.1
 ERAS = 24
 RATE_PER_BEND = 4.0
-"""The mean rate is off by at most this many times the deviations from a line that a host's correction causes, per time.
+"""The mean rate is off by at most this times the range of the host clock's deviations from a line, over the duration.
 
-A step causes at most half of this error between the ends, and a change of rate midway 0.9 of it.
+A step causes at most half of this error; a change of rate in the middle half of the run, at most all of it.
 """
 STRETCHES = 12
 """A trace is cut into this many stretches; the earliest arrivals of each show when readings were taken."""
@@ -54,7 +54,7 @@ class Timebase:
         return self.ref_s + since * (self.rate / self.clock.tick_hz)
 
     def residuals(self, brackets: Sequence[Bracket], t0_ns: int) -> Floats:
-        """Return for each reading of the clock its second, its difference from this map, and half its round trip.
+        """Return for each reading of the clock its time, its difference from this map, and half its round trip.
 
         The shape is (k, 3), all in seconds.
         """
@@ -123,7 +123,7 @@ def fit_brackets(
 
 
 def quick_reads(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int) -> Floats:
-    """Return for the quickest readings of a clock its seconds since the first, and middle and half of round trips.
+    """Return each quick reading's seconds since the clock's first reading, and middle and half of its round trip.
 
     The shape is (k, 3), in order of the middles. Seconds of the clock are nominal; round trips are in run seconds.
     """
@@ -187,7 +187,7 @@ def _slope(x: Floats, y: Floats, half: Floats, tolerance: float, bend_s: float) 
 
 
 def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tuple[float, float]:
-    """Return the rate and its sigma by the earliest arrivals less nominal times; no reading arrives before it ends."""
+    """Return rate and sigma from the earliest of arrivals minus nominal times; no reading arrives before it ends."""
     nominal = (arrivals[:, 0] - base_tick) / clock.tick_hz
     lag = arrivals[:, 1] - nominal
     fallback = clock.tolerance / math.sqrt(3.0)
@@ -200,7 +200,7 @@ def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tup
 
 
 def earliest(at: Floats, late: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the straight line, slope first, through the earliest of late arrivals, and the numbers of these.
+    """Return the straight line, slope first, through the earliest of late arrivals, and their indices.
 
     No reading arrives before it was taken. So the earliest arrival of each stretch shows when readings were taken,
     except for a delay common to all. ``at`` and ``late`` have the shape (n,), and ``at`` rises.
