@@ -112,8 +112,8 @@ class UnknownNameError(UsageError):
 def closest(name: str, known: Iterable[str], where: str = "") -> str:
     """Return the remedy for an unknown name: the names near it, and a list of all.
 
-    A name without its unit (``rate`` for ``rate_hz``) is near. ``where`` replaces a long list, or else the most similar
-    names do.
+    A name without its unit (``rate`` for ``rate_hz``) is near. A long list becomes ``where``, or else the most similar
+    names.
     """
     import difflib  # needed only after a mistake
 
@@ -223,31 +223,31 @@ class DriverLeftError(RigError):
 
 
 class MeasurementRefusedError(RigError):
-    """Power was measured, but no figure of it can be supported; it has the exit code of such a run."""
+    """Power was measured, but no figure of it is supported; a report on it exits with this code."""
 
     exit_code = 30
 
 
 class InvalidResultError(RigError):
-    """The verdict is INVALID: the run or session does not follow its rules; the exit code of such a report."""
+    """The verdict is INVALID: the run or session breaks its rules; a report on it exits with this code."""
 
     exit_code = 31
 
 
 class AuditFailedError(RigError):
-    """A check of an audit failed; the exit code of such an audit."""
+    """A check of an audit failed; the audit exits with this code."""
 
     exit_code = 32
 
 
 class WorseError(RigError):
-    """A figure is worse than a gate allows; it has the exit code of such a ``rig compare --fail-if``."""
+    """A figure is worse than a gate allows; ``rig compare --fail-if`` exits with this code."""
 
     exit_code = 34
 
 
 class NotDecidedError(RigError):
-    """Two recordings do not show whether a figure is worse than a gate allows; it has the exit code of such a gate."""
+    """Two recordings do not show whether a figure is worse than a gate allows; the gate exits with this code."""
 
     exit_code = 35
 

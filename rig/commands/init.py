@@ -59,5 +59,5 @@ def _lines(found: list[Found]) -> list[str]:
     for each in found:
         if each.problem:
             unable.setdefault(each.problem, []).append(each.driver)
-    told = [f"  {', '.join(drivers):14} not all was looked for: {problem}" for problem, drivers in unable.items()]
+    told = [f"  {', '.join(drivers):14} search incomplete: {problem}" for problem, drivers in unable.items()]
     return [*(there or ["  nothing was found"]), *told]

@@ -57,10 +57,10 @@ class Acquisition:
     last_bracket_ns: int = 0
     last_drain_ns: int = 0
     next_work_ns: int = 0
-    """Host times (ns) at which meters are drained and clocks are read next, between spans."""
+    """Host time (ns) at which meters are drained or clocks are read next, between spans."""
     issues: int = 0
     uncounted: int = 0
-    """Issues that are warm-up, were dropped, or wait for their reply."""
+    """Issued samples that do not count: warm-up, dropped, or without a reply yet."""
     live_w: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -95,7 +95,7 @@ def sleep(acquisition: Acquisition, seconds: float) -> None:
 
 
 def housekeep(acquisition: Acquisition, force: bool = False) -> None:
-    """Drain the meters, write to disk and read the clocks, each if it is due or ``force`` is set."""
+    """Drain the meters to disk if due or with ``force``, and read the clocks if due."""
     now_ns = acquisition.bench.clock.now_ns()
     if force or now_ns - acquisition.last_drain_ns >= DRAIN_EVERY_NS:
         drain(acquisition)
@@ -264,7 +264,7 @@ def finish(acquisition: Acquisition, error: Ended | None) -> Ended | None:
 
 
 def close(acquisition: Acquisition, error: Ended | None) -> None:
-    """Record when the process was stopped, and write the stop line."""
+    """Record gaps in which the process was held up, and write the stop line."""
     with suppress(StoreError):  # even a full disk has room for the stop line
         for on_ns, off_ns in acquisition.watch.gaps_ns:
             acquisition.recorder.event(HostGap(on_ns=on_ns, off_ns=off_ns))

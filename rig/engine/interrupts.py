@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
-"""Signals that end a command like Ctrl-C; SIGHUP comes when its terminal is closed."""
+"""Signals that act like Ctrl-C; SIGHUP comes when the command's terminal is closed."""
 
 AGAIN_S = 0.01
 

@@ -36,7 +36,7 @@ def check_windows(run: ImportedRun) -> None:
 
 
 def undescribed(run: ImportedRun) -> Iterator[str]:
-    """Yield a sentence for the device and each meter without a description, which an audit of a submission requires."""
+    """Yield a sentence if the device, and one if a meter, lacks the description that a submission's audit requires."""
     for what, parts in (("device", (run.device,)), ("meter", run.meters)):
         if not all(part.description for part in parts):
             option = f"--option {what}_description=TEXT"

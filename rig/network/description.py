@@ -57,10 +57,10 @@ class Layer:
 class Connection:
     """Synapses from a layer, or from the input, to a layer; a recurrent connection has one layer as both ends.
 
-    Weighted sums without an activation, such as those of a readout, are no layer; their connection ends at itself.
+    Weighted sums without an activation, such as a readout's, are no layer; their connection is its own target.
     ``weights`` counts the weights, and ``zeros`` those that are zero. ``dense`` is the synaptic operations of one
     execution when every weight and every input counts: the weights of a linear connection, and more for a convolution.
-    ``fan_out_max`` is the most synapses with a weight that one input reaches. What is sent in execution t arrives in
+    ``fan_out_max`` is the most nonzero synapses that one input reaches. What is sent in execution t arrives in
     execution t + ``delay``.
     """
 
@@ -153,7 +153,7 @@ def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
     for layer in network.layers:
         counters = activity.get(layer.name, {})
         if "active" not in counters:
-            yield f"layer {layer.name} has no counter active"
+            yield f"layer {layer.name} lacks the counter `active`"
         for name, most in (("active", layer.neurons), ("updates", layer.neurons), ("spikes", MOST)):
             if name in counters and not _within(counters[name], most):
                 yield f"layer {layer.name} of {layer.neurons} neurons counts {name} outside 0 to {most}"

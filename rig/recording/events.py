@@ -198,7 +198,7 @@ class Note(Line, frozen=True, tag="note"):
 
 
 class ReferenceWindows(Line, frozen=True, tag="peer", omit_defaults=True):
-    """The input for the figures of the program that made an imported recording."""
+    """Values from which the program that made an import computes its figures."""
 
     method: str
     rail: str = ""

@@ -136,7 +136,7 @@ def missing(about: About) -> list[str]:
 
 
 def manifest_of(hashes: Mapping[str, str]) -> bytes:
-    """Return a manifest, which ``sha256sum -c`` reads, of hashes by path."""
+    """Return a manifest of hashes by path, which ``sha256sum -c`` reads."""
     return "".join(f"{hashes[path]}  {path}\n" for path in sorted(hashes)).encode()
 
 

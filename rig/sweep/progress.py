@@ -16,7 +16,7 @@ TERMINAL_EVERY_S = 0.2
 class Progress:
     """Counts outcomes, and expects open cells to take as long as those that have ended.
 
-    ``left`` names the open cells out of ``total`` cells, ``failed`` of which have failed before.
+    Of ``total`` cells, ``left`` names the open ones, and ``failed`` is how many failed before.
     """
 
     def __init__(self, total: int, left: Sequence[str], failed: int) -> None:

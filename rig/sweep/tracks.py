@@ -1,4 +1,4 @@
-"""Run one network through two tracks, on each device with one workload; each device has a grid in one sweep.
+"""Run each network through two tracks, on every device, with one workload; one sweep has a grid per device.
 
 For the same samples, the algorithm track is the network's operations, and the system track the device's cost.
 """
@@ -195,13 +195,13 @@ def _meters(asked: Asked, device: str) -> tuple[str, ...]:
     for text in asked.meters:
         whose, named, name = text.rpartition("=")
         if named and whose not in asked.devices:
-            raise refused("meter", text, "Write --meter NAME or --meter DEVICE=NAME, of one of --devices")
+            raise refused("meter", text, "Write --meter NAME or --meter DEVICE=NAME, with a DEVICE of --devices")
         found += [name] if whose in ("", device) else []
     return tuple(found)
 
 
 def _is_for(text: str, device: str, asked: Asked, spec: GridSpec) -> bool:
-    """Return whether an option is for a device: the option names it, the device takes it, or no device takes it."""
+    """Return whether an option is for a device: named, or taken by it, the scenario, the workload or no device."""
     key = text.partition("=")[0]
     if named := next((name for name in asked.devices if key.startswith(f"{name}.")), None):
         return named == device
