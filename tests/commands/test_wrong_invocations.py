@@ -172,7 +172,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     (f"{LIVE} deadline_s=0", USAGE, ("option deadline_s is 0.0. Give a number above zero",)),
     (f"{LIVE} queue=0", USAGE, ("option queue is 0. Give 1 or more",)),
     (f"{LIVE} stride_s=1e-9", USAGE, ("stride_s 1e-09 is less than one sample of audio",)),
-    (f"{LIVE} workload.samples=1", USAGE, ("workload 1 scenes are too few to change",)),
+    (f"{LIVE} workload.samples=1", USAGE, ("workload 1 label(s): too few for scenes to change",)),
     ("measure --device cpu-sa --scenario optimization --meter none --option idle_s=1e16", USAGE, ("Give 0 to 86400",)),
     # ---- workloads
     (f"{MOCK} --workload listed.py:open_workload", SETUP, ("is a list", "rig.workload(samples, name=...)")),

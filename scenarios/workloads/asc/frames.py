@@ -102,7 +102,7 @@ def frames_of(
     for part in slices:
         by_label.setdefault(part.label, []).append(part)
     if len(by_label) < 2:
-        raise unfit("workload", len(by_label), "scenes are too few to change", "Use a set of two labels or more")
+        raise unfit("workload", len(by_label), "label(s): too few for scenes to change", "Use a set of two or more")
     count = math.floor((duration_s - window_s) / stride_s + EDGE_S) + 1
     scenes = _scenes(by_label, math.ceil(duration_s / scene_s), scene_s, np.random.default_rng(seed))
     return Frames(tuple(scenes), window_s, stride_s, count, rate_hz, load)

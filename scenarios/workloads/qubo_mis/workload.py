@@ -174,9 +174,8 @@ def _seeds(text: str, draw: int, announced: bool, file: TargetFile, nodes: int, 
         raise unfit("draw", draw, "is not a valid count", f"Use 0 to {MOST_SEEDS}")
     if draw:
         if announced or text != _TUNING_TEXT:
-            raise unfit(
-                "draw", draw, "cannot be combined with seeds or announced", "Leave out seeds and announced, or draw"
-            )
+            remedy = "Omit draw, or omit seeds and announced"
+            raise unfit("draw", draw, "cannot be combined with seeds or announced", remedy)
         return _drawn(draw, file.drawn(nodes, density), nodes, density)
     chosen = parse_seeds(text)
     tuning = [seed for seed in chosen if seed in TUNING_SEEDS]
@@ -196,7 +195,7 @@ def drawn_seeds(count: int) -> tuple[int, ...]:
 def _drawn(count: int, known: Sequence[int], nodes: int, density: float) -> tuple[int, ...]:
     """Return seeds that were drawn with their targets, or else new ones."""
     if known and count > len(known):
-        remedy = f"Use draw={len(known)}, or `rig targets {nodes} {density:g} --draw {count} --out` a new file"
+        remedy = f"Use draw={len(known)}, or `rig targets {nodes} {density:g} --draw {count} --out NEW_FILE`"
         raise refused("draw", count, remedy, f"the file of targets has {len(known)} drawn seeds of this size")
     return tuple(known[:count]) or drawn_seeds(count)
 
