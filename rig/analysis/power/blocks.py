@@ -70,10 +70,10 @@ def blocks_of(
 
 
 def look_errors(blocks: Blocks, length_s: Floats, look_w2s2: Floats, beside: Bools) -> Floats:
-    """Return the covariance of blocks of a counter, shape (b, b), from errors of its looks.
+    """Return the covariance of blocks of a counter, shape (b, b), from errors of its values (looks).
 
-    ``look_w2s2`` is the variance of each look in J**2, shape (n + 1,), and ``beside`` says between which readings one
-    look lies, shape (n - 1,). The error at a border enters both blocks, with opposite signs.
+    ``look_w2s2`` is the variance of each value in J**2, shape (n + 1,), and ``beside`` says between which readings one
+    value lies, shape (n - 1,). The error at a border enters both blocks, with opposite signs.
     """
     n = len(blocks.state)
     total = np.bincount(blocks.of[blocks.of >= 0], length_s[blocks.of >= 0], n)

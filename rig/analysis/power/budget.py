@@ -113,7 +113,7 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         step_w = resolution * r.watts_per_raw
         if (s := r.supply) is not None:
             step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
-        # a single level may be cut off, not rounded, and noise does not dither that
+        # a single level may be truncated, not rounded, and noise does not dither that
         left = undithered(of_level, resolution) if len(levels) > 1 else 1.0
         u = step_w / math.sqrt(12.0) * left
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
@@ -138,9 +138,9 @@ def _steps(model: RailModel) -> dict[str, tuple[Floats, float]]:
 def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapping[str, float]) -> list[Component]:
     """Return the uncertainty from the limits of error of the rail, and of the volts that multiply its amperes.
 
-    ``watts`` is the figure, the sum of the levels ``busy`` and ``idle`` by their factors in ``levels``. A limit holds
-    for each reading. Two levels may lie in two ranges of the instrument, or on a curve, so they share their error only
-    as far as linearity is stated: then the error is one gain, one offset, and the rest at each level.
+    ``watts`` is the figure, the sum of the levels ``busy`` and ``idle`` times their factors in ``levels``. A limit
+    holds for each reading. Two levels may lie in two ranges of the instrument, or on a curve, so they share their error
+    only as far as linearity is stated: then the error is one gain, one offset, and the rest at each level.
     """
     level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
     parts = []

@@ -32,7 +32,7 @@ CHANCE = 4.0
 LEAST_MISSING = 2e-3
 """If less than this share of readings is missing, it does not matter which."""
 GAP_PERIODS, STEADY = 1.5, 1.2
-"""A pause of this many periods means missing readings, if nine in ten pauses are below the second number."""
+"""A pause of this many periods means missing readings, if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
 """Scatter is computed only from at least this many spans, or groups of neighbouring spans."""
 SHOWN = 2.0
@@ -104,7 +104,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
 
 
 def _lost_at(r: Readings, spans: Floats) -> float:
-    """Return the number of readings missing at places that touch the spans, if there are more places than by chance.
+    """Return the number of readings missing at places that touch the spans, if these places are more than by chance.
 
     Otherwise it is 0. A few readings at the begin of each span are a small share, so a share does not show them,
     and if clocks are uncertain, these readings may lie before the span.
@@ -288,7 +288,7 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
 
 
 def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
-    """Return the mean power above idle of the readings in the middle of each span, and which spans have such ones."""
+    """Return the mean power above idle of readings in the middle of each span, and which spans have such readings."""
     r = model.readings
     at = np.flatnonzero(r.ok & (model.weight > 0.0) & model.busy)
     of = inside(spans, model.middle_s[at], model.middle_s[at])
@@ -355,7 +355,7 @@ def _at_the_same_place(model: RailModel) -> float:
 
 
 def scatter_of_mean(watts: Floats, spans: Floats, known_w2: float) -> tuple[float, float]:
-    """Return the standard uncertainty of the mean over spans as they scatter, in watts, and its degrees of freedom.
+    """Return the standard uncertainty of the mean over spans by their scatter, in watts, and its degrees of freedom.
 
     ``known_w2`` is the part of the variance of one span that other components hold. The largest result from groups
     of 1, 2, 4, ... neighbours is returned, because neighbours may have the same error.

@@ -2,7 +2,7 @@
 
 * ``core``: readings wholly inside spans, after the uncertainty of the clock and the settling time of the filter are cut
   off. It leaves out what happens at the ends of spans.
-* ``whole``: all readings that spans touch, less the part of them outside spans. That part is taken at the level of the
+* ``whole``: all readings that spans touch, minus their part outside spans. That part is taken at the level of the
   readings beside, or of idle if there are none.
 
 If nothing happens at the ends, the two agree. Dynamic power is one of them minus idle under the spans.
@@ -75,7 +75,7 @@ class Margin:
 
 
 def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort:
-    """Return power by whole readings inside windows, shape (k, 2); each window counts by its length."""
+    """Return power by whole readings inside windows, shape (k, 2); each window is weighted by its length."""
     r = model.readings
     spans = merged(windows_s)
     lead, tail = 2.0 * model.sigma_s + SETTLE_TAU * r.tau_s, 2.0 * model.sigma_s

@@ -99,7 +99,7 @@ def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: fl
 
 
 def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> tuple[float, float]:
-    """Return the standard uncertainty of a level by residuals that vary between spans, and its bias by shared ones."""
+    """Return the standard uncertainty of a level by residuals that vary between spans, and its bias by the rest."""
     of = np.clip(np.searchsorted(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
     u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
     pitch_s = float(np.median(np.diff(spans[:, 0])))

@@ -77,7 +77,7 @@ def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, floa
 
 
 def shown(columns: Floats, state: Indices) -> Bools:
-    """Return which changes, (b, c), show within idle windows or within gaps; in spans only, spans merely differ."""
+    """Return which changes, (b, c), show in idle windows or in gaps; one in spans alone is a difference of spans."""
     shown = np.zeros(columns.shape[1], bool)
     for some in (columns[state == k] for k in (IDLE, GAP)):
         if len(some):

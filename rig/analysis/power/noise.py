@@ -1,8 +1,8 @@
 """Find the noise of a meter in idle windows, and propagate it through any weighted sum of readings.
 
-Allan variances of idle separate noise that averages out over readings, errors of looks at a counter, which cancel
-between readings, and slow noise, which does neither (IEEE Std 952, Annex C). A standard error from repetition alone
-would not include slow noise and mains, because they are the same in every repetition.
+Allan variances of idle separate noise that averages out over readings, errors of counter values, which cancel between
+readings, and slow noise, which does neither (IEEE Std 952, Annex C). A standard error from repetition alone would not
+include slow noise and mains, because they are the same in every repetition.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WANDER = 5e-4
 TIED = 1e-9
 """Sizes of a line that differ by less than this part are equal, as on either side of the Nyquist frequency."""
 ALIKE = (0.0, 0.5, 0.8, 0.9, 0.95)
-"""Correlations of the errors of neighbouring looks at a counter that are considered."""
+"""The correlations that are considered for errors of neighbouring counter values."""
 SEGMENT = 1 << 15
 """Slow noise is computed from weights at about this many moments at most."""
 HORIZON_S = 1000.0
@@ -51,8 +51,8 @@ class Noise:
     ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``lines`` are triples
     of frequency in Hz, amplitude in W and uncertainty of the frequency. ``period_s`` is the interval between readings.
     ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in h / f, and ``walk_w2_per_s`` the
-    variance by which a random walk grows in a second. ``look_j`` is the standard error of one look at a counter at
-    idle; at work it is ``rise`` times larger. ``step_j`` is the standard error from the counter's step.
+    variance by which a random walk grows in a second. ``look_j`` is the standard error of one counter value at idle; at
+    work it is ``rise`` times larger. ``step_j`` is the standard error from the counter's step.
     """
 
     white_w: float
@@ -67,7 +67,7 @@ class Noise:
     step_j: float = 0.0
 
     def look_j2(self, busy: Floats | float) -> Floats:
-        """Return the variance of looks at a counter in J**2; ``busy`` is how busy the device is, 0 to 1."""
+        """Return the variance of counter values in J**2; ``busy`` is how busy the device is, 0 to 1."""
         return np.asarray((self.look_j * (1.0 + (self.rise - 1.0) * busy)) ** 2 + self.step_j**2)
 
     def reading_w(self, busy: bool) -> float:
@@ -136,7 +136,7 @@ def estimate(
 
 
 def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
-    """Return variances of white noise per reading and of one look at a counter, by Allan variances over 2**k readings.
+    """Return variances of white noise per reading and of one counter value, by Allan variances over 2**k readings.
 
     Flicker noise and a walk are fitted too, but their sizes are left to the model of the trace.
     """
@@ -155,7 +155,7 @@ def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
     m, found, count = np.array(rows).T
     if not np.any(found > 0.0):
         return 0.0, 0.0
-    # looks whose errors have this correlation with the look before
+    # values whose errors have this correlation with the value before
     looks = [(3.0 - 4.0 * rho**m + rho ** (2.0 * m)) / m**2 for rho in ALIKE if counter]
     terms = np.column_stack([1.0 / m, np.ones(len(m)), m, *looks])
     expected = found
@@ -208,7 +208,7 @@ def periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
 
 
 def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float) -> Lines:
-    """Return up to three spectral lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
+    """Return up to ``MAX_LINES`` lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
     f, power = spectra[longest]
@@ -264,7 +264,7 @@ def variances(
 
     ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many``, if
     given, how many single readings each one averages. For a counter, ``looks`` are the lengths of its readings, shape
-    (n,), and how busy the device is at each look, shape (n + 1,). One reading follows another, so the error of a look
+    (n,), and how busy the device is at each value, shape (n + 1,). One reading follows another, so the error of a value
     enters with the difference of the two weights beside it.
     """
     each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))

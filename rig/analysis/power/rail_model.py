@@ -137,7 +137,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
 
 
 def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
-    """Return the covariance of blocks by noise of single readings, and of looks at a counter, shape (b, b)."""
+    """Return the covariance of blocks by noise of single readings, and of counter values, shape (b, b)."""
     each = np.where(blocks.state == SPAN, noise.busy_w, noise.white_w) ** 2 / np.maximum(blocks.many, 1.0)
     if looks is None:
         return np.diag(each)

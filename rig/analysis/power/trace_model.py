@@ -31,7 +31,7 @@ SIZES = 9
 DRAWS = 48
 """Sets of variances that are considered in each round; the first round has twice this many."""
 FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
-"""By round: power of the likelihood, factor on the covariance of its points, and log range drawn more densely."""
+"""Power of the likelihood by round; factor on the covariance of points; log range that is drawn more densely."""
 COMPOUND = 8
 """This many changes with a begin and an end are kept for each of three sets of variances."""
 KEPT = 32
@@ -39,7 +39,7 @@ KEPT = 32
 WINDOWS = 100
 """Idle is predicted for at most this many spans; more are thinned."""
 RANGE = (1e-3, 30.0)
-"""Least variance relative to white noise, and largest relative to what levels leave."""
+"""Least variance relative to white noise, and largest relative to the residuals of levels."""
 LEAST_W2 = 1e-60
 """A variance below this is taken as zero."""
 TINY = 1e-12
@@ -312,7 +312,7 @@ class Box:
         return np.clip(np.where(found > self.high, 2.0 * self.high - found, found), self.low, self.high)
 
     def importance(self, log: Floats, theta: Floats, peaks: list[tuple[Floats, Floats]]) -> Floats:
-        """Return log evidence less the log of the density from which points were drawn."""
+        """Return log evidence minus the log of the density from which points were drawn."""
         cut, rounds, dim = self.cut, 2.0 + len(peaks), theta.shape[1]
         each = np.where(theta < cut, 0.5 / (cut - self.low), 0.5 / (self.high - cut))
         density = 2.0 / rounds * np.prod(each, axis=1)

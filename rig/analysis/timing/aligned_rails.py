@@ -26,7 +26,7 @@ from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
 
 NOT_LATE, NOWHERE = np.zeros(1), 0.8
-"""Other places of spans are tried if levels leave more than ``NOWHERE`` of the variance of the median span."""
+"""Other places of spans are tried if the median share of variance unexplained by levels is above ``NOWHERE``."""
 
 
 def aligned_rails(
@@ -157,8 +157,9 @@ def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | F
 def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[AlignedRail]:
     """Align the rails of one clock by single readings in stretches of their traces, and sum all readings.
 
-    If the stretches or the sums leave a doubt that readings and spans fit, means of successive readings of the whole
-    trace are looked at, if power is proportional to a reading. The means also show which readings were lost, and where.
+    If the stretches or the sums leave a doubt that readings and spans fit, and power is proportional to a reading,
+    means of successive readings of the whole trace are looked at. The means also show which readings were lost, and
+    where.
     """
     first, activity = meter.bracketed, meter.activity
     looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, at_once)

@@ -27,7 +27,7 @@ UNSEEN = 0.7
 LEAST_UNLIKE, USUAL, MOST_UNLIKE = 0.05, 4.0, 0.6
 """A span is not at a place if levels leave at least LEAST_UNLIKE + USUAL * usual, or MOST_UNLIKE, of its variance."""
 LAST = 2
-"""If readings before the last spans are lost, at least this many of these spans show nothing, and all others do."""
+"""If readings before the last spans are lost, at least this many of these spans show no rise, and all others do."""
 CLEAR = 0.25
 """Single spans prove nothing if levels usually leave more than this share of their variance."""
 MOST = 0.5
@@ -74,8 +74,8 @@ def spare_s(r: Readings, end_s: float) -> float:
 def unlike(s: Shown, late_s: Floats, usual: float) -> Floats:
     """Return the cost of each span at each place, from 0 to 1 (the span is not there), shape (k, m).
 
-    It is the share of variance that levels leave over the most that they may leave. A span that no reading covers
-    costs ``UNSEEN``.
+    It is the share of variance that levels leave, divided by the most that they may leave. A span that no reading
+    covers costs ``UNSEEN``.
     """
     most = min(LEAST_UNLIKE + USUAL * usual, MOST_UNLIKE)
     return np.where(s.covered(late_s), np.minimum(s.left(late_s) / most, 1.0), UNSEEN)

@@ -212,7 +212,7 @@ def _followed(e: Train, o: Train, fit: _Fit, widest: float) -> tuple[Indices, In
 
 
 def _judged(e: Train, o: Train, fit: _Fit, rate_reach: float, widest: float, input_: GpioInput) -> Match:
-    """Return the fit with its sigmas: scatter, looks, disagreement of begins and ends, wander, and lag of the pin."""
+    """Return the fit with its sigmas: scatter, sampling, difference of begins and ends, wander, and lag of the pin."""
     middle, tolerance = fit.at, fit.tolerance
     for _ in range(2):
         due, _, off = _followed(e, o, fit, widest)

@@ -76,7 +76,7 @@ def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
 
 
 def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
-    """Return the ticks of edges of spans, half a look before they were seen, and the level after each (-1: either)."""
+    """Return ticks of edges of spans, half a sample before they were seen, and the level after each (-1: either)."""
     use = pin.value == 0 if pin.rail.pin == "stamp" else np.ones(len(pin.value), bool)
     half = round(0.5 * timebase.clock.tick_hz / pin.rail.rate_hz) if pin.rail.rate_hz > 0 else 0
     level = pin.value[use] if pin.rail.pin == "level" else np.full(np.count_nonzero(use), -1)

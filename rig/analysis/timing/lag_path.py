@@ -88,7 +88,7 @@ def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
 
 
 def stands_out(s: Shown, late_s: Floats) -> bool:
-    """Return whether spans show more power than what is beside them, singly or together; ``late_s`` has shape (k,)."""
+    """Return whether spans show more power than their surroundings, singly or together; ``late_s`` has shape (k,)."""
     c, late_s = s.cells, late_s + s.tau_s
     if float(np.median(s.left(late_s[:, None] - s.tau_s))) < STANDS_OUT:
         return True

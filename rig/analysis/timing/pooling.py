@@ -1,4 +1,4 @@
-"""Sum every reading of a long trace into means over pieces that the estimators never divide.
+"""Average every reading of a long trace over pieces that the estimators never split.
 
 The estimators need to know on which side of a few moments a reading lies: the ends of spans and of idle windows, and
 these ends moved by the uncertainty of the clock and by the settling of the filter. A reading that holds such a moment
@@ -28,7 +28,7 @@ from rig.types import Bools, Floats, Indices
 BLOCK = 1 << 17
 """Readings in a block that is summed at once; in double precision it fits into the second-level cache."""
 MOST_APART = 1 << 18
-"""About this many runs of readings at the end of the range stay apart; later, a piece with one is a lower bound."""
+"""About this many runs of readings at the end of the range stay apart; a later piece with one is a lower bound."""
 
 
 def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: float) -> Floats:

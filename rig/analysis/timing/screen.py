@@ -25,7 +25,7 @@ MOST = AT_ONCE
 LOST, SLOWER = 0.2, 1.05
 """Power is refused above this share of repeated readings; at least this many polls per conversion repeat readings."""
 STEADY = 0.2
-"""First readings of values may leave a steady pace by one poll, as expected, and this part of a poll more."""
+"""Readings with a new value may be off a steady pace by one poll, as expected, plus this part of a poll."""
 PART = 0.02
 """Differences below this part of a reading do not matter: overlaps with the reading before, or of apertures."""
 FINE = 100.0

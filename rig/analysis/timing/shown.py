@@ -1,8 +1,8 @@
 """What a trace shows of spans at any place: sums of readings over each span and over what lies beside it.
 
 Each span has a cell, which reaches into the gaps on both sides. The readings of a cell are fitted by two levels of its
-own, one in the span and one beside it. Only the share of variance that these levels leave decides about a place. So a
-span of another power has the same weight as any other, and nothing is assumed of idle.
+own, one in the span and one beside it. Only the share of variance that these levels leave unexplained decides about a
+place. So a span of another power has the same weight as any other, and nothing is assumed of idle.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WHOLE = 0.8
 LEAST_LEFT = 1e-3
 """Levels leave at least this part of the variance: power is never more even."""
 MOST_READINGS = 64.0
-"""At most this many readings of a cell count: other changes of power in it last as long as the span."""
+"""At most this many readings of a cell count, because other changes of power in it last as long as the span."""
 GUARD = 1.5
 """This many readings on each side of an edge are left out of the levels."""
 BLURRED = 4.0
@@ -213,7 +213,7 @@ def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
 
 
 def _extents(r: Readings) -> tuple[Floats, Floats]:
-    """Return begins and ends, in turn, of the times that readings stand for, and the length of each time."""
+    """Return alternating begins and ends of the times that readings stand for, and the length of each time."""
     gap = r.start_s[1:] - r.end_s[:-1]
     half = 0.5 * np.where(gap < GUARD * r.period_s, gap, 0.0)
     ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
@@ -251,7 +251,7 @@ class Edges:
     begin_s: Floats
     end_s: Floats
     share: float = 1.0
-    """Share of spans that show both edges, of those that readings cover and that have room for levels."""
+    """Of the spans that readings cover and that have room for levels, the share that shows both edges."""
     amiss_s: float = 0.0
     """Mean error of the edges of modelled spans of even power; it was subtracted from the edges."""
     blur_s: float = 0.0
@@ -277,7 +277,7 @@ class Edges:
 
 
 def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edges:
-    """Return the edges of spans about ``late_s`` late, shape (k,), from areas and levels beside them.
+    """Return the edges of spans near lateness ``late_s``, shape (k,), from areas and levels beside them.
 
     Levels reach ``levels`` guards from an edge. This is exact for spans of even power and readings that
     are means. Spans and gaps that are shorter than a few readings show no levels, and have no edges.

@@ -134,7 +134,7 @@ def quick_reads(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int) -> Fl
 
 
 def off_line(reads: Floats) -> Floats:
-    """Return the middles of ``quick_reads`` less a straight line over the ticks, in seconds, shape (k,).
+    """Return the middles of ``quick_reads`` minus a straight line over the ticks, in seconds, shape (k,).
 
     All are 0 if each is as close to the line as its round trip allows.
     """

@@ -21,7 +21,7 @@ from rig.types import MARK_PHASE, Floats
 OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
 SURE = 3.0
-"""Brackets leave a straight line only if they miss it by more than this many standard uncertainties."""
+"""Brackets are off a straight line only if they miss it by more than this many standard uncertainties."""
 FARTHEST = 10.0
 """A clock's rate that is off by more than this many tolerances counts as a wrong declaration."""
 

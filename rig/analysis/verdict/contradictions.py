@@ -19,7 +19,7 @@ from rig.recording.reader import Run
 from rig.types import Bools, Floats
 
 FAR = 6.0
-"""A span contradicts its host stamps if it is outside by more than this many sigmas of the synchronisation."""
+"""A span contradicts its host stamps if it is outside them by more than this many sigmas of the synchronisation."""
 ROUNDING_S = 1e-6
 ONE_TICK = 0.5
 """The clock does not resolve the spans if more than this share of them is one tick or less."""

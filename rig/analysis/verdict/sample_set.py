@@ -9,7 +9,7 @@ from rig.recording.reader import Run
 
 
 def sample_findings(run: Run) -> Iterator[Finding]:
-    """Yield a failed check if only some samples of an accuracy run have a label, as accuracy is then only of these.
+    """Yield a failed check if only some samples of an accuracy run have a label, as accuracy then covers only these.
 
     Samples with equal data give a note, if the rules ask for the whole set, which counts such samples separately.
     """
