@@ -27,8 +27,8 @@ BESIDE_S, SEEN_S = 5e-3, 0.1
 to ``SEEN_S`` beyond that range."""
 NOTHING, ALL = 0.4, 0.72
 """Shares of a span's power. A moved trace shows less than ``NOTHING`` where only the stamps place spans (half of it
-if no part of a span is in its place), and over ``ALL`` more where only readings place them. A late meter shows some at
-both."""
+if no part of a span is in its place), and by over ``ALL`` more where only readings place them. A late meter shows some
+at both."""
 SURE, MORE, MOST = 4.0, 2e-3, 1.1
 """Another place is better if it gains over ``SURE`` deviations of noise and ``MORE`` times the power, but less than
 ``MOST`` times: if spans have less power than idle, gaps with more are not another place of the spans."""

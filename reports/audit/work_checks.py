@@ -82,7 +82,7 @@ def _inferences(run: Run, known: bool = True) -> Iterator[str]:
 
 
 def _other_data(run: Run) -> bool:
-    """Return whether a run plays other samples than its session on purpose: longer sequences, or repeated ones."""
+    """Return whether a run plays on purpose other samples than its session: longer sequences, or repeated ones."""
     return bool(run.start["scenario"].get("amortise_s")) or run.purpose in ("compliance", "probe")
 
 
@@ -180,7 +180,7 @@ def trials(e: Evidence) -> Verdict:
 
 
 def _repeats(run: Run) -> int:
-    """Return how often its scenario lets a span repeat its work: as declared, or to fill a power window."""
+    """Return how often the scenario lets a span repeat its work: as declared, or to fill a power window."""
     repeat, window_s, each_s = (run.options.get(key) for key in ("repeat", "window_s", "timeout_s"))
     if isinstance(repeat, int):
         return repeat
