@@ -144,8 +144,8 @@ def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
 def range_settings(path: str, range_mode: str) -> dict[str, str]:
     """Return the topics that set the range of current, in order.
 
-    A JS110 has one; its ``s/i/range/mode`` is what it does to readings at a change of range (js110_usb.c). Later models
-    are told to choose a range by themselves, or which one to use (Joulescope's own ``js220.py``).
+    A JS110 has one; its ``s/i/range/mode`` is what the instrument does to readings at a change of range (js110_usb.c).
+    Later models are told to choose a range by themselves, or which one to use (Joulescope's own ``js220.py``).
     """
     if "/js110/" in path:
         return {"s/i/range/select": range_mode}

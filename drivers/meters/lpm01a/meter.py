@@ -29,7 +29,7 @@ ENERGY_MOST_HZ = 1e4
 APERTURE_S = 1e-5
 """The aperture of a current, "instantaneous" in ``help``: the analog path has 100 kHz (UM2243, chapter 10)."""
 BUFFER_S = 0.2
-"""The port is emptied ten times in this time (s). An LPM01A holds more."""
+"""The port is emptied ten times in this time (s). An LPM01A's memory holds more."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
     ``output`` is ``energy`` (each reading is the energy of its whole period; 10 kHz at most) or ``current``
     (instantaneous; 100 kHz at most). ``rate_hz`` is 1, 2 or 5 times a power of ten, 1 Hz to 100 kHz. ``supply_v`` (1.8
     to 3.3) is set if the instrument supplies another voltage; without ``supply_v`` its supply stays. ``largest_a`` is
-    the largest current expected; the step between readings there is declared as the resolution. ``high_current``
-    chooses ``funcmode high``. ``power`` is ``on``, or ``keep`` to leave the target's switch alone. ``clock_tolerance``
-    limits its sample clock's rate (relative). ``calibration`` names a calibration file in the rail's unit (W for
-    energy, A for current).
+    the largest current expected; the step between readings at this current is declared as the resolution.
+    ``high_current`` chooses ``funcmode high``. ``power`` is ``on``, or ``keep`` to leave the target's switch alone.
+    ``clock_tolerance`` limits its sample clock's rate (relative). ``calibration`` names a calibration file in the
+    rail's unit (W for energy, A for current).
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no PowerShield or a refusal.
     """

@@ -92,7 +92,7 @@ class PowerShield:
     # ---- as a source ----------------------------------------------------------------------
 
     def begin(self, clock: Clock) -> Bracket:
-        """Start. The first reading begins after the command, and at least one reading's length before its arrival."""
+        """Start. The first reading begins after the command, and at least one reading's length before it arrives."""
         p = self._settings
         self._stream, self._keeper = Stream(), Timekeeper(p.rate_hz)
         self._early = []

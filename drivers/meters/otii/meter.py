@@ -3,7 +3,8 @@
     rig measure --device ... --meter otii --option supply_v=3.0
 
 The application records, and this driver reads the recording in pieces, by index (Qoitech, otii-tcp-client-python). Log
-in and reserve an Automation licence in the application. For a server without a window the environment names a user.
+in and reserve an Automation licence in the application. For a server without a window, environment variables name a
+user.
 """
 
 from __future__ import annotations

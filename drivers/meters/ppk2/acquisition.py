@@ -193,7 +193,7 @@ class Ppk2Meter:
         return self._meter.info()
 
     def lost(self) -> tuple[int, int]:
-        """Return the readings lost since ``start``: those that the counter shows, and multiples of 64 beside them."""
+        """Return the readings lost since ``start``: those that the counter shows, and multiples of 64 that it hides."""
         return self._source.losses
 
     def start(self) -> Bracket:

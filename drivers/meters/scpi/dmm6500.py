@@ -125,8 +125,8 @@ class Dmm6500:
 def open_meter(settings: Dmm6500, clock: Clock | None = None) -> Meter:
     """Open a DMM6500 in series with a supply of ``supply_v``, digitizing the current at ``rate_hz`` (1 kHz to 1 MHz).
 
-    ``range_max`` is the largest current expected; above 3 A it needs the rear terminals. ``readings`` are taken at
-    most. The other options are those of ``scpi-dmm``.
+    ``range_max`` is the largest current expected; above 3 A the instrument needs the rear terminals. ``readings`` are
+    taken at most. The other options are those of ``scpi-dmm``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it."""
     s = settings

@@ -1,4 +1,4 @@
-"""A board that prints lines of text as a source of readings, placed in time by their stamp or by their count.
+"""A source of readings from a board that prints lines of text, placed in time by their stamp or by their count.
 
 A missing reading is NaN in its place, so that no average hides it.
 """

@@ -156,8 +156,8 @@ def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
 
     With ``power=keep`` the output must be on already; ``on`` switches it on, at the volts that it is set to. With
     ``supply_v`` only the current is logged, twice as fast, and stays in amperes. A module that logs only one of the two
-    stays in amperes too: without ``supply_v`` it measures the volts once, when it is opened. ``rate_hz`` is rounded to
-    periods of whole 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
+    stays in amperes too: without ``supply_v`` it measures the volts once, when the meter is opened. ``rate_hz`` is
+    rounded to periods of n x 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
     ``clock_tolerance`` limits the log's clock (relative). ``calibration`` names a calibration file with limits in the
     readings' unit, watts or amperes, ``calibration_range`` the range in it where it has several.
 
