@@ -195,7 +195,7 @@ class Seen:
 
 
 def _unbiased(s: Shown, late_s: Floats, levels: float) -> Edges:
-    """Return the edges, less the error that the same method has for modelled readings of spans of even power."""
+    """Return the edges, minus the error that the same method has for modelled readings of spans of even power."""
     e = edges_of_spans(s, late_s, levels)
     begin, end = (np.where(np.isfinite(x), x, late_s) for x in (e.begin_s, e.end_s))
     would = edges_of_spans(modelled(s, begin, end), late_s, levels)

@@ -59,7 +59,7 @@ def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
 
 
 def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Indices:
-    """Return the numbers of readings at which pieces begin: 0 first, the number of all readings last.
+    """Return the indices of readings at which pieces begin: 0 first, the number of all readings last.
 
     Pieces end at ``moments``, and at places that divide the trace into at most ``evenly`` equal parts.
     """

@@ -54,7 +54,7 @@ class Cells:
         return Cells(self.on_s[which], self.off_s[which], self.begin_s[which], self.end_s[which])
 
     def evenly(self, most: int) -> Indices:
-        """Return the numbers of at most ``most`` spans, evenly from the first to the last."""
+        """Return the indices of at most ``most`` spans, evenly from the first to the last."""
         return np.unique(np.linspace(0, len(self) - 1, min(len(self), most)).round().astype(np.int64))
 
 
@@ -63,7 +63,7 @@ class Shown:
     """A trace and spans in it.
 
     ``sums`` are running sums up to each of the moments ``at_s``, shape (3, m): the number of readings, their watts
-    (less the mean) and the squares of these watts. Between two apertures half of the time belongs to each, unless
+    (minus the mean) and the squares of these watts. Between two apertures half of the time belongs to each, unless
     readings are missing there.
     """
 
@@ -101,7 +101,7 @@ class Shown:
         return self._upto(off_s) - self._upto(on_s)
 
     def watts(self, on_s: Floats, off_s: Floats) -> Floats:
-        """Return mean watts between moments, less the mean of all readings, in the same shape; NaN without readings."""
+        """Return mean watts between moments minus the mean of all readings, in the same shape; NaN without readings."""
         many, watts, _ = self.between(on_s, off_s)
         return np.asarray(np.where(many > 0.0, watts, np.nan) / np.where(many > 0.0, many, 1.0))
 
@@ -183,7 +183,7 @@ def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:
 
 @dataclass(frozen=True)
 class Near:
-    """Readings in cells of spans: begin and end, watts less a mean, and the number of the cell; shapes (n,)."""
+    """Readings in cells of spans: begin and end, watts minus a mean, and the number of the cell; shapes (n,)."""
 
     start_s: Floats
     end_s: Floats
