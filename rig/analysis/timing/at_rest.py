@@ -8,9 +8,10 @@ from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL, Profile
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.states import idle_window_of
 from rig.analysis.timing.timeline import Activity
-from rig.types import Floats
+from rig.types import Floats, Indices
 
 FEWER = 0.1
 """This part of the readings of idle, or of work, may be unlike most of them."""
@@ -34,11 +35,24 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     window = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s)
     windows = [r.watts[window == k] for k in np.unique(window[window >= 0])]
     work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
-    how = _how(windows, work) if sum(map(len, windows)) >= LEAST and len(work) else ""
+    guard_s = 2.0 * rail.sigma_s + np.array([SETTLE_TAU * r.tau_s, 0.0])
+    gaps_s = np.column_stack([spans_s[:-1, 1] + guard_s[0], spans_s[1:, 0] - guard_s[1]])
+    gap = np.where(r.ok & (window < 0), inside(merged(gaps_s[gaps_s[:, 1] > gaps_s[:, 0]]), r.start_s, r.end_s), -1)
+    near = [_near(r, gap, np.flatnonzero(window == k)) for k in np.unique(window[window >= 0])]
+    how = _how(windows, work, near) if sum(map(len, windows)) >= LEAST and len(work) else ""
     return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
 
 
-def _how(windows: list[Floats], work: Floats) -> str:
+def _near(r: Readings, gap: Indices, at: Indices) -> float:
+    """Return the median of the gap nearest to the readings ``at`` of an idle window, 0 without gaps."""
+    gaps = np.flatnonzero(gap >= 0)
+    if not len(gaps):
+        return 0.0
+    far = np.minimum(np.abs(gaps - at[0]), np.abs(gaps - at[-1]))
+    return float(np.median(r.watts[gap == gap[gaps[np.argmin(far)]]]))
+
+
+def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     """Describe how readings of idle windows are restless compared with those at work; "" if they are not."""
     quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
     level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
@@ -46,7 +60,7 @@ def _how(windows: list[Floats], work: Floats) -> str:
     exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
-    if max(middle) - min(middle) > max(abs(level - float(np.median(quiet))), far):
+    if np.ptp(np.subtract(middle, near)) > max(abs(level - float(np.median(quiet))), far):
         return "that change from one idle window to another by more than work adds"
     over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(work, 1.0 - FEWER))), 0.0)))
     if over > 0.5 * abs(level - rest):
