@@ -22,6 +22,8 @@ ROUNDED = 1e-9
 """Readings without noise may differ by this part, from rounding."""
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
+LACKS = 0.1
+"""If more than this part of what spans lack is outside of them, a meter lost it at their edges."""
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the filter that is most like it."""
 ALIKE = 1e6
@@ -56,7 +58,7 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
-    if apart_w < 0.0 and found.value < -SHOWN * found.u:  # nothing outside draws less than the level beside
+    if found.value + SHOWN * found.u < LACKS * apart_w < 0.0:  # nothing outside draws less than the level beside
         either_w = max(abs(outside_w), abs(apart_w - outside_w))
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))

@@ -60,7 +60,7 @@ def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
-    if np.ptp(np.subtract(middle, near)) > max(abs(level - float(np.median(quiet))), far):
+    if min(np.ptp(middle), np.ptp(np.subtract(middle, near))) > max(abs(level - float(np.median(quiet))), far):
         return "that change from one idle window to another by more than work adds"
     over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(work, 1.0 - FEWER))), 0.0)))
     if over > 0.5 * abs(level - rest):
