@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,12 +24,17 @@ ACTIVITY = Activity(
 )
 
 
-def found(value: Floats) -> list[Finding]:
+SPANS_S = np.array([[0.5, 0.65], [0.7, 0.9], [1.1, 1.3], [1.35, 1.5]])
+FOUR = np.ones(4, dtype=np.int64)
+WITH_GAPS = replace(ACTIVITY, phases={"inference": Phase(SPANS_S, FOUR, FOUR, FOUR)})
+
+
+def found(value: Floats, activity: Activity = ACTIVITY) -> list[Finding]:
     end = PERIOD_NS * np.arange(1, len(value) + 1, dtype=np.int64)
     rail = Rail("core", rate_hz=1e9 / PERIOD_NS, aperture_s=1e-3)
     trace = Trace(rail, "meter", "host", end - PERIOD_NS, end, value, np.zeros(len(value), bool), True)
     clock = host_timebase(0)
-    return restless(AlignedRail(readings_of(trace, clock), clock, 1e-5, 1e-5), ACTIVITY)
+    return restless(AlignedRail(readings_of(trace, clock), clock, 1e-5, 1e-5), activity)
 
 
 def work() -> Floats:
@@ -76,3 +83,12 @@ def test_idle_that_pulses_drifts_or_steps_is_no_fault_of_the_meter() -> None:
     drifts += np.linspace(0.0, 0.5, len(drifts))
     steps[1550:] += 0.4
     assert not any(found(value) for value in (work(), pulses, drifts, steps))
+
+
+@pytest.mark.parametrize(("since", "faults"), [(1000, 0), (1550, 1)])
+def test_idle_may_move_by_more_than_work_adds_if_the_gaps_near_it_move_too(since: int, faults: int) -> None:
+    value = np.random.default_rng(6).normal(1.0, 0.01, 2000)
+    for on_s, off_s in SPANS_S.tolist():
+        value[round(1e3 * on_s) : round(1e3 * off_s)] += 1.0
+    value[since:] += 3.0
+    assert len(found(value, WITH_GAPS)) == faults
