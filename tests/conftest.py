@@ -30,6 +30,10 @@ LONG = {
 """Files with few tests that take long."""
 
 
+BUSY = 3.0
+"""Above this load per core, tests in real time cannot tell a fault from a machine without time for them."""
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C reach tests and their processes, even if a shell in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -118,6 +122,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests of torch if it is not installed."""
     if item.get_closest_marker("torch") and find_spec("torch") is None:
         pytest.skip("needs neurorig[torch]")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skip a ``real_time`` test that failed alone, and again, on a machine that is too busy for it."""
+    report = yield
+    load = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    again = getattr(item, "execution_count", 1) > 1  # counted by pytest-rerunfailures
+    if report.failed and again and item.get_closest_marker("real_time") and load > BUSY:
+        report.outcome = "skipped"
+        where = item.location[1] or 0
+        report.longrepr = (item.location[0], where, f"Skipped: failed twice beside a load of {load:.1f} per core")
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

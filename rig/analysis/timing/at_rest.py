@@ -17,6 +17,8 @@ FEWER = 0.1
 """This part of the readings of idle, or of work, may be unlike most of them."""
 ROUNDED = 1e-9
 """Differences below this part of a reading are rounding alone."""
+MOVES = 0.05
+"""If idle moves by more than work adds, gaps move too, up to this part of what work adds."""
 NOISIER = 5.0
 """The noise of one idle window may be at most this many times that of another."""
 
@@ -37,19 +39,18 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
     guard_s = 2.0 * rail.sigma_s + np.array([SETTLE_TAU * r.tau_s, 0.0])
     gaps_s = np.column_stack([spans_s[:-1, 1] + guard_s[0], spans_s[1:, 0] - guard_s[1]])
-    gap = np.where(r.ok & (window < 0), inside(merged(gaps_s[gaps_s[:, 1] > gaps_s[:, 0]]), r.start_s, r.end_s), -1)
+    gap = inside(merged(gaps_s[gaps_s[:, 1] > gaps_s[:, 0]]), r.start_s, r.end_s)
+    gap[~r.ok | np.isin(gap, gap[window >= 0])] = -1  # a gap with an idle window in it may move within
     near = [_near(r, gap, np.flatnonzero(window == k)) for k in np.unique(window[window >= 0])]
     how = _how(windows, work, near) if sum(map(len, windows)) >= LEAST and len(work) else ""
     return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
 
 
 def _near(r: Readings, gap: Indices, at: Indices) -> float:
-    """Return the median of the gap nearest to the readings ``at`` of an idle window, 0 without gaps."""
-    gaps = np.flatnonzero(gap >= 0)
-    if not len(gaps):
-        return 0.0
-    far = np.minimum(np.abs(gaps - at[0]), np.abs(gaps - at[-1]))
-    return float(np.median(r.watts[gap == gap[gaps[np.argmin(far)]]]))
+    """Return the median of that gap beside an idle window, of readings ``at``, whose level is next to its own."""
+    own_w, gaps = float(np.median(r.watts[at])), np.flatnonzero(gap >= 0)
+    beside = [gap[g[k]] for g, k in ((gaps[gaps < at[0]], -1), (gaps[gaps > at[-1]], 0)) if len(g)]
+    return min((float(np.median(r.watts[gap == k])) for k in beside), key=lambda w: abs(w - own_w), default=0.0)
 
 
 def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
@@ -60,7 +61,10 @@ def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
-    if min(np.ptp(middle), np.ptp(np.subtract(middle, near))) > max(abs(level - float(np.median(quiet))), far):
+    if np.all(np.diff(quiet) >= 0.0) and np.all(np.diff(work) >= 0.0):
+        return "that never fall, nor do those at work"
+    adds, apart = abs(level - float(np.median(quiet))), float(np.ptp(np.subtract(middle, near)))
+    if np.ptp(middle) > max(adds, far) and apart > max(MOVES * adds, far):
         return "that change from one idle window to another by more than work adds"
     over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(work, 1.0 - FEWER))), 0.0)))
     if over > 0.5 * abs(level - rest):
