@@ -3,8 +3,8 @@
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``outside_kinds``, ``bench_kinds``,
 ``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
 ``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``, ``activity_kinds``,
-``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds`` and ``spoilt_kinds``
-in ``fixtures.worlds``.
+``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``, ``spoilt_kinds``,
+``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds`` and ``fault_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -31,6 +31,8 @@ from fixtures.worlds.aftermath_kinds import KINDS as AFTERMATH_KINDS
 from fixtures.worlds.bench_kinds import KINDS as BENCH_KINDS
 from fixtures.worlds.device_kinds import KINDS as DEVICE_KINDS
 from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
+from fixtures.worlds.experiment_kinds import KINDS as EXPERIMENT_KINDS
+from fixtures.worlds.fault_kinds import KINDS as FAULT_KINDS
 from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.habit_kinds import KINDS as HABIT_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
@@ -40,10 +42,12 @@ from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.nuisance_kinds import KINDS as NUISANCE_KINDS
 from fixtures.worlds.outside_kinds import KINDS as OUTSIDE_KINDS
 from fixtures.worlds.pace_kinds import KINDS as PACE_KINDS
 from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
+from fixtures.worlds.schedule_kinds import KINDS as SCHEDULE_KINDS
 from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
 from fixtures.worlds.spoilt_kinds import KINDS as SPOILT_KINDS
 from fixtures.worlds.unusual_kinds import KINDS as UNUSUAL_KINDS
@@ -62,8 +66,11 @@ SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
 SEVENTH_KINDS = UNUSUAL_KINDS | LOG_KINDS | HABIT_KINDS
 EIGHTH_KINDS = ACTIVITY_KINDS | AFTERMATH_KINDS | ACQUISITION_KINDS | MISTAKE_KINDS
 NINTH_KINDS = WARMING_KINDS | PACE_KINDS | SPOILT_KINDS
+TENTH_KINDS = SCHEDULE_KINDS | NUISANCE_KINDS
+ELEVENTH_KINDS = EXPERIMENT_KINDS | FAULT_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
 KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
+KINDS |= TENTH_KINDS | ELEVENTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
