@@ -58,10 +58,8 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
-    lacks_w = min(apart_w + 2.0 * SHOWN * noise_w, 0.0)
-    if (
-        found.value + SHOWN * found.u < LACKS * apart_w and lacks_w < 0.0
-    ):  # nothing outside draws less than the level beside
+    beyond_noise = apart_w < -2.0 * SHOWN * noise_w
+    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # nothing outside draws less than beside
         either_w = max(abs(outside_w), abs(apart_w - outside_w))
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
