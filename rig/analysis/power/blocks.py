@@ -9,7 +9,7 @@ import numpy as np
 from rig.types import Bools, Floats, Indices
 
 IDLE, GAP, SPAN = range(3)
-MOST = (18, 16, 16)
+MOST = (18, 10, 10)
 """Most blocks of idle, of gaps and of spans; neighbours share a block where there are more."""
 LEAST = 4
 """A stretch is divided only into parts of at least this many readings."""

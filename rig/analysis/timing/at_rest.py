@@ -61,7 +61,7 @@ def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
-    if np.all(np.diff(quiet) >= 0.0) and np.all(np.diff(work) >= 0.0):
+    if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
         return "that never fall, nor do those at work"
     adds, apart = abs(level - float(np.median(quiet))), float(np.ptp(np.subtract(middle, near)))
     if np.ptp(middle) > max(adds, far) and apart > max(MOVES * adds, far):

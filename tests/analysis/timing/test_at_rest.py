@@ -57,6 +57,8 @@ def wild(how: str) -> Floats:
             value[1200:] *= 10.0
         case "a filter is switched":
             value[1600:] += rng.normal(0.0, 0.1, 400)
+        case "energy is taken for power":
+            value = np.cumsum(value)
         case "a part is taken by another":
             value[rng.random(len(value)) < 0.03] *= rng.uniform(0.2, 0.8)
     return value
@@ -69,6 +71,7 @@ def wild(how: str) -> Floats:
         ("a sign is lost", "so far above those of work"),
         ("a probe is switched", "change from one idle window to another"),
         ("a filter is switched", "times as noisy in one idle window as in another"),
+        ("energy is taken for power", "that never fall"),
         ("a part is taken by another", "single ones that lack a part"),
     ],
 )
