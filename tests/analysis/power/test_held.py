@@ -30,6 +30,12 @@ HELD = [
     # leakage that rises with the heat of the work, and a supply that falls where heat would rise
     ("slow_meter_while_the_board_warms", 9000002), ("many_warmups_few_that_count", 9000000),
     ("only_window_is_after_work_and_cools", 9000001), ("supply_settles_after_first_span", 31000005),
+    # idle that swings between its windows, a gain that changes, and a meter that loses power at edges
+    ("rare_spans_through_a_week", 11000002), ("rare_spans_through_a_week", 11000004),
+    ("gain_sags_in_the_afternoon", 11000001), ("second_rail_missing_for_a_while", 11000000),
+    ("gain_renewed_in_stairs", 11000003), ("logarithmic_amplifier_before_the_mean", 11000000),
+    # idle that moves by more than work adds
+    ("clock_pinned_for_each_block", 11000005),
     # work beside spans: an input copied within or for longer than a reading, gaps too short to see, a governor
     ("preparation_before_each_span", 3000008), ("preparation_before_each_span", 1000031),
     ("batches_of_spans", 2000002), ("governor_follows_load", 1000014),
