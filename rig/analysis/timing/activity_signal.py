@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.types import Floats
+from rig.types import Floats, Indices
 
 BLOCK = 1 << 16
 """Number of readings in a block; intermediate arrays of one block fit into the cache."""
@@ -172,25 +172,37 @@ def merged(windows_s: Floats) -> Floats:
 
 def touches(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.bool_]:
     """Return which readings overlap any of the disjoint sorted windows, in the shape of ``start_s``."""
+    on_s, off_s = windows_s.T
     if not len(windows_s):
         return np.zeros(len(start_s), bool)
-    out = np.zeros(len(start_s), bool)
-    for part in _blocks(len(out)):
-        k = np.searchsorted(windows_s[:, 0], end_s[part], side="left") - 1
-        out[part] = (k >= 0) & (windows_s[np.clip(k, 0, None), 1] > start_s[part])
-    return out
+    if _moments(start_s).in_order and _moments(end_s).in_order:
+        after = _in_and_out(end_s.searchsorted(on_s, "right"), start_s.searchsorted(off_s), len(start_s))
+        return np.repeat(np.arange(len(after)) % 2 == 1, after)
+    k = np.searchsorted(on_s, end_s, side="left") - 1
+    return np.asarray((k >= 0) & (off_s[k] > start_s))
 
 
 def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int64]:
     """Return for each reading the index of the window that wholly holds it, or -1."""
+    on_s, off_s = windows_s.T
     if not len(windows_s):
         return np.full(len(start_s), -1, dtype=np.int64)
-    out = np.empty(len(start_s), dtype=np.int64)
-    for part in _blocks(len(out)):
-        k = np.searchsorted(windows_s[:, 0], start_s[part], side="right") - 1
-        held = (k >= 0) & (windows_s[np.clip(k, 0, None), 1] >= end_s[part])
-        out[part] = np.where(held, k, -1)
-    return out
+    if _moments(start_s).in_order and _moments(end_s).in_order:
+        after = _in_and_out(start_s.searchsorted(on_s), end_s.searchsorted(off_s, "right"), len(start_s))
+        number = np.full(len(after), -1)
+        number[1::2] = np.arange(len(windows_s))
+        return np.repeat(number, after)
+    k = np.searchsorted(on_s, start_s, side="right") - 1
+    return np.where((k >= 0) & (off_s[k] >= end_s), k, -1)
+
+
+def _in_and_out(first: Indices, last: Indices, n: int) -> Indices:
+    """Return how many of n readings are before, in, between and after windows in turn, shape (2 k + 1,).
+
+    Window k holds the readings from ``first[k]`` to ``last[k]``, up to the first of the next window.
+    """
+    until = np.append(first[1:], n)
+    return np.diff(np.column_stack([first, np.clip(last, first, until)]).ravel(), prepend=0, append=n)
 
 
 def in_step(at_s: Floats, period_s: float) -> float:
