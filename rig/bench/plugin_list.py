@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 _DOCSTRING = re.compile(r"""(?:\s|#.*\n)*[rR]?("{3}|'{3}|"|')\s*(.*?)\s*(?:\1|\n)""")
+_ASKED = re.compile(r"^Requires-Dist: *([\w.-]+)(.*)", re.M)
+_EXTRA = re.compile(r"""extra\s*==\s*['"](.*?)['"]""")
 
 
 def describe() -> list[dict[str, Any]]:
@@ -25,13 +29,13 @@ def describe() -> list[dict[str, Any]]:
     packages = _packages()
     found = sorted(_registered(packages))
     about = {info: _about(info) for info in {info for *_, info in found}}
+    asked = {i: [(package, _EXTRA.findall(when)) for package, when in _ASKED.findall(about[i])] for i in about}
     rows = []
     for group in SHOWN:
         for _, name, target, info in (row for row in found if row[0] == group):
             module, attribute, *extras = re.findall(r"[^\s:\[\],]+", target)
             modes, line = source_facts(module, attribute if group == "rules" else "")
-            asked = (rf"^Requires-Dist: *([\w.-]+).*extra\s*==\s*['\"]{re.escape(extra)}['\"]" for extra in extras)
-            needed = [package for pattern in asked for package in re.findall(pattern, about[info], re.M)]
+            needed = [package for extra in extras for package, of in asked[info] if extra in of]
             missing = [package for package in needed if _plain(package) not in packages]
             rows.append(
                 {
@@ -91,12 +95,18 @@ def source_facts(module: str, function: str = "") -> tuple[list[str], str]:
 def _source_of(module: str) -> Path | None:
     """Return the file of a module. Unlike ``find_spec`` of the full name, this imports no package around it."""
     package, *inner = module.split(".")
-    spec = importlib.util.find_spec(package)
+    spec = _found(package, tuple(sys.path))
     if spec is None:
         return None
     folders = [Path(folder, *inner[:-1]) for folder in spec.submodule_search_locations or ()]
     files = [folder / f"{inner[-1]}.py" for folder in folders] if inner else [Path(spec.origin or "")]
     return next((file for file in files if file.is_file()), None)
+
+
+@functools.cache
+def _found(package: str, path: tuple[str, ...]) -> ModuleSpec | None:
+    """Return where a package is; it is kept, because many plugins share few packages."""
+    return importlib.util.find_spec(package)
 
 
 def _text(file: Path) -> str:
