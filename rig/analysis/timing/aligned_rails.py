@@ -81,6 +81,7 @@ def _with_findings(rail: AlignedRail, seen: Screened, volts: Screened | None, be
         host_sigma_s=math.hypot(rail.host_sigma_s, bend_s),
         findings=(*noted, *rail.findings, *(late if rail.mended else ())),
         contradictions=(*rail.contradictions, *checks, *(() if rail.mended else late)),
+        seen=None,
     )
 
 
@@ -133,7 +134,7 @@ def _strays(s: Shown) -> bool:
 
 
 def _shown(meter: MeterClock, found: AlignedRail) -> Shown | None:
-    return shown(found.readings, meter.activity.active_s())
+    return shown(found.readings, meter.activity.active_s()) if found.seen is None else found.seen
 
 
 def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | Finding | None:
@@ -194,4 +195,4 @@ def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int
     volts = next(iter(meter.volts_beside([trace])), None)
     beside = None if volts is None else Beside(volts, meter.clock_of(volts, timebase), timebase)
     means = pooled(trace, r, ends_of(r.raw), seconds, cuts, beside)
-    return replace(looked_at, readings=means, single=r)
+    return replace(looked_at, readings=means, single=r, seen=None)

@@ -67,6 +67,8 @@ class AlignedRail:
     """How far the rate of one of the two clocks is from what its brackets say, as the spans show."""
     single: Readings | None = None
     """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
+    seen: Shown | None = None
+    """What ``readings`` show of the spans, while they are placed."""
 
     @property
     def mended(self) -> bool:
@@ -81,33 +83,40 @@ class AlignedRail:
 def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
     """Return the rails of one clock, aligned together by the rail that shows the spans best."""
     activity, first = meter.activity, meter.bracketed
-    bracketed = [readings_of(t, first, meter.volts(t, first)) for t in traces]
-    final, notes = by_edges(meter, by_trace(meter, bracketed))
+    spans_s = activity.active_s()
+    rails = [readings_of(t, first, meter.volts(t, first)) for t in traces]
+    seen = [shown(r, spans_s) for r in rails]
+    final, notes = by_edges(meter, by_trace(meter, rails, seen))
+    if not final.same_map(first):
+        rails = [readings_of(t, final, meter.volts(t, final)) for t in traces]
+        seen = [shown(r, spans_s) for r in rails]
     windows = activity.busy_windows_s()
     ends_s = (float(windows.min()), float(windows.max())) if len(windows) else (final.ref_s,)
     sigma_s = max(final.sigma_at(t) for t in ends_s)
     host_sigma_s = max(final.considered.get("brackets", 0.0), sigma_s)
-    rails = []
-    for trace in traces:
-        r = readings_of(trace, final, meter.volts(trace, final))
-        rail = AlignedRail(r, final, sigma_s, host_sigma_s, tuple(map(note, notes)))
-        rail = _along_its_path(rail, activity.active_s(), meter.device.clock.tolerance)
-        rails.append(replace(rail, contradictions=after_end(rail.readings, meter.end_s)))
-    return rails
+    found = []
+    for r, s in zip(rails, seen, strict=True):
+        rail = AlignedRail(r, final, sigma_s, host_sigma_s, tuple(map(note, notes)), seen=s)
+        rail = _along_its_path(rail, spans_s, meter.device.clock.tolerance)
+        found.append(replace(rail, contradictions=after_end(rail.readings, meter.end_s)))
+    return found
 
 
 # ---- the shift and the rate of a clock --------------------------------------------------------
 
 
-def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
-    """Return the least uncertain map: by brackets, or moved onto marks or all activity in a trace."""
+def by_trace(meter: MeterClock, rails: list[Readings], seen: list[Shown | None]) -> Timebase:
+    """Return the least uncertain map: by brackets, or moved onto marks or all activity in a trace.
+
+    ``seen`` is what each rail shows of the spans by the brackets.
+    """
     best, activity = meter.against_device, meter.activity
     if meter.stamps_spans:
         return best
     half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
     reach_s = 3.0 * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
     found = dict[str, Line]()
-    for s in (s for r in rails if (s := shown(r, activity.active_s())) is not None):
+    for s in (s for s in seen if s is not None):
         at = line(s, reach_s, 2.0 * best.rate_sigma)
         if at is None or abs(at.late_s) > reach_s:
             continue
@@ -143,8 +152,7 @@ def _moved(first: Timebase, at: Line, sigma_s: float, method: str) -> Timebase:
 
 def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> AlignedRail:
     """Return the rail with its readings moved to where the spans are, if the clocks place them elsewhere."""
-    r = rail.readings
-    s = shown(r, windows_s)
+    r, s = rail.readings, rail.seen
     if r.counter or s is None or len(windows_s) < LEAST_SPANS:
         return rail
     seen = _seen(s)
@@ -157,7 +165,8 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
             "is not declared (filter_tau_s). The device may be so by itself: the figure is the middle of both. Declare "
             "a filter that is there"
         )
-        smooth = replace(rail.found(told), readings=replace(r, tau_s=tau_s), sigma_s=max(rail.sigma_s, r.period_s))
+        r = replace(r, tau_s=tau_s)
+        smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
         return _along_its_path(smooth, windows_s, tolerance)
     return _followed(rail, seen, tolerance)
 
@@ -227,4 +236,5 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
         host_sigma_s=math.hypot(rail.host_sigma_s, max(abs(low_s), abs(high_s))),
         path=path,
         turn=abs(at.slope),
+        seen=None,
     )
