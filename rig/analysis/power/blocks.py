@@ -49,7 +49,8 @@ def blocks_of(
         at = np.flatnonzero((number >= 0) & (of < 0))
         if not len(at):
             continue
-        _, rank, count = np.unique(number[at], return_inverse=True, return_counts=True)
+        each = np.bincount(number[at])
+        rank, count = (np.cumsum(each > 0) - 1)[number[at]], each[each > 0]
         parts = np.clip(np.minimum(MOST[state] // len(count), count // LEAST), 1, None)
         if state == SPAN and len(count) > 2:  # spans differ, but the parts of one span are alike
             parts = np.ones_like(parts)

@@ -16,7 +16,7 @@ from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.rail_model import RailModel, Single
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import in_step, inside, merged, touches
+from rig.analysis.timing.activity_signal import count_before, in_step, inside, merged, touches
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Phase
 from rig.types import Bools, Floats
@@ -209,11 +209,14 @@ def in_step_with(model: RailModel, phases: Sequence[Phase], dynamic_w: float) ->
     with each other, and their mean is off by the power of the rest of the execution.
     """
     busy_s = sum(p.busy_s for p in phases)
-    missed = [
-        max(_missed_w(model, p, times, dynamic_w) for times in np.unique([p.executions, p.inferences], axis=0))
-        for p in phases
-    ]
+    missed = [max(_missed_w(model, p, times, dynamic_w) for times in _loops(p)) for p in phases]
     return Margin(0.0, sum(p.busy_s * w for p, w in zip(phases, missed, strict=True)) / busy_s)
+
+
+def _loops(phase: Phase) -> list[NDArray[np.int64]]:
+    """Return how many loops each span may hold: its executions, and its inferences if these are others."""
+    same = np.array_equal(phase.executions, phase.inferences)
+    return [phase.executions] if same else [phase.executions, phase.inferences]
 
 
 def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_w: float) -> float:
@@ -225,7 +228,7 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     """
     one, windows_s = model.single, phase.windows_s
     r, used = one.readings, np.flatnonzero(one.held & one.readings.ok)
-    owner = np.searchsorted(windows_s[:, 0], r.start_s[used], side="right") - 1
+    owner = count_before(windows_s[:, 0], r.start_s[used], "right") - 1
     within = (owner >= 0) & (r.end_s[used] <= windows_s[owner, 1]) & (times[owner] > 1)
     used, owner = used[within], owner[within]
     if r.counter or len(used) < 2 or r.period_s - r.aperture_s <= ALL * r.period_s:
@@ -342,7 +345,7 @@ def _at_the_same_place(model: RailModel) -> float:
     if not len(first):
         return 0.0
     middle_s = 0.5 * (r.start_s[first] + r.end_s[first])
-    on_s = model.spans_s[np.searchsorted(model.spans_s[:, 0], middle_s) - 1, 0]
+    on_s = model.spans_s[count_before(model.spans_s[:, 0], middle_s) - 1, 0]
     place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
     step_w = r.watts[first + 1] - r.watts[first]
     count = np.bincount(place)

@@ -15,7 +15,7 @@ from rig.analysis.power.coverage import LEAST, PLACES, SHOWN
 from rig.analysis.power.estimators import Estimate, Margin, Touched
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import margin_s, merged, touches
+from rig.analysis.timing.activity_signal import count_before, margin_s, merged, touches
 from rig.types import Bools, Floats
 
 ROUNDED = 1e-9
@@ -78,9 +78,9 @@ def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner:
     r, spans = model.readings, merged(windows_s)
     at = of.at[inner.level[of.at] == 0.0]
     use = inner.level[of.at] == 0.0
-    span = np.clip(np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[at]), 0, len(spans) - 1)
+    span = np.clip(count_before(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[at]), 0, len(spans) - 1)
     held = np.flatnonzero(inner.level)
-    owner = np.clip(np.searchsorted(spans[:, 0], model.middle_s[held]) - 1, 0, len(spans) - 1)
+    owner = np.clip(count_before(spans[:, 0], model.middle_s[held]) - 1, 0, len(spans) - 1)
     weight = np.bincount(owner, model.weight[held], len(spans))
     core_w = np.bincount(owner, model.weight[held] * r.watts[held], len(spans)) / np.where(weight > 0.0, weight, 1.0)
     core_w = np.where(weight > 0.0, core_w, float(inner.level @ r.watts))[span]
@@ -170,7 +170,7 @@ class Curve:
 def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Curve | None:
     """Return the mean power of the readings in use by their place in stretches; None for fewer than four places."""
     r, at = model.readings, np.flatnonzero(use)
-    of = np.searchsorted(since_s, model.middle_s[at]) - 1
+    of = count_before(since_s, model.middle_s[at]) - 1
     within = (of >= 0) & (model.middle_s[at] < until_s[np.maximum(of, 0)])
     at, of = at[within], of[within]
     lasts_s = float(np.median(until_s - since_s))

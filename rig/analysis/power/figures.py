@@ -161,7 +161,7 @@ def _stated(
     if lost > MAX_MISSING:
         return PowerFigures(Figures(), (readings_lost(model, scope, lost),))
     loops = in_step_with(model, scope.phases, inner.value_w)
-    hidden = unseen(model, inner, scope.windows_s, lost) + loops + in_turn(model)
+    hidden = unseen(model, inner, scope.windows_s, lost) + loops + model.once(in_turn)
     margin += smoothed(model, scope.windows_s, chosen.value_w)
     if loops.bias_w > NOTED * abs(inner.value_w):
         notes = [*notes, loops_note(model, scope, loops)]

@@ -16,7 +16,7 @@ from rig.analysis.power.coverage import PLACES, covered_share
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, estimate_of
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.types import Floats, Indices
 
 LEAST = 4
@@ -100,7 +100,7 @@ def _converged(parts: Parts, y: Floats, root: Floats, tau_s: float, period_s: fl
 
 def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> tuple[float, float]:
     """Return the standard uncertainty of a level by residuals that vary between spans, and its bias by the rest."""
-    of = np.clip(np.searchsorted(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
+    of = np.clip(count_before(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
     u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
     pitch_s = float(np.median(np.diff(spans[:, 0])))
     place = np.clip((middle_s - spans[of, 0]) / pitch_s * PLACES, -1, 2 * PLACES).astype(np.int64) + 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.analysis.power.estimators import TooShort, core, touched, whole
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.execution_time import StampsU
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
@@ -96,7 +96,7 @@ def _jitter_s(model: RailModel, windows_s: Floats) -> float:
     power = float(np.sum(many * above) / np.sum(many * fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:
         return math.inf
-    owner = np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[near])
+    owner = count_before(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[near])
     each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
 
     def unexplained(level: Floats | float) -> float:

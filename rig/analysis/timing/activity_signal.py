@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,11 @@ class _Moments:
 
 
 def _moments(t_s: Floats) -> _Moments:
-    return _Moments(t_s, bool((t_s[1:] >= t_s[:-1]).all()))
+    return _Moments(t_s, _in_order(t_s))
+
+
+def _in_order(*times_s: Floats) -> bool:
+    return all((t[1:] >= t[:-1]).all() for t in times_s)
 
 
 def _area(held: list[Floats], t_s: Floats) -> Floats:
@@ -175,10 +180,10 @@ def touches(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.boo
     on_s, off_s = windows_s.T
     if not len(windows_s):
         return np.zeros(len(start_s), bool)
-    if _moments(start_s).in_order and _moments(end_s).in_order:
+    if _in_order(on_s, start_s, end_s):
         after = _in_and_out(end_s.searchsorted(on_s, "right"), start_s.searchsorted(off_s), len(start_s))
         return np.repeat(np.arange(len(after)) % 2 == 1, after)
-    k = np.searchsorted(on_s, end_s, side="left") - 1
+    k = on_s.searchsorted(end_s) - 1
     return np.asarray((k >= 0) & (off_s[k] > start_s))
 
 
@@ -187,13 +192,21 @@ def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int6
     on_s, off_s = windows_s.T
     if not len(windows_s):
         return np.full(len(start_s), -1, dtype=np.int64)
-    if _moments(start_s).in_order and _moments(end_s).in_order:
+    if _in_order(on_s, start_s, end_s):
         after = _in_and_out(start_s.searchsorted(on_s), end_s.searchsorted(off_s, "right"), len(start_s))
         number = np.full(len(after), -1)
         number[1::2] = np.arange(len(windows_s))
         return np.repeat(number, after)
-    k = np.searchsorted(on_s, start_s, side="right") - 1
+    k = on_s.searchsorted(start_s, "right") - 1
     return np.where((k >= 0) & (off_s[k] >= end_s), k, -1)
+
+
+def count_before(edges_s: Floats, t_s: Floats, side: Literal["left", "right"] = "left") -> Indices:
+    """Return how many of the sorted edges are before each moment, or with "right" at it too; shape of ``t_s``."""
+    if not _in_order(edges_s, t_s):
+        return edges_s.searchsorted(t_s, side)
+    first = t_s.searchsorted(edges_s, "right" if side == "left" else "left")
+    return np.repeat(np.arange(len(edges_s) + 1), np.diff(first, prepend=0, append=len(t_s)))
 
 
 def _in_and_out(first: Indices, last: Indices, n: int) -> Indices:

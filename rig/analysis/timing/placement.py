@@ -105,10 +105,10 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
 # ---- the shift and the rate of a clock --------------------------------------------------------
 
 
-def by_trace(meter: MeterClock, rails: list[Readings], seen: list[Shown | None]) -> Timebase:
+def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | None]) -> Timebase:
     """Return the least uncertain map: by brackets, or moved onto marks or all activity in a trace.
 
-    ``seen`` is what each rail shows of the spans by the brackets.
+    ``all_shown`` is what each rail shows of the spans by the brackets.
     """
     best, activity = meter.against_device, meter.activity
     if meter.stamps_spans:
@@ -116,7 +116,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], seen: list[Shown | None])
     half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
     reach_s = 3.0 * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
     found = dict[str, Line]()
-    for s in (s for s in seen if s is not None):
+    for s in filter(None, all_shown):
         at = line(s, reach_s, 2.0 * best.rate_sigma)
         if at is None or abs(at.late_s) > reach_s:
             continue

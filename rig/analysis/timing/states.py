@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, margin_s, merged, touches
+from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside, margin_s, merged, touches
 from rig.analysis.timing.readings import Readings
 from rig.types import Floats, Indices
 
@@ -31,7 +31,7 @@ def gap_of(r: Readings, spans_s: Floats, sigma_s: float, where: Indices) -> Indi
     guard = merged(spans_s + margin_s(sigma_s, r.tau_s))
     between = (r.start_s > spans_s[0, 0]) & (r.end_s < spans_s[-1, 1]) & r.ok & (where < 0)
     between &= ~touches(guard, r.start_s, r.end_s)
-    return np.where(between, np.searchsorted(spans_s[:, 0], r.start_s), -1)
+    return np.where(between, count_before(spans_s[:, 0], r.start_s), -1)
 
 
 def spread(differences: Floats) -> float:

@@ -13,6 +13,7 @@ from scipy.fft import next_fast_len
 from rig.analysis.timing.activity_signal import (
     Edges,
     correlated,
+    count_before,
     edges_of,
     fast_length,
     inside,
@@ -66,6 +67,23 @@ def test_a_reading_is_inside_the_window_that_holds_all_of_it(windows: Floats, re
     for s, e, k in zip(start, end, inside(apart, start, end), strict=True):
         holders = [j for j, (a, b) in enumerate(apart) if a <= s and e <= b]
         assert holders == ([] if k < 0 else [k])
+
+
+@CALM
+@given(WINDOWS, READINGS)
+def test_readings_in_order_of_time_are_found_as_those_in_any_order(windows: Floats, readings: Floats) -> None:
+    apart, order = merged(windows), np.lexsort(readings.T[::-1])
+    start, end = readings[order, 0], np.maximum.accumulate(readings[order, 1])
+    shuffled = np.random.default_rng(0).permutation(len(start))
+    for found in (touches, inside):
+        assert found(apart, start, end)[shuffled].tolist() == found(apart, start[shuffled], end[shuffled]).tolist()
+    for side in ("left", "right"):
+        assert count_before(apart[:, 0], start, side).tolist() == np.searchsorted(apart[:, 0], start, side).tolist()
+
+
+def test_windows_out_of_order_are_looked_up_as_numpy_does() -> None:
+    edges, t = np.array([3.0, 1.0, 2.0]), np.arange(4.0)
+    assert count_before(edges, t).tolist() == edges.searchsorted(t).tolist()
 
 
 def test_without_windows_nothing_is_touched_or_inside() -> None:
