@@ -6,12 +6,13 @@ that of levels fitted to each span (``shown``), and the brackets of the clock ar
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
+from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signals
 from rig.analysis.timing.shown import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
 from rig.types import Floats, Indices
 
@@ -216,11 +217,12 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
     for _ in range(4):
         near = readings_near(s, late_s)
         group, spans_s = of[near.cell], s.moved(late_s, late_s)
-        fill, early, later = (
-            mean_signal(edges_of(spans_s + b), near.start_s, near.end_s, s.tau_s) for b in (0.0, -by_s, by_s)
-        )
+        shifted = [edges_of(spans_s + b) for b in (0.0, -by_s, by_s)]
+        fill, early, later = mean_signals(shifted, near.start_s, near.end_s, s.tau_s)
         columns = [np.ones(len(fill)), fill, (later - early) / (2.0 * by_s)]
-        normal = np.array([[np.bincount(group, a * b, groups) for b in columns] for a in columns]).transpose(2, 0, 1)
+        normal = np.empty((groups, len(columns), len(columns)))
+        for (i, a), (j, b) in itertools.combinations_with_replacement(enumerate(columns), 2):
+            normal[:, i, j] = normal[:, j, i] = np.bincount(group, a * b, groups)
         right = np.array([np.bincount(group, a * near.watts, groups) for a in columns]).T[:, :, None]
         _, rise_w, moved = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ right)[:, :, 0].T
         late_s = late_s + np.clip(moved / np.where(rise_w > 0.0, rise_w, np.inf), -most_s, most_s)[of]

@@ -185,8 +185,8 @@ def _blocks(
         b = min(a + block, n)
         low, high = np.searchsorted(cuts, [a, b])
         start, begins = cuts[low:high], bool(cuts[low] == a)
-        raw = np.asarray(trace.value[a:b]).astype(np.float64)
-        least, most = float(raw.min()), float(raw.max())
+        stored = np.asarray(trace.value[a:b])
+        least, most, raw = float(stored.min()), float(stored.max()), stored.astype(np.float64)
         ok = None if least >= -PLAUSIBLE and most <= PLAUSIBLE else numbers(raw)
         weight = None
         if not trace.uniform:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, mean_signal, merged
+from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, edges_of, mean_signal, merged
 from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
@@ -197,9 +197,10 @@ def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> Near:
     late_s = late_s + shown.tau_s
     begin, end = np.maximum.accumulate(c.begin_s + late_s) - margin_s, c.end_s + late_s + margin_s
     middle = 0.5 * (r.start_s + r.end_s)
-    cell = np.clip(np.searchsorted(begin, middle) - 1, 0, None)
-    use = r.ok & (middle >= begin[cell]) & (middle <= end[cell])
-    return Near(r.start_s[use], r.end_s[use], r.watts[use] - float(np.mean(r.watts[use])), cell[use])
+    cell = np.clip(count_before(begin, middle) - 1, 0, None)
+    use = np.flatnonzero(r.ok & (middle >= begin[cell]) & (middle <= end[cell]))
+    watts = r.watts[use]
+    return Near(r.start_s[use], r.end_s[use], watts - float(np.mean(watts)), cell[use])
 
 
 def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
@@ -219,7 +220,8 @@ def _extents(r: Readings) -> tuple[Floats, Floats]:
     ends = 0.5 * max(r.period_s - r.aperture_s, 0.0)
     begin = r.start_s - np.append(ends, half)
     end = np.maximum(r.end_s + np.append(half, ends), begin)
-    return np.maximum.accumulate(np.column_stack([begin, end]).ravel()), end - begin
+    at_s = np.column_stack([begin, end]).ravel()
+    return at_s if (at_s[1:] >= at_s[:-1]).all() else np.maximum.accumulate(at_s), end - begin
 
 
 def _cells(windows_s: Floats, period_s: float) -> Cells:
