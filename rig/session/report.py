@@ -21,6 +21,7 @@ from rig.recording.log import altered
 from rig.recording.reader import Run, open_run
 from rig.recording.session import FILE as SESSION
 from rig.recording.session import REQUEST, Session, is_session, open_session
+from rig.session.evaluating import results_of
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def report(
 
 
 def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
-    """Read, verify and evaluate the runs of a session one after the other, or a lone run.
+    """Read and verify the runs of a session, or a lone run, and then evaluate them.
 
     Raises a ``RigError`` for a recording that cannot be read or does not match its hashes.
     """
@@ -117,11 +118,13 @@ def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
         run = open_run(path)
         yield Part(path.name, "", run, evaluate(run))
         return
-    for (folder, purpose), digest in zip(session.runs, session.digests, strict=True):
-        run = open_run(session.folder.sub(folder.name))
-        if run.digest != digest:
+    runs = list[Run]()
+    for (folder, _), digest in zip(session.runs, session.digests, strict=True):
+        runs.append(open_run(session.folder.sub(folder.name)))
+        if runs[-1].digest != digest:
             raise altered(folder, f"{EVENTS} is not the one whose hash is in {SESSION}")
-        yield Part(folder.name, purpose, run, evaluate(run))
+    for (folder, purpose), run, result in zip(session.runs, runs, results_of(runs, evaluate), strict=True):
+        yield Part(folder.name, purpose, run, result)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""Evaluate the runs of a session, half of the long ones in a second process where there are two cores."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from rig.analysis.result.result import Result
+from rig.engine.interrupts import ENDING
+from rig.errors import RigError
+from rig.recording.reader import Run
+
+LONG = 200_000
+"""A run with this many readings takes several times as long to evaluate as a second process to start and deliver."""
+
+
+Evaluate = Callable[[Run], Result]
+
+
+def results_of(runs: Sequence[Run], evaluate: Evaluate, long: int = LONG) -> Iterator[Result]:
+    """Yield the result of each run, in order, as ``evaluate`` computes it.
+
+    If at least two runs have ``long`` readings, a second process takes its share. What it does not deliver is
+    evaluated here, so errors are those of ``evaluate``, and that of the first run which has one comes first.
+    """
+    others = _half([sum(len(t.value) for t in run.traces.values()) for run in runs], long)
+    found = dict[int, Result]()
+    if others:
+        with TemporaryFile() as file:
+            process = _begun({k: runs[k] for k in others}, evaluate, file)
+            try:
+                with suppress(RigError):
+                    found |= {k: evaluate(run) for k, run in enumerate(runs) if k not in others}
+                os.waitpid(process, 0)
+            except BaseException:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                raise
+            found |= _delivered(file)
+    for k, run in enumerate(runs):
+        yield found.pop(k) if k in found else evaluate(run)
+
+
+def _half(readings: Sequence[int], long: int) -> frozenset[int]:
+    """Return which runs a second process takes, none if it does not pay or cannot be started safely."""
+    by_length = sorted((k for k in range(len(readings)) if readings[k] >= long), key=lambda k: -readings[k])
+    # a thread of Python may hold a lock, which the copy of the process would wait for; elsewhere libraries do not fork
+    safe = sys.platform == "linux" and threading.active_count() == 1
+    if not safe or len(by_length) < 2 or len(os.sched_getaffinity(0)) < 2:
+        return frozenset()
+    chosen, ours, theirs = set[int](), 0, 0
+    for k in by_length:
+        if theirs < ours:
+            chosen.add(k)
+            theirs += readings[k]
+        else:
+            ours += readings[k]
+    return frozenset(chosen)
+
+
+def _begun(runs: dict[int, Run], evaluate: Evaluate, file: BinaryIO) -> int:
+    """Start a copy of this process that writes numbers and results of runs to ``file``; return its id."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python counts the thread of Arrow that frees memory
+        process = os.fork()
+    if process:
+        return process
+    try:
+        for number in ENDING:
+            signal.signal(number, signal.SIG_DFL)
+        for k, run in runs.items():
+            pickle.dump((k, evaluate(run)), file)
+            file.flush()
+    finally:
+        os._exit(0)
+
+
+def _delivered(file: BinaryIO) -> Iterator[tuple[int, Result]]:
+    file.seek(0)
+    with suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            yield pickle.load(file)

@@ -1,0 +1,94 @@
+"""Long runs of a session are evaluated in two processes, with the results and the errors of one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.session.test_energy_of_session import recorded
+
+TWO_CORES = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
+pytestmark = pytest.mark.skipif(not TWO_CORES, reason="a second process starts only where there are two cores")
+
+BEGIN = """
+import json, os, signal, sys
+from rig.analysis.evaluate import evaluate
+from rig.errors import DataError
+from rig.recording.reader import open_run
+from rig.recording.session import runs_in
+from rig.session.evaluating import results_of
+from pathlib import Path
+
+runs = [open_run(path) for path, _ in runs_in(Path(sys.argv[1]))]
+here, power = os.getpid(), [k for k, run in enumerate(runs) if run.traces]
+"""
+
+
+def told(folder: Path, body: str) -> str:
+    """Run a script in a process without threads, as the command line is, and return what it prints."""
+    done = subprocess.run([sys.executable, "-c", BEGIN + body, str(folder)], capture_output=True, text=True, check=True)
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("evaluating") / "session", trials=2)
+
+
+def test_results_are_those_of_one_process_in_order(session: Path) -> None:
+    said = told(session, """
+where = lambda run: (os.getpid() == here, evaluate(run))
+found = list(results_of(runs, where, long=1))
+assert [json.dumps(r.to_json()) for _, r in found] == [json.dumps(evaluate(run).to_json()) for run in runs]
+print([own for own, _ in found].count(False))
+""")  # fmt: skip
+    assert said == "1\n"
+
+
+def test_short_runs_start_no_process(session: Path) -> None:
+    assert told(session, "print(set(results_of(runs, lambda run: os.getpid() == here)))") == "{True}\n"
+
+
+def test_the_error_is_that_of_the_first_run_that_has_one(session: Path) -> None:
+    assert told(session, """
+def refused(run):
+    raise DataError(str(runs.index(run)))
+for first in (power, power[1:]):
+    found = results_of(runs, lambda run: refused(run) if runs.index(run) in first else runs.index(run), long=1)
+    try:
+        print(list(found))
+    except DataError as error:
+        print(error.message == str(first[0]))
+""") == "True\nTrue\n"  # fmt: skip
+
+
+def test_what_a_killed_process_owed_is_evaluated_here(session: Path) -> None:
+    assert told(session, """
+def killed(run):
+    if os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return runs.index(run)
+print(list(results_of(runs, killed, long=1)) == list(range(len(runs))))
+""") == "True\n"  # fmt: skip
+
+
+def test_an_interruption_ends_the_other_process_too(session: Path) -> None:
+    assert told(session, """
+import time
+def stopped(run):
+    if os.getpid() != here:
+        time.sleep(600.0)
+    raise KeyboardInterrupt
+try:
+    list(results_of(runs, stopped, long=1))
+except KeyboardInterrupt:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("alone")
+""") == "alone\n"  # fmt: skip
