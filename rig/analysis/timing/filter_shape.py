@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from rig.analysis.timing.lag_path import CERTAINTY, GROUPS
+from rig.analysis.timing.lag_path import CERTAIN, GROUPS
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import Edges, Shown
 from rig.types import Floats
@@ -52,7 +50,7 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
     off = [y - _step(x, aperture_s, tau_s) for x, y in curves]
     apart = np.abs(np.median(off[0], axis=0) - np.median(off[1], axis=0))
     u2 = sum(np.median(np.abs(y - np.median(y, axis=0)), axis=0) ** 2 / len(y) for y in off)
-    return None if np.any(apart > UNLIKE + math.sqrt(CERTAINTY) * OF_MEDIAN * np.sqrt(u2)) else tau_s
+    return None if np.any(apart > UNLIKE + CERTAIN * OF_MEDIAN * np.sqrt(u2)) else tau_s
 
 
 def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:

@@ -1,17 +1,30 @@
-"""GPIO edges: those that a device's spans must cause, and those that a meter's logic input saw."""
+"""GPIO edges: those that a device's spans must cause, those that a meter's logic input saw, and how late these are.
+
+The pin shows when a span began or ended, to a tick of the meter. The device's stamps show which span it was. Edges may
+be missing, extra or bouncing, and the brackets may be uncertain by several spans. So each edge counts as a pulse in a
+trace, and the lag path of these pulses is that of the spans.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import merged
-from rig.types import Bools, Floats, Indices, Pin
+from rig.analysis.timing.activity_signal import in_step, merged
+from rig.analysis.timing.lag_path import CERTAIN, Line, line, through
+from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.shown import shown
+from rig.types import Bools, Floats, Indices, Pin, Rail
 
 BOUNCE_SHARE = 0.25
 """Edges closer than this part of the usual shortest distance are bounces of one edge."""
+LEAST = 6
+"""Edges that must match, and at least half of those expected while the meter recorded.
+
+As many fewer must match at any other place that the brackets allow; a shift by a period loses only four.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,15 +43,17 @@ class Train:
 
 
 @dataclass(frozen=True)
-class GpioInput:
-    """A logic input, with ``step_s`` between its samples, and the largest lag or lead of the pin, ``lag_s``.
+class Match:
+    """How late edges are on the meter's clock, compared with the device's stamps.
 
-    ``tick_s`` is the tick of the device's stamps.
+    ``missing`` is the number of edges that were expected while the meter recorded but not seen. ``extra`` is the number
+    of edges that were seen but not expected.
     """
 
-    step_s: float
-    lag_s: float = 0.0
-    tick_s: float = 0.0
+    line: Line
+    matched: int
+    missing: int
+    extra: int
 
 
 def expected(windows_s: Floats, pin: Pin) -> Train:
@@ -70,3 +85,81 @@ def quiet_s(train: Train) -> float:
     """Return the distance in seconds below which two edges are bounces of one edge."""
     gaps = np.diff(train.at_s)
     return BOUNCE_SHARE * float(np.quantile(gaps[gaps > 0], 0.05)) if np.any(gaps > 0) else 0.0
+
+
+def match(
+    wanted: Train, found: Train, reach_s: float, rate_sigma: float, step_s: float, shared_s: float = 0.0
+) -> Match | str:
+    """Return how late the observed edges are, within about +-``reach_s``, or why the edges do not decide.
+
+    The input is sampled at intervals of ``step_s``, and all edges may be off by ``shared_s`` together.
+    """
+    if min(len(wanted), len(found)) < LEAST:
+        return f"{len(found)} edges are too few for {len(wanted)} expected"
+    wide_s = max(quiet_s(wanted), step_s)
+    rises = [t.at_s[t.level == wanted.level.max()] for t in (wanted, found)]  # a level shows spans by its rises alone
+    s = shown(_pulses(rises[1], wide_s), _about(rises[0], wide_s))
+    at = None if s is None else line(s, reach_s, 2.0 * rate_sigma)
+    if at is None or abs(at.late_s) > reach_s:
+        return "no place that the brackets allow fits the edges to the spans, and better than any other"
+    for _ in range(2):
+        due, late_s, seen_s = _pairs(wanted, found, at, wide_s)
+        if len(due) < LEAST:
+            return f"only {len(due)} edges fit the spans"
+        at = through(late_s + wanted.at_s[due], late_s, 0.0, rate_sigma)
+    n, left_s, ends = len(due), late_s - at.at(late_s + wanted.at_s[due]), wanted.ends[due]
+    watched, inside = (
+        int(np.count_nonzero((x >= y[0] - wide_s) & (x <= y[-1] + wide_s)))
+        for x, y in ((wanted.at_s, seen_s), (seen_s, wanted.at_s))
+    )
+    if n < 0.5 * watched:
+        return f"only {n} of {watched} edges fit the spans"
+    near_s = min(4.0 * CERTAIN * max(float(np.median(np.abs(left_s))), step_s), wide_s)
+    if rival := _rival(wanted, found, at, reach_s, near_s):
+        return rival
+    split_s = 0.5 * float(np.median(left_s[ends]) - np.median(left_s[~ends])) if 0 < np.sum(ends) < n else 0.0
+    look_s = step_s / math.sqrt(12.0)
+    alike_s = look_s * math.sqrt(max(in_step(wanted.at_s[due] + late_s - left_s, step_s) - 1.0 / n, 0.0))
+    sigma_s = math.hypot(max(at.sigma_s, abs(split_s)), alike_s, shared_s)
+    slope_sigma = max(at.slope_sigma, look_s / max(math.sqrt(n) * float(np.std(wanted.at_s[due])), 1e-300))
+    return Match(replace(at, sigma_s=sigma_s, slope_sigma=min(slope_sigma, rate_sigma)), n, watched - n, inside - n)
+
+
+def _rival(wanted: Train, found: Train, at: Line, reach_s: float, near_s: float) -> str:
+    """Describe a place some periods away that fits about as many edges; "" if there is none."""
+    best = len(_pairs(wanted, found, at, near_s)[0])
+    for k in range(1, min(LEAST + 1, len(wanted))):
+        period_s = float(np.median(wanted.at_s[k:] - wanted.at_s[:-k]))
+        for by_s in (-period_s, period_s):
+            other = replace(at, late_s=at.late_s + by_s)
+            count = len(_pairs(wanted, found, other, near_s)[0])
+            # a place beyond the brackets counts only if it fits better
+            if best - count < (LEAST if abs(other.late_s) <= reach_s else -(LEAST // 2)):
+                return f"a shift {by_s:.6g} s away fits {count} edges, and the best shift fits {best}"
+    return ""
+
+
+def _about(at_s: Floats, wide_s: float) -> Floats:
+    """Return pulses about edges, as disjoint sorted windows."""
+    return merged(at_s[:, None] + wide_s * np.array([-0.5, 0.5]))
+
+
+def _pulses(at_s: Floats, wide_s: float) -> Readings:
+    """Return a trace of pulses of 1 W about edges; each pulse lasts two readings, and counts as that much."""
+    at = _about(at_s, wide_s).ravel()
+    at = np.concatenate([at[:1] - wide_s, at, at[-1:] + wide_s])
+    watts, ok = np.arange(len(at) - 1) % 2.0, np.ones(len(at) - 1, bool)
+    return Readings(Rail("pin"), at[:-1], at[1:], watts, watts, ok, ~ok, wide_s / 2.0, 0.0)
+
+
+def _pairs(wanted: Train, found: Train, at: Line, wide_s: float) -> tuple[Indices, Floats, Floats]:
+    """Return the numbers of the expected edges that are seen, and how late each is; each edge counts once.
+
+    Returned with them are all observed edges on the device's clock.
+    """
+    seen_s = found.at_s - at.at(found.at_s)
+    near = np.clip(np.searchsorted(seen_s, wanted.at_s - 0.5 * wide_s), 0, len(found) - 1)
+    alike = (np.abs(seen_s[near] - wanted.at_s) <= 0.5 * wide_s) & (found.level[near] == wanted.level)
+    due = np.flatnonzero(alike)
+    due = due[np.diff(near[due], prepend=-1) > 0]
+    return due, found.at_s[near[due]] - wanted.at_s[due], seen_s

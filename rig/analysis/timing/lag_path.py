@@ -18,6 +18,8 @@ from rig.types import Floats, Indices
 
 CERTAINTY = 25.0
 """Another place or shape must be better by this much in twice the log-likelihood (five standard deviations)."""
+CERTAIN = math.sqrt(CERTAINTY)
+"""So many standard deviations rule out chance."""
 STANDS_OUT = 0.5
 """Single spans stand out if the median share of variance unexplained by levels is below this."""
 PER_SPAN = 8.0
@@ -97,7 +99,7 @@ def stands_out(s: Shown, late_s: Floats) -> bool:
     beside = cell - inside
     seen = (inside[0] > 0.0) & (beside[0] > 0.0)
     rise = inside[1, seen] / inside[0, seen] - beside[1, seen] / beside[0, seen]
-    least = math.sqrt(CERTAINTY) * float(np.std(rise)) / math.sqrt(max(len(rise) - 1, 1))
+    least = CERTAIN * float(np.std(rise)) / math.sqrt(max(len(rise) - 1, 1))
     return len(rise) > 2 and float(np.mean(rise)) > least
 
 
@@ -247,7 +249,7 @@ def through(at_s: Floats, late_s: Floats, doubt_s: float, rate_sigma: float) -> 
         known = (scale / rate_sigma) ** 2 if rate_sigma > 0.0 else np.inf  # brackets bound the slope
         slope *= spread / (spread + known) if np.isfinite(known) else 0.0
         left = late_s - mean_s - slope * lever
-        use = np.abs(left) <= math.sqrt(CERTAINTY) * max(1.4826 * float(np.median(np.abs(left))), 1e-12)
+        use = np.abs(left) <= CERTAIN * max(1.4826 * float(np.median(np.abs(left))), 1e-12)
     slope_sigma = scale / math.sqrt(spread + known) if np.isfinite(known) else 0.0
     parts = [p for p in np.array_split(left[use], STRETCHES) if len(p)]
     beyond = max(float(np.mean([p.mean() ** 2 - scale**2 / len(p) for p in parts])), 0.0)

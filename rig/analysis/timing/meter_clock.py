@@ -1,4 +1,4 @@
-"""The clock of a meter by its brackets, and its map moved onto the edges of a GPIO input."""
+"""The clock of a meter by its brackets, and how late spans are on it by the edges of a GPIO input."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.gpio_alignment import match
-from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
+from rig.analysis.timing.gpio_edges import expected, match, observed, quiet_s
+from rig.analysis.timing.lag_path import Line
 from rig.analysis.timing.readings import volts_of
 from rig.analysis.timing.supply import Volts
 from rig.analysis.timing.timebase import Timebase
@@ -17,9 +17,6 @@ from rig.errors import DataError
 from rig.recording.reader import Run
 from rig.recording.traces import Trace
 from rig.types import Floats
-
-DISAGREE = 4.0
-"""A note is made if a GPIO input and the trace differ by more than this many standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -85,60 +82,28 @@ class MeterClock:
         return volts_of(found, self.clock_of(found, own))
 
 
-# ---- by the edges of a GPIO input ---------------------------------------------------------
-
-
-def by_edges(meter: MeterClock, traced: Timebase) -> tuple[Timebase, tuple[str, ...]]:
-    """Return the map by GPIO edges if it is less uncertain than ``traced``, and notes on how well the edges fit."""
+def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
+    """Return how late the spans are by the edges of a GPIO input, or None, and notes on how well they fit."""
     activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
-    inputs = [
-        t for t in every if t.clock == first.clock.name and t.rail.kind == "edges" and t.rail.pin and len(t.value)
-    ]
     spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
-    if not inputs or not len(spans) or meter.stamps_spans:
-        return traced, ()
-    bracketed = meter.against_device
-    reach_s = 3.0 * bracketed.sigma_s + bracketed.rate_sigma * float(np.ptp(spans))
-    best, considered, notes = traced, dict(traced.considered), list[str]()
-    for trace in inputs:
-        name, rail, pin = trace.rail.name, trace.rail, trace.rail.pin or "level"
+    own = meter.against_device
+    reach_s = 3.0 * own.sigma_s + (own.rate_sigma * float(np.ptp(spans)) if len(spans) else 0.0)
+    found, notes = list[Line](), list[str]()
+    for trace in every:
+        rail, pin = trace.rail, trace.rail.pin
+        if trace.clock != first.clock.name or rail.kind != "edges" or not pin or not len(trace.value) or not len(spans):
+            continue
         look_s = first.rate / rail.rate_hz if rail.rate_hz > 0 else 1.0 / first.clock.tick_hz
         wanted = expected(spans, pin)
-        found = observed(first.seconds(trace.end_tick), trace.value, pin, look_s, quiet_s(wanted))
-        input_ = GpioInput(look_s, rail.pin_lag_s, meter.device.step_s)
-        fit = match(wanted, found, reach_s, 2.0 * bracketed.rate_sigma, input_)
+        seen = observed(first.seconds(trace.end_tick), trace.value, pin, look_s, quiet_s(wanted))
+        shared_s = math.hypot(rail.pin_lag_s / math.sqrt(3.0), meter.device.step_s / math.sqrt(12.0))
+        fit = match(wanted, seen, reach_s, own.rate_sigma, look_s, shared_s)
         if isinstance(fit, str):
-            notes.append(f"Input {name}: its edges are not used for alignment: {fit}")
+            notes.append(f"Input {rail.name}: its edges are not used for alignment: {fit}")
             continue
-        considered["edges"] = min(fit.sigma_s, considered.get("edges", math.inf))
+        found.append(fit.line)
         if fit.missing or fit.extra:
             notes.append(
-                f"Input {name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
+                f"Input {rail.name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
             )
-        rate_sigma = min(fit.rate_sigma, bracketed.rate_sigma)
-        moved = _at(first, fit.ref_s).adjusted(fit.shift_s, fit.rate, fit.sigma_s, rate_sigma, "edges")
-        notes += _disagreement(moved, traced, name, float(spans.mean()))
-        best = moved if moved.sigma_s < best.sigma_s else best
-    return replace(best, considered=considered), tuple(notes)
-
-
-def _at(timebase: Timebase, ref_s: float) -> Timebase:
-    """Return the same map with its reference at the tick nearest to ``ref_s``."""
-    ticks = round((ref_s - timebase.ref_s) * timebase.clock.tick_hz / timebase.rate)
-    seconds = ticks * timebase.rate / timebase.clock.tick_hz
-    return replace(timebase, ref_tick=timebase.ref_tick + ticks, ref_s=timebase.ref_s + seconds)
-
-
-def _disagreement(moved: Timebase, traced: Timebase, name: str, at_s: float) -> list[str]:
-    """Return a note if a GPIO input and the trace put the activity at different times."""
-    if traced.method == "brackets":
-        return []
-    tick = traced.ref_tick + round((at_s - traced.ref_s) * traced.clock.tick_hz / traced.rate)
-    by_s = float(np.diff([float(t.seconds(np.array([tick]))[0]) for t in (moved, traced)])[0])
-    u_s = math.hypot(moved.sigma_at(at_s), traced.sigma_at(at_s))
-    if abs(by_s) <= DISAGREE * u_s:
-        return []
-    return [
-        f"Input {name} and the {traced.method} in the trace are {abs(by_s):.3g} s apart, and their combined "
-        f"uncertainty is {u_s:.2g} s"
-    ]
+    return min(found, key=lambda x: x.sigma_s, default=None), notes

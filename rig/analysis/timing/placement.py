@@ -15,7 +15,7 @@ from rig.analysis.timing.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.filter_shape import undeclared_tau_s
 from rig.analysis.timing.lag_path import (
     APART,
-    CERTAINTY,
+    CERTAIN,
     LEAST_SHIFT,
     STANDS_OUT,
     STRETCHES,
@@ -27,15 +27,13 @@ from rig.analysis.timing.lag_path import (
     wander,
     wandering,
 )
-from rig.analysis.timing.meter_clock import MeterClock, by_edges
+from rig.analysis.timing.meter_clock import MeterClock, by_pins
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.shown import Shown, shown
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.traces import Trace
 from rig.types import Floats
 
-CERTAIN = math.sqrt(CERTAINTY)
-"""Spans are elsewhere only if they are off by more than this many standard uncertainties."""
 STEEPEST, MOST_STEP = 0.015, 4.0
 """Two neighbouring edges may move against each other by this part of the time between them, or by this many readings.
 
@@ -86,7 +84,7 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
     spans_s = activity.active_s()
     rails = [readings_of(t, first, meter.volts(t, first)) for t in traces]
     seen = [shown(r, spans_s) for r in rails]
-    final, notes = by_edges(meter, by_trace(meter, rails, seen))
+    final, notes = by_trace(meter, rails, seen)
     if not final.same_map(first):
         rails = [readings_of(t, final, meter.volts(t, final)) for t in traces]
         seen = [shown(r, spans_s) for r in rails]
@@ -105,14 +103,14 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
 # ---- the shift and the rate of a clock --------------------------------------------------------
 
 
-def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | None]) -> Timebase:
-    """Return the least uncertain map: by brackets, or moved onto marks or all activity in a trace.
+def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | None]) -> tuple[Timebase, list[str]]:
+    """Return the least uncertain map, by brackets, marks or all activity in a trace, or edges of a pin, and notes.
 
     ``all_shown`` is what each rail shows of the spans by the brackets.
     """
     best, activity = meter.against_device, meter.activity
     if meter.stamps_spans:
-        return best
+        return best, []
     half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
     reach_s = 3.0 * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
     found = dict[str, Line]()
@@ -128,17 +126,26 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
                 if seen.edges is None and len(activity.phases) > 1:  # a group of spans has one level for all phases
                     at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
                 found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)
+    by_pin, notes = by_pins(meter)
+    if by_pin is not None:
+        found["edges"] = by_pin
     considered = dict(best.considered) | {method: at.sigma_s for method, at in found.items()}
     late_s = 0.0
     for method, at in found.items():
         # placements that disagree beyond their sigmas are all in doubt, even the least uncertain one
         apart_s = abs(at.late_s - late_s)
-        doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(at.sigma_s, best.sigma_at(at.ref_s)) else 0.0
+        u_s = math.hypot(at.sigma_s, best.sigma_at(at.ref_s))
+        doubt_s = 0.5 * apart_s if apart_s > APART * u_s else 0.0
+        if doubt_s and method == "edges" and late_s:
+            notes.append(
+                f"Edges of a pin and the {best.method} in the trace are {apart_s:.3g} s apart, and their combined "
+                f"uncertainty is {u_s:.2g} s"
+            )
         if at.sigma_s >= best.sigma_s:
             best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
         else:
             best, late_s = _moved(meter.against_device, at, math.hypot(at.sigma_s, doubt_s), method), at.late_s
-    return replace(best, considered=considered)
+    return replace(best, considered=considered), notes
 
 
 def _moved(first: Timebase, at: Line, sigma_s: float, method: str) -> Timebase:
