@@ -83,16 +83,6 @@ def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
     return np.asarray(pin.end_tick[use] - half, dtype=np.int64), np.asarray(level, dtype=np.int64)
 
 
-def _near(windows_s: Floats, at_s: Floats, wide_s: float) -> tuple[Indices, Indices]:
-    """Return indices of the edges within ``wide_s`` of an issue's window, shape (n,), and the nearest issue of each."""
-    k = np.searchsorted(windows_s[:, 0], at_s, side="right") - 1
-    before, after = np.clip(k, 0, None), np.clip(k + 1, None, len(windows_s) - 1)
-    late_s = np.where(k < 0, np.inf, np.maximum(at_s - windows_s[before, 1], 0.0))
-    early_s = np.where(k + 1 >= len(windows_s), np.inf, windows_s[after, 0] - at_s)
-    near = np.flatnonzero(np.minimum(late_s, early_s) <= wide_s)
-    return near, np.where(late_s <= early_s, before, after)[near]
-
-
 def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) -> Indices:
     """Return begin and end of each issue in ticks, shape (k, 2); raise ``DataError`` for an issue that lacks either."""
     tick, level = _edges(pin, timebase)
@@ -100,14 +90,15 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
         return np.zeros((0, 2), np.int64)
     at_s = timebase.seconds(tick)
     wide_s = WIDE * max(timebase.sigma_at(float(windows_s.min())), timebase.sigma_at(float(windows_s.max())))
-    near, owner = _near(windows_s, at_s, wide_s)
+    owner = np.searchsorted(0.5 * (windows_s[1:, 0] + windows_s[:-1, 1]), at_s)  # the nearest
+    near = np.flatnonzero((at_s >= windows_s[owner, 0] - wide_s) & (at_s <= windows_s[owner, 1] + wide_s))
     if len(near) == 2 * len(issue):
         # if there are exactly as many edges as expected, their order decides, even with uncertain brackets
         on, off = near[0::2], near[1::2]
         within = (at_s[on] >= windows_s[:, 0] - wide_s) & (at_s[off] <= windows_s[:, 1] + wide_s)
         if np.all(within) and np.all(level[on] != 0) and np.all(level[off] != 1):
             return np.column_stack([tick[on], tick[off]])
-    begins, ends = (np.bincount(owner[level[near] != k], minlength=len(issue)) for k in (0, 1))
+    begins, ends = (np.bincount(owner[near][level[near] != k], minlength=len(issue)) for k in (0, 1))
     if pin.rail.pin != "level":
         begins, ends = (begins + 1) // 2, ends // 2
     wrong = np.flatnonzero((begins != 1) | (ends != 1))
