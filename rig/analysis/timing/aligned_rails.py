@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.timing.breaks import LAST, Bridged, after_end, bridged, copies_of, delivered, delivered_once, strays
+from rig.analysis.timing.breaks import LAST, Bridged, bridged, once, strays
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
 from rig.analysis.timing.pooling import Beside, cuts_of, moments_s, pooled, span_sigma_s
@@ -45,8 +45,9 @@ def aligned_rails(
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
     supplies = {t.rail.conversion.supply_rail for t in traces}
-    seen = {t.rail.name: _screened(run, thinned(t, at_once), activity, end_s)
+    told = {t.rail.name: once(thinned(t, at_once), timebase_of(run, t.clock, t.rail.name), end_s, at_once)
             for t in held if t in traces or t.rail.name in supplies}  # fmt: skip
+    seen = {name: _screened(run, trace, activity, end_s) for name, (trace, _) in told.items()}
     volts = {t.rail.name: s.trace for t in held if t.rail.name in supplies
              and len((s := seen[t.rail.name]).trace.value) == len(t.value)}  # fmt: skip
     rails, bend_s = list[AlignedRail](), host_bend(run)[0]
@@ -58,8 +59,9 @@ def aligned_rails(
         meter = MeterClock(replace(run, traces={**run.traces, **volts}), first, activity, device, end_s)
         long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
         found = _looked_into(meter, own, at_once) if long else _as_a_whole(meter, own)
-        rails += [_with_findings(p, s, seen.get(s.trace.rail.conversion.supply_rail or ""), bend_s)
-                  for p, s in zip(found, mine, strict=True)]  # fmt: skip
+        for rail, s in zip(found, mine, strict=True):
+            beside = seen.get(s.trace.rail.conversion.supply_rail or "")
+            rails.append(_with_findings(rail.found(*told[s.trace.rail.name][1]), s, beside, bend_s))
     return sorted(rails, key=lambda r: r.readings.rail.name)
 
 
@@ -97,13 +99,10 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
     if not bridges:
         return refused
     own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
-    sigma_s, rate_sigma = (max(x) for x in zip(*((b.sigma_s, b.rate_sigma) for b in bridges.values()), strict=True))
-    began_s = min(float(first.seconds(t.start_tick[:1])[0]) for t in own)
-    mended = replace(
-        first,
-        sigma_s=math.hypot(first.sigma_s, sigma_s, rate_sigma * (first.ref_s - began_s), step_s / math.sqrt(12.0)),
-        rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
-    )
+    mended = replace(first, sigma_s=math.hypot(first.sigma_s, step_s / math.sqrt(12.0)))
+    for at in [b.line for b in bridges.values() if b.line is not None][:1]:  # rails share a clock
+        late_s, rate_sigma = float(at.at(np.array(first.ref_s))), math.hypot(first.rate_sigma, at.slope_sigma)
+        mended = mended.adjusted(-late_s, -at.slope, math.hypot(mended.sigma_s, at.sigma_s), rate_sigma, first.method)
     again = placed(replace(meter, bracketed=mended), own)
     seen = [s for p in again if (s := _shown(meter, p)) is not None and not p.readings.counter]
     if any(p.contradictions for p in again) or any(map(_strays, seen)):
@@ -142,8 +141,6 @@ def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | F
     windows_s = meter.activity.active_s()
     if found.readings.counter or len(windows_s) < LEAST_SPANS or not np.any(found.readings.ok):
         return None
-    if found.contradictions and trace.uniform and (copies := copies_of(trace.value)) > 1:
-        return delivered_once(trace, copies)
     here = _shown(meter, found)
     if here is None or not _doubtful(found, here):
         return None
@@ -172,12 +169,8 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     sure = not any(p.contradictions or _doubtful(p, _shown(meter, p)) for p in found)
     if sure or not all(t.uniform and t.rail.rate_hz > 0.0 and proportional(t.rail) for t in own):
         return found
-    late = any(after_end(p.readings, meter.end_s) for p in looked_at)
-    copies = copies_of(own[0].part(0, at_once).value) if late else 1
-    means = [in_means(t, at_once, copies) for t in own]
+    means = [in_means(t, at_once) for t in own]
     whole = _as_a_whole(meter, means, max(first.rate / t.rail.rate_hz for t in means))
-    if copies > 1:
-        whole = [p.found(*delivered(p.readings.rail.name, copies)) for p in whole]
     return whole if any(p.contradictions or p.mended for p in (*whole, *found)) else found
 
 

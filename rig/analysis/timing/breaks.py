@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.timing.lag_path import COARSE_SPANS, GROUPS, PER_SPAN, STANDS_OUT, far_places
+from rig.analysis.timing.lag_path import GROUPS, PER_SPAN, STANDS_OUT, Line, cheapest, far_places, line
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.shown import AT_ONCE, Cells, Shown
+from rig.analysis.timing.shown import Cells, Shown
+from rig.analysis.timing.thinning import in_means
+from rig.analysis.timing.timebase import Timebase
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 
@@ -48,27 +50,26 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Bridged:
-    """A trace with the times that the spans prove. Its time scale is uncertain by ``sigma_s`` and ``rate_sigma``."""
+    """A trace with the times that the spans prove, or the line along which all spans are late on its clock."""
 
     trace: Trace
     check: Finding
     note: Finding
-    sigma_s: float = 0.0
-    rate_sigma: float = 0.0
+    line: Line | None = None
+
+
+def latest_s(start_s: float, end_s: float) -> float:
+    """Return when the last reading may end, if the first began at ``start_s`` and the recording ended at ``end_s``."""
+    return end_s + AFTER_END_S + AFTER_END_SHARE * (end_s - start_s)
 
 
 def after_end(r: Readings, end_s: float) -> tuple[Finding, ...]:
     """Return a failed check if readings were taken after the recording had ended, on the run's time."""
-    late_s, allowed_s = float(r.end_s[-1]) - end_s, AFTER_END_S + AFTER_END_SHARE * (end_s - float(r.start_s[0]))
-    if late_s <= allowed_s:
+    last_s, latest = float(r.end_s[-1]), latest_s(float(r.start_s[0]), end_s)
+    if last_s <= latest:
         return ()
     rule = f"readings of rail {r.rail.name} after the end of the recording"
-    return (Finding(rule, f"{late_s:.3g} s", f"at most {allowed_s:.3g} s", False),)
-
-
-def spare_s(r: Readings, end_s: float) -> float:
-    """Return how much later a meter's last reading could end, if the recording ended at ``end_s``."""
-    return end_s + AFTER_END_S + AFTER_END_SHARE * (end_s - float(r.start_s[0])) - float(r.end_s[-1])
+    return (Finding(rule, f"{last_s - end_s:.3g} s", f"at most {latest - end_s:.3g} s", False),)
 
 
 def unlike(s: Shown, late_s: Floats, usual: float) -> Floats:
@@ -96,18 +97,20 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     looked = _looked(s, reach_s, end_s) if trace.uniform else None
     if looked is None:
         return None
-    chosen, total = _cheapest(looked.cost, s.cells, looked.lates, BREAK * looked.far)
-    pace, paced = _pace(s, looked.usual)
-    least = looked.none if wandered is None else float(unlike(wandered, np.zeros(1), looked.usual).sum())
+    c = s.cells
+    tried = [(BREAK + float(unlike(s, x.at(c.on_s)[:, None], looked.usual).sum()), x) for x in _lines(s, reach_s)]
+    cost, at = min(tried, key=lambda x: x[0], default=(np.inf, None))
+    path, total = looked.path()
     rule = f"stretches of spans that rail {s.readings.rail.name} shows at another time"
-    astray = Finding(rule, f"{np.count_nonzero(looked.absent)} of {len(s.cells)} spans", "0", False)
+    astray = Finding(rule, f"{np.count_nonzero(looked.absent)} of {len(c)} spans", "0", False)
     none = astray if np.mean(looked.absent) > MOST else None
-    if min(total, paced + BREAK) >= looked.none or min(total, paced) >= least:
-        return none if wandered is None or least > MOST * len(s.cells) else None
-    if paced + BREAK < total:
-        found = _paced(trace, s, pace, end_s)
-    elif _proven(s, looked, chosen):
-        found = _moved(trace, s, chosen, looked.lates, reach_s)
+    least = looked.none if wandered is None else float(unlike(wandered, np.zeros(1), looked.usual).sum())
+    if min(total, cost) >= min(looked.none, least):
+        return none if wandered is None or least > MOST * len(c) else None
+    if at is not None and cost < min(total + 1.0, looked.none):  # a line is simpler than a path
+        found = _straight(trace, s, at, end_s)
+    elif pieces := looked.proven(path):
+        found = _joined(trace, s, pieces, len(c) - 1 - pieces[-1].last)
     else:
         return none
     return found or astray
@@ -115,124 +118,61 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
 
 @dataclass(frozen=True)
 class _Looked:
-    """Costs of spans at each lateness, shapes (k, m) and (m,), and where they were aligned, shape (k,).
+    """Costs of spans ``s`` at each lateness, shapes (k, m) and (m,), and where they were aligned, shape (k,).
 
-    ``far`` marks latenesses beyond the brackets, and ``absent`` spans that are not where they were aligned. ``none`` is
-    the cost of all spans without a break, and ``usual`` the share of variance that levels usually leave.
+    Clocks may be off by ``reach_s``. ``absent`` are spans that are not where they were aligned, and ``usual`` is the
+    share of variance that levels usually leave.
     """
 
+    s: Shown
+    reach_s: float
     lates: Floats
-    far: Bools
     cost: Floats
     here: Floats
     absent: Bools
-    none: float
     usual: float
 
+    @property
+    def far(self) -> Bools:
+        """Return which latenesses are beyond the brackets, shape (m,)."""
+        return np.asarray(np.abs(self.lates) > self.reach_s)
 
-def _looked(s: Shown, reach_s: float, end_s: float) -> _Looked | None:
-    """Compute the costs of spans at all possible places; None if single spans prove nothing, or too few are absent."""
-    places = _places(s, reach_s, max(spare_s(s.readings, end_s), 0.0))
-    if float(np.median(s.left(np.array([0.0, *(at for _, at in places)])).min(axis=1))) > 2.0 * CLEAR:
-        return None  # finer places would not make spans clear
-    closely = np.array([_closely(s, which, at) for which, at in places])
-    lates = np.append(0.0, np.unique(np.round(4.0 * closely / s.period_s)) * (s.period_s / 4.0))
-    usual = float(np.median(s.left(lates).min(axis=1)))
-    if usual > CLEAR or s.tau_s > CLEAR * s.cells.width_s:
-        return None
-    # a core that sleeps while others work shows spans that draw less than what is beside them
-    falls = replace(s, sums=s.sums * np.array([[1.0], [-1.0], [1.0]]))
-    here = min((unlike(x, np.zeros(1), usual)[:, 0] for x in (s, falls)), key=lambda x: float(x.sum()))
-    cost, far = unlike(s, lates, usual), np.abs(lates) > reach_s
-    absent = (here >= 1.0) & (s.left(np.zeros(1))[:, 0] > STANDS_OUT)
-    none = min(float(here.sum()), *cost[:, ~far].sum(axis=0))
-    return None if np.count_nonzero(absent) < LAST else _Looked(lates, far, cost, here, absent, none, usual)
+    @property
+    def none(self) -> float:
+        """Return the cost of all spans without a break."""
+        return float(min(self.here.sum(), *self.cost[:, ~self.far].sum(axis=0)))
 
+    def path(self) -> tuple[Indices, float]:
+        """Return the place of each span along the cheapest path, -1 without one, and the cost of the path.
 
-def _proven(s: Shown, looked: _Looked, chosen: Indices) -> bool:
-    """Return whether the spans along a path prove its breaks; a span without a place proves nothing."""
-    held = np.flatnonzero(chosen >= 0)
-    own, late_s, far = looked.cost[held, chosen[held]], looked.lates[chosen[held]], looked.far[chosen[held]]
-    if np.count_nonzero(own >= 1.0) > STRAYS * len(held):
-        return False
-    if jumps := np.count_nonzero(np.abs(np.diff(late_s)) > 2.0 * s.period_s) + int(far[0]):
-        gained = bool(np.sum(looked.here[held] - own) > BREAK * jumps)
-        return gained and not any(_longer(s, piece) for piece in _pieces(s, chosen, looked.lates))
-    # readings after a break may match the next spans by chance, but after the last spans there are none
-    whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(chosen) - LAST
-    return bool(whole and looked.absent[-LAST:].all())
+        A change of place costs ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost
+        readings have no place.
+        """
+        k, m = self.cost.shape
+        change = np.full((m + 1, m + 1), BREAK)
+        change[:m, :m][self.lates >= self.lates[:, None]] = np.inf
+        change[:, m] = 0.0
+        np.fill_diagonal(change, 0.0)
+        cost = np.column_stack([self.cost, np.full(k, UNSEEN)])
+        cost[0, :m] += BREAK * self.far
+        path = cheapest(cost, change)
+        total = float(cost[np.arange(k), path].sum() + change[path[:-1], path[1:]].sum())
+        return np.where(path == m, -1, path), total
 
-
-# ---- readings that arrived several times ----------------------------------------------------
-
-
-def copies_of(value: Floats) -> int:
-    """Return how often each reading is repeated: n if values change only at every n-th place."""
-    change = np.flatnonzero(np.diff(value) != 0.0) + 1
-    for copies in (4, 3, 2):
-        if len(change) >= LEAST_CHANGES and not np.any(change % copies):
-            return copies
-    return 1
-
-
-def delivered_once(trace: Trace, copies: int) -> Bridged:
-    """Return a trace whose readings were each delivered ``copies`` times, with one of each on the declared grid."""
-    n = -(-len(trace.value) // copies)
-    start, end, value, over = trace.start_tick[:n], trace.end_tick[:n], trace.value[::copies], trace.overload[::copies]
-    once = replace(trace, start_tick=start, end_tick=end, value=value, overload=over)
-    return Bridged(once, *delivered(trace.rail.name, copies))
-
-
-def delivered(name: str, copies: int) -> tuple[Finding, Finding]:
-    """Return the failed check and the note for a rail whose readings were delivered several times."""
-    check = Finding(f"deliveries of each reading of rail {name}", str(copies), "1", False)
-    return check, note(
-        f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
-        "recording. One of each is used, on the declared grid"
-    )
-
-
-# ---- a rate other than the declared one -------------------------------------------------------
-
-
-def _pace(s: Shown, usual: float) -> tuple[float, float]:
-    """Return the ratio of true to declared time between readings that fits best, and the cost of all spans with it."""
-    since = s.cells.on_s - s.at_s[0]
-    step = 0.1 * s.cells.width_s / float(since[-1])
-    count, best = int(FARTHEST / max(step, 1e-12)), 1.0
-    if not 1 <= count <= AT_ONCE or not s.readings.period_s:
-        return 1.0, np.inf
-    some = s.some(s.cells.evenly(COARSE_SPANS))
-    paces = 1.0 + step * np.arange(-count, count + 1)
-    for tries, of in ((paces, some), (step * np.linspace(-2.0, 2.0, 4 * GROUPS + 1), s)):
-        at = tries if of is some else best + tries
-        late = (of.cells.on_s - s.at_s[0])[:, None] * (1.0 / at - 1.0)
-        left = unlike(of, late, usual).sum(axis=0)
-        best = float(at[np.argmin(left)])
-    drifts = abs(1.0 / best - 1.0) * float(since[-1] - since[0]) > 0.5 * s.cells.width_s
-    return best, float(left.min()) if drifts else np.inf
-
-
-def _paced(trace: Trace, s: Shown, pace: float, end_s: float) -> Bridged | None:
-    """Return the trace on the grid of this pace; None if spans still stray or readings would be taken after the end."""
-    r, c = s.readings, s.cells
-    if (pace - 1.0) * float(r.end_s[-1] - r.start_s[0]) > spare_s(r, end_s):
-        return None
-    if float(np.mean(strays(s, (c.on_s - s.at_s[0]) * (1.0 / pace - 1.0)))) > STRAYS:
-        return None
-    first, name = float(trace.start_tick[0]), trace.rail.name
-    start, end = (first + pace * (t - first) for t in (trace.start_tick, trace.end_tick))
-    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / pace)
-    check = Finding(f"true rate of rail {name} over the declared one", f"{1.0 / pace:.6f}", "1", False)
-    told = note(
-        f"Rail {name}: the spans fit the trace at {1.0 / pace:.6f} of the declared rate of readings, and at no other "
-        f"rate within {FARTHEST:.0%}. The times of the readings are taken from this rate"
-    )
-    rate_sigma = 0.1 * c.width_s / float(c.off_s[-1] - s.at_s[0])
-    return Bridged(replace(trace, rail=rail, start_tick=start, end_tick=end), check, told, 0.0, rate_sigma)
-
-
-# ---- readings that were lost, and clocks that are apart ---------------------------------------
+    def proven(self, path: Indices) -> list[_Piece]:
+        """Return the pieces of a path, if its spans prove its breaks; a span without a place proves nothing."""
+        held = np.flatnonzero(path >= 0)
+        own, late_s = self.cost[held, path[held]], self.lates[path[held]]
+        if not len(held) or np.count_nonzero(own >= 1.0) > STRAYS * len(held) or np.any(np.diff(late_s) > 0.0):
+            return []
+        cut = np.flatnonzero(np.abs(np.diff(late_s)) > 2.0 * self.s.period_s) + 1
+        pieces = [_Piece(int(p[0]), int(p[-1]), float(np.median(self.lates[path[p]]))) for p in np.split(held, cut)]
+        if jumps := len(pieces) - 1 + int(self.far[path[held[0]]]):
+            gained = float(np.sum(self.here[held] - own)) > BREAK * jumps
+            return [] if not gained or any(_longer(self.s, p) for p in pieces) else pieces
+        # readings after a break may match the next spans by chance, but after the last spans there are none
+        whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(path) - LAST
+        return pieces if whole and self.absent[-LAST:].all() else []
 
 
 @dataclass(frozen=True)
@@ -242,6 +182,22 @@ class _Piece:
     first: int
     last: int
     late_s: float
+
+
+def _looked(s: Shown, reach_s: float, end_s: float) -> _Looked | None:
+    """Compute the costs of spans at all possible places; None if single spans prove nothing, or too few are absent."""
+    r = s.readings
+    places = _places(s, reach_s, max(latest_s(float(r.start_s[0]), end_s) - float(r.end_s[-1]), 0.0))
+    closely = np.array([_closely(s, which, at) for which, at in places])
+    lates = np.append(0.0, np.unique(np.round(4.0 * closely / s.period_s)) * (s.period_s / 4.0))
+    usual = float(np.median(s.left(lates).min(axis=1)))
+    if usual > CLEAR or s.tau_s > CLEAR * s.cells.width_s:
+        return None
+    # a core that sleeps while others work shows spans that draw less than what is beside them
+    falls = replace(s, sums=s.sums * np.array([[1.0], [-1.0], [1.0]]))
+    here = min((unlike(x, np.zeros(1), usual)[:, 0] for x in (s, falls)), key=lambda x: float(x.sum()))
+    absent = (here >= 1.0) & (s.left(np.zeros(1))[:, 0] > STANDS_OUT)
+    return _Looked(s, reach_s, lates, unlike(s, lates, usual), here, absent, usual) if absent.sum() >= LAST else None
 
 
 def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, float]]:
@@ -255,61 +211,6 @@ def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, floa
         count *= 2.0
     ranges = ((-(most_s + upto), upto, 4), (-reach_s - s.period_s, reach_s + s.period_s, 1))
     return [(g, p) for g in (number, *groups) for a, b, n in ranges for p in far_places(s.some(g), a, b, each=n)]
-
-
-def _cheapest(cost: Floats, c: Cells, lates: Floats, begins: Floats) -> tuple[Indices, float]:
-    """Return the place of each span along the cheapest path (Viterbi, 1967), -1 without one, and the cost of the path.
-
-    ``cost`` has shape (k, m), and ``begins`` is the cost of each place for the first span. A change of place costs
-    ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost readings have no place.
-    """
-    k, m = cost.shape
-    # the last span at one place (row) that may precede each span at another (column)
-    starts, place = c.on_s[:, None] + lates, np.arange(m)
-    before = np.array([np.searchsorted(c.off_s + a, starts, side="right") for a in lates]) - 1
-    earlier = lates < lates[:, None]
-    total, rested = np.empty((k, m)), np.empty((k, m))
-    origin, since = np.full((k, m, 2), -1, dtype=np.int64), np.zeros((k, m), dtype=np.int64)
-    for i in range(k):
-        arrive, best = UNSEEN * i + begins, np.full((m, 2), -1, dtype=np.int64)
-        if i:
-            p = np.minimum(before[:, i], i - 1)
-            through = np.where(earlier & (p >= 0), rested[p, place[:, None]] + UNSEEN * (i - 1 - p) + BREAK, np.inf)
-            a = through.argmin(axis=0)
-            better = through[a, place] < arrive
-            arrive = np.where(better, through[a, place], arrive)
-            best[better] = np.column_stack([since[p[a, place], a], a])[better]
-            stay = total[i - 1] <= arrive
-            arrive = np.where(stay, total[i - 1], arrive)
-            best[stay, 0], best[stay, 1] = i - 1, np.flatnonzero(stay)
-        total[i], origin[i] = arrive + cost[i], best
-        waited = rested[i - 1] + UNSEEN if i else np.full(m, np.inf)
-        rested[i] = np.minimum(total[i], waited)
-        since[i] = np.where(total[i] <= waited, i, since[i - 1] if i else i)
-    at = int(np.argmin(rested[-1]))
-    path, i, least = np.full(k, -1, dtype=np.int64), int(since[-1, at]), float(rested[-1].min())
-    while i >= 0:
-        path[i] = at
-        i, at = origin[i, at]
-    return path, least
-
-
-def _pieces(s: Shown, chosen: Indices, lates: Floats) -> list[_Piece]:
-    """Return runs of spans that are equally late along a path."""
-    held = np.flatnonzero(chosen >= 0)
-    cut = np.flatnonzero(np.abs(np.diff(lates[chosen[held]])) > 2.0 * s.period_s) + 1
-    return [_Piece(int(p[0]), int(p[-1]), float(np.median(lates[chosen[p]]))) for p in np.split(held, cut)]
-
-
-def _moved(trace: Trace, s: Shown, chosen: Indices, lates: Floats, reach_s: float) -> Bridged | None:
-    """Return the trace with readings moved by the lateness of the pieces of the path, or None if they do not fit."""
-    pieces = [
-        replace(p, late_s=_closely(s, np.arange(p.first, p.last + 1), p.late_s)) for p in _pieces(s, chosen, lates)
-    ]
-    left_at_end = len(s.cells) - 1 - pieces[-1].last
-    if len(pieces) == 1 and not left_at_end and pieces[0].first < BREAK:
-        return _apart(trace, s, pieces[0].late_s) if abs(pieces[0].late_s) > reach_s else None
-    return _joined(trace, s, pieces, left_at_end)
 
 
 def _closely(s: Shown, which: Indices, late_s: float) -> float:
@@ -335,24 +236,84 @@ def _longer(s: Shown, piece: _Piece) -> bool:
     return False
 
 
-def _apart(trace: Trace, s: Shown, late_s: float) -> Bridged:
-    """Move the readings so that all spans fit."""
-    ticks = -late_s / s.period_s * float(trace.start_tick[1] - trace.start_tick[0])
-    moved = replace(trace, start_tick=trace.start_tick + ticks, end_tick=trace.end_tick + ticks)
-    name, earlier = trace.rail.name, late_s < 0.0
-    check = Finding(f"spans of rail {name} against its readings", f"{-late_s:+.3g} s", "within the brackets", False)
-    lost = ", or readings before the first span are missing" if earlier else ""
+# ---- readings that arrived several times ----------------------------------------------------
+
+
+def copies_of(value: Floats) -> int:
+    """Return how often each reading is repeated: n if values change only at every n-th place."""
+    change = np.flatnonzero(np.diff(value) != 0.0) + 1
+    for copies in (4, 3, 2):
+        if len(change) >= LEAST_CHANGES and not np.any(change % copies):
+            return copies
+    return 1
+
+
+def once(trace: Trace, clock: Timebase, end_s: float, at_once: int) -> tuple[Trace, tuple[Finding, ...]]:
+    """Return one of each reading on the declared grid, if each was delivered several times, with what was found.
+
+    This is so only if readings reach beyond the end of the recording. At most ``at_once`` are left, as means.
+    """
+    first_s, last_s = (float(clock.seconds(x)[0]) for x in (trace.start_tick[:1], trace.end_tick[-1:]))
+    several = trace.uniform and last_s > latest_s(first_s, end_s)
+    copies = copies_of(trace.part(0, at_once).value) if several else 1
+    if copies == 1:
+        return trace, ()
+    name = trace.rail.name
+    check = Finding(f"deliveries of each reading of rail {name}", str(copies), "1", False)
     told = note(
-        f"Rail {name}: all spans are {abs(late_s):.3g} s {'earlier' if earlier else 'later'} in the trace than was "
-        f"recorded, so its clock and that of the spans differ by this (sync_s of an import){lost}. The readings "
-        "are moved"
+        f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
+        "recording. One of each is used, on the declared grid"
     )
-    return Bridged(moved, check, told, sigma_s=s.period_s / 4.0)
+    return in_means(trace, at_once, copies), (check, told)
+
+
+# ---- a rate other than the declared one, and clocks that are apart -----------------------------
+
+
+def _lines(s: Shown, reach_s: float) -> list[Line]:
+    """Return the lines that place all spans beyond the brackets, by a shift or by a rate."""
+    half_s, run_s = 0.5 * float(np.median(np.diff(s.cells.on_s))), float(np.ptp(s.cells.on_s))
+    apart, paced = line(s, half_s, 0.0), line(s, 0.0, FARTHEST, s.at_s[0])
+    whole = apart is not None and abs(apart.late_s) > reach_s and not _longer(s, _Piece(0, len(s.cells), apart.late_s))
+    drifts = paced is not None and abs(paced.slope) * run_s > 0.5 * s.cells.width_s
+    return [x for x, holds in ((apart, whole), (paced, drifts)) if x is not None and holds]
+
+
+def _straight(trace: Trace, s: Shown, at: Line, end_s: float) -> Bridged | None:
+    """Return the line of spans on the clock of the readings; None if spans stray or readings would be after the end."""
+    r, c, name = s.readings, s.cells, trace.rail.name
+    last_s = float((r.end_s[-1:] - at.at(r.end_s[-1:]))[0])
+    if last_s > latest_s(float(r.start_s[0]), end_s) or np.mean(strays(s, at.at(c.on_s))) > STRAYS:
+        return None
+    if at.slope:
+        check = Finding(f"true rate of rail {name} over the declared one", f"{1.0 + at.slope:.6f}", "1", False)
+        told = (
+            f"the spans fit the trace at {1.0 + at.slope:.6f} of the declared rate of readings, and at no other rate "
+            f"within {FARTHEST:.0%}. The times of the readings are taken from this rate"
+        )
+    else:
+        where = "earlier" if at.late_s < 0.0 else "later"
+        check = Finding(
+            f"spans of rail {name} against its readings", f"{-at.late_s:+.3g} s", "within the brackets", False
+        )
+        lost = ", or readings before the first span are missing" if at.late_s < 0.0 else ""
+        told = (
+            f"all spans are {abs(at.late_s):.3g} s {where} in the trace than was recorded, so its clock and that of "
+            f"the spans differ by this (sync_s of an import){lost}. The readings are moved"
+        )
+    near_s = max(c.width_s / PER_SPAN, s.period_s) / 4.0
+    slope_sigma = near_s / float(np.ptp(c.on_s)) if at.slope else 0.0
+    by_reading = Line(at.late_s, at.slope / (1.0 + at.slope), at.ref_s + at.late_s, near_s, slope_sigma)
+    return Bridged(trace, check, note(f"Rail {name}: {told}"), by_reading)
+
+
+# ---- readings that were lost -------------------------------------------------------------------
 
 
 def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> Bridged | None:
     """Give the readings after each break the times that the spans show, and leave out readings next to a break."""
     c, r, hz = s.cells, s.readings, trace.rail.rate_hz
+    pieces = [replace(p, late_s=_closely(s, np.arange(p.first, p.last + 1), p.late_s)) for p in pieces]
     numbers = np.arange(len(trace.value))
     moved, keep = np.zeros(len(numbers)), np.ones(len(numbers), bool)
     places = []

@@ -60,16 +60,18 @@ class Line:
 # ---- a line ---------------------------------------------------------------------------------
 
 
-def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
+def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = None) -> Line | None:
     """Return the line within about +-``reach_s`` and +-``rate_reach`` along which the spans are, or None.
+
+    With ``start_s``, spans are not late at this moment, and only their rate is looked for.
 
     A periodic train fits almost as well when it is a period off. So all places that fit nearly as well are looked at,
     and the best must be better than any other by more than chance.
     """
     c, rough = s.cells, s.some(s.cells.evenly(COARSE_SPANS))
     ref_s = float(np.mean(c.on_s + c.off_s)) / 2.0
-    half_s = max(float(np.max(np.abs(c.on_s - ref_s))), 1e-12)
-    steps = min(math.ceil(4.0 * rate_reach * half_s / c.width_s), 2 * GROUPS)
+    half_s = max(float(np.max(np.abs(c.on_s - (ref_s if start_s is None else start_s)))), 1e-12)
+    steps = min(math.ceil(4.0 * rate_reach * half_s / c.width_s), 2 * GROUPS if start_s is None else AT_ONCE // GROUPS)
     steps = steps if rate_reach * half_s > c.width_s / 4.0 else 0
     slopes = np.linspace(-rate_reach, rate_reach, 2 * steps + 1) if steps else np.zeros(1)
     # farther away, no span would lie within the readings
@@ -82,6 +84,8 @@ def line(s: Shown, reach_s: float, rate_reach: float) -> Line | None:
         steps_late = np.unique(np.round(np.append(far_places(s, -reach_s, reach_s), 0.0) / step_s))
     lates = step_s * steps_late
     late, slope = (x.ravel() for x in np.meshgrid(lates, slopes))
+    if start_s is not None:
+        late, slope = slopes * (ref_s - start_s), slopes
     places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
     best, rivals = places[0], [p[2] for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
     found = Line(best[0], best[1], ref_s)
@@ -99,8 +103,7 @@ def stands_out(s: Shown, late_s: Floats) -> bool:
     beside = cell - inside
     seen = (inside[0] > 0.0) & (beside[0] > 0.0)
     rise = inside[1, seen] / inside[0, seen] - beside[1, seen] / beside[0, seen]
-    least = CERTAIN * float(np.std(rise)) / math.sqrt(max(len(rise) - 1, 1))
-    return len(rise) > 2 and float(np.mean(rise)) > least
+    return len(rise) > 2 and float(np.mean(rise)) > CERTAIN * float(np.std(rise)) / math.sqrt(len(rise) - 1)
 
 
 def _refined(
@@ -307,19 +310,27 @@ FARTHEST = 0.005
 
 
 def wandering(s: Shown) -> Floats:
-    """Return about how late each span is, shape (k,), along the path that shows most of them (Viterbi, 1967)."""
-    step_s = max(0.5 * s.period_s, s.cells.width_s / (3.0 * PER_SPAN))
-    count = int(min(math.ceil(FARTHEST * float(np.ptp(s.at_s)) / step_s), AT_ONCE // (2 * len(s.cells))))
-    lates = step_s * np.arange(-count, count + 1)
-    slope = CHANGE * np.arange(len(lates))
-    cost = np.minimum(s.left(lates), 1.0)
-    total = [cost[0]]
-    for own in cost[1:]:
-        below = np.minimum.accumulate(total[-1] - slope) + slope
-        above = np.minimum.accumulate((total[-1] + slope)[::-1])[::-1] - slope
-        total.append(np.minimum(below, above) + own)
-    path: Indices = np.zeros(len(cost), dtype=np.int64)
-    path[-1] = int(np.argmin(total[-1]))
-    for k in range(len(cost) - 1, 0, -1):
-        path[k - 1] = np.argmin(total[k - 1] + np.abs(slope - slope[path[k]]))
+    """Return about how late each span is, shape (k,), along the path that shows most of them."""
+    reach_s = FARTHEST * float(np.ptp(s.at_s))
+    step_s = max(0.5 * s.period_s, s.cells.width_s / (3.0 * PER_SPAN), reach_s / (4.0 * COARSE_SPANS))
+    place = np.arange(2 * math.ceil(reach_s / step_s) + 1)
+    lates = step_s * (place - len(place) // 2)
+    path = cheapest(np.minimum(s.left(lates), 1.0), CHANGE * np.abs(place - place[:, None]))
     return np.asarray(lates[path])
+
+
+def cheapest(cost: Floats, change: Floats) -> Indices:
+    """Return the place of each span along the cheapest path (Viterbi, 1967), shape (k,).
+
+    ``cost`` is that of each span at each place, shape (k, m), and ``change`` that of a change from one place (row) to
+    another (column), shape (m, m).
+    """
+    total, origin = cost[0], list[Indices]()
+    for own in cost[1:]:
+        through = total[:, None] + change
+        origin.append(through.argmin(axis=0))
+        total = through.min(axis=0) + own
+    path = [int(total.argmin())]
+    for before in origin[::-1]:
+        path.append(int(before[path[-1]]))
+    return np.array(path[::-1])
