@@ -201,16 +201,11 @@ def _looked(s: Shown, reach_s: float, end_s: float) -> _Looked | None:
 
 
 def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, float]]:
-    """Return groups of spans with about how late each may be; groups are all spans, parts of the run, and its ends."""
+    """Return groups of spans with about how late each may be; groups are all spans and parts of the run."""
     k, half_s = len(s.cells), 0.5 * float(np.median(np.diff(s.cells.on_s)))
     number, upto = np.arange(k), max(reach_s, half_s) + s.period_s
-    groups = [g for g in np.array_split(number, min(GROUPS, max(k // 4, 1))) if len(g) > 1]
-    count = 4.0
-    while count < k:
-        groups.append(number[-int(count) :])
-        count *= 2.0
-    ranges = ((-(most_s + upto), upto, 4), (-reach_s - s.period_s, reach_s + s.period_s, 1))
-    return [(g, p) for g in (number, *groups) for a, b, n in ranges for p in far_places(s.some(g), a, b, each=n)]
+    groups = [number, *np.array_split(number, min(GROUPS, max(k // 4, 1)))]
+    return [(g, p) for g in groups if len(g) > 1 for p in far_places(s.some(g), -(most_s + upto), upto)]
 
 
 def _closely(s: Shown, which: Indices, late_s: float) -> float:
