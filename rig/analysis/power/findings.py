@@ -16,7 +16,6 @@ from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.states import ALLOWANCE, CONTRAST
 from rig.analysis.timing.timeline import Activity
 from rig.recording.reader import Run
 
@@ -32,6 +31,8 @@ DRAWN = (
 """Figures of what a rail delivers, which is never below zero."""
 ON_FIGURE = "Dynamic power "
 """The first words of notes that are shown beside the figure itself, since it is misread without them."""
+CONTRAST, ALLOWANCE = 4.0, 1e-3
+"""Gaps are another level than idle if they differ by more than this many standard errors and part of dynamic power."""
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01

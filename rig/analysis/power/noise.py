@@ -16,7 +16,6 @@ import numpy as np
 
 from rig.analysis.timing.activity_signal import fast_length
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.states import spread
 from rig.types import Bools, Floats, Indices
 
 Lines = tuple[tuple[float, float, float], ...]
@@ -74,6 +73,13 @@ class Noise:
         """Return the standard deviation of one reading, in watts."""
         own = self.busy_w if busy else self.white_w
         return math.sqrt(own**2 + 2.0 * float(self.look_j2(float(busy))) / self.period_s**2)
+
+
+def spread(differences: Floats) -> float:
+    """Return a robust standard deviation of readings, from the differences of neighbours."""
+    if not len(differences):
+        return 0.0
+    return float(np.median(np.abs(differences - np.median(differences)))) * 1.4826 / math.sqrt(2.0)
 
 
 def noise_of(r: Readings, where: Indices, held: Indices) -> Noise:

@@ -12,13 +12,12 @@ from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.breaks import LAST, Bridged, bridged, once, strays
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
-from rig.analysis.timing.pooling import Beside, cuts_of, moments_s, pooled, span_sigma_s
+from rig.analysis.timing.pooling import Beside, cuts_of, in_means, moments_s, pooled, span_sigma_s
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.shown import Shown, shown
-from rig.analysis.timing.stretches import single, stretches
-from rig.analysis.timing.thinning import in_means, proportional, thinned
+from rig.analysis.timing.stretches import single, stretches, thinned
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run
@@ -167,11 +166,17 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     looked_at = placed(replace(meter, run=some, activity=part), near)
     found = [_summed(meter, t, p, at_once // 4) for t, p in zip(own, looked_at, strict=True)]
     sure = not any(p.contradictions or _doubtful(p, _shown(meter, p)) for p in found)
-    if sure or not all(t.uniform and t.rail.rate_hz > 0.0 and proportional(t.rail) for t in own):
+    if sure or not all(map(_proportional, own)):
         return found
     means = [in_means(t, at_once) for t in own]
     whole = _as_a_whole(meter, means, max(first.rate / t.rail.rate_hz for t in means))
     return whole if any(p.contradictions or p.mended for p in (*whole, *found)) else found
+
+
+def _proportional(t: Trace) -> bool:
+    """Return whether the mean of readings gives the mean of power, on a grid."""
+    supply, burden_ohm = t.rail.conversion.supply_rail, t.rail.conversion.burden_ohm
+    return t.uniform and t.rail.rate_hz > 0.0 and supply is None and burden_ohm == 0.0
 
 
 def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int) -> AlignedRail:

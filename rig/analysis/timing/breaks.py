@@ -15,9 +15,9 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.lag_path import GROUPS, PER_SPAN, STANDS_OUT, Line, cheapest, far_places, line
+from rig.analysis.timing.pooling import in_means
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import Cells, Shown
-from rig.analysis.timing.thinning import in_means
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices

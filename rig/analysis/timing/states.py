@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside, margin_s, merged, touches
 from rig.analysis.timing.readings import Readings
 from rig.types import Floats, Indices
-
-CONTRAST = 4.0
-"""Gaps are another level than idle only if they differ by more than this many standard errors."""
-ALLOWANCE = 1e-3
-"""A difference between gaps and idle below this share of dynamic power does not matter."""
 
 
 def idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, host_sigma_s: float) -> Indices:
@@ -32,10 +25,3 @@ def gap_of(r: Readings, spans_s: Floats, sigma_s: float, where: Indices) -> Indi
     between = (r.start_s > spans_s[0, 0]) & (r.end_s < spans_s[-1, 1]) & r.ok & (where < 0)
     between &= ~touches(guard, r.start_s, r.end_s)
     return np.where(between, count_before(spans_s[:, 0], r.start_s), -1)
-
-
-def spread(differences: Floats) -> float:
-    """Return a robust standard deviation of readings, from the differences of neighbours."""
-    if not len(differences):
-        return 0.0
-    return float(np.median(np.abs(differences - np.median(differences)))) * 1.4826 / math.sqrt(2.0)

@@ -28,6 +28,7 @@ IDLE_WINDOWS, SPANS = 4, 16
 """At most this many idle windows and spans are looked at, evenly from the first to the last."""
 SPREAD = 16
 """Number of stretches of a trace that are looked at if nothing is known of its times."""
+COLUMNS = ("start_tick", "end_tick", "value", "overload")
 GOLDEN = 0.618034
 """Distance of the places in successive spans, as a part of a span: with it, places never repeat."""
 
@@ -67,10 +68,18 @@ def spread_out(trace: Trace, most: int) -> Trace:
     return _joined(trace, np.column_stack([first, first + each]))
 
 
+def thinned(trace: Trace, at_once: int) -> Trace:
+    """Return a long trace of a counter with about ``at_once`` of its readings; return other traces unchanged."""
+    n = len(trace.value)
+    if n <= at_once or trace.rail.kind != "cumulative":
+        return trace
+    kept = np.append(np.arange(0, n - 1, -(-n // at_once)), n - 1)
+    return replace(trace, **{name: getattr(trace, name)[kept] for name in COLUMNS}, uniform=False)
+
+
 def _joined(trace: Trace, ranges: Indices) -> Trace:
     parts = [trace.part(a, b) for a, b in ranges.tolist() if b > a]
-    columns = ("start_tick", "end_tick", "value", "overload")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
     return replace(trace, **joined, uniform=False)
 
 

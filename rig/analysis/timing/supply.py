@@ -82,12 +82,16 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
     on, off, value = v.start_s[good], v.end_s[good], v.value[good]
     at = np.column_stack([on, off]).ravel()
     level = np.repeat(value, 2)
-    area = np.concatenate([[0.0], np.cumsum(0.5 * (level[1:] + level[:-1]) * np.diff(at))])
+    sums = np.concatenate([[0.0], np.cumsum(0.5 * (level[1:] + level[:-1]) * np.diff(at))])
+
+    def area(t: Floats) -> Floats:
+        """Return the integral of the line through the knots; beyond its ends the line stays level."""
+        k = np.clip(np.searchsorted(at, t, side="right") - 1, 0, None)
+        return np.asarray(sums[k] + 0.5 * (t - at[k]) * (level[k] + np.interp(t, at, level)))
+
     length = end_s - start_s
-    here = np.interp(0.5 * (start_s + end_s), at, level)
-    with np.errstate(all="ignore"):
-        mean = (_area(at, level, area, end_s) - _area(at, level, area, start_s)) / length
-    volts = np.where(length > 0, mean, here)
+    mean = (area(end_s) - area(start_s)) / np.where(length > 0, length, 1.0)
+    volts = np.where(length > 0, mean, np.interp(start_s, at, level))
     period_s = float(np.median(np.diff(off))) if len(off) > 1 else 0.0
     reach_s = max(FARTHEST * period_s, float(np.max(off - on)))
     before = np.clip(np.searchsorted(on, start_s, side="right") - 1, 0, len(on) - 1)
@@ -130,16 +134,6 @@ def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
     left = v.value[use] - design @ solution
     variance = float(left @ left) / (count - 3) * float(np.linalg.pinv(design.T @ design)[2, 2])
     return Sag(-float(solution[2]), math.sqrt(max(variance, 0.0)), np.zeros(0))
-
-
-def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
-    """Return the integral of the line through the knots up to each time; beyond its ends the line stays level."""
-    k = np.clip(np.searchsorted(at, t, side="right") - 1, 0, len(at) - 1)
-    nxt = np.minimum(k + 1, len(at) - 1)
-    gap = at[nxt] - at[k]
-    past = t - at[k]
-    rise = np.where((gap > 0) & (past > 0), (level[nxt] - level[k]) / np.where(gap > 0, gap, 1.0), 0.0)
-    return np.asarray(area[k] + level[k] * past + 0.5 * rise * past**2)
 
 
 def covariance_w(s: Supply, whole: Bools, beside: Bools | np.bool_) -> float:

@@ -9,11 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.pooling import cuts_of, moments_s, pooled
+from rig.analysis.timing.pooling import cuts_of, in_means, moments_s, pooled
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.stretches import first_not, single, stretches
-from rig.analysis.timing.thinning import in_means
 from rig.analysis.timing.timebase import Timebase, host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.stored import GridTicks
