@@ -70,6 +70,8 @@ CASES: Mapping[str, Case] = {
     "changes of level": Case(POWER + "level_changes.shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
     "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
     "heat of the work": Case(POWER + "level_changes._heats", always([])),
+    "swings of idle": Case(POWER + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),
+    "a gain that changes": Case(POWER + "budget.gain_change", always(0.0)),
     "a filter that nobody declared": Case(TIMING + "placement.undeclared_tau_s", always(None)),
     "fitted": Case(POWER + "figures.fitted", always(None)),
     "restless idle": Case("rig.analysis.evaluate.restless", always([])),

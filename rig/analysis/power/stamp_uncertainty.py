@@ -17,7 +17,7 @@ from rig.types import Floats
 
 FINE_STEP = 5e-5
 """The trace is used if the step of all stamps together may change busy time by at least this part."""
-LEAST = 8
+LEAST = 4
 """Jitter is taken from the scatter of at least this many spans."""
 WHOLE = 0.999
 """A reading shows the power of one span alone if the span fills more than this part of it."""
