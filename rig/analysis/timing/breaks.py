@@ -105,7 +105,7 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     astray = Finding(rule, f"{np.count_nonzero(looked.absent)} of {len(c)} spans", "0", False)
     none = astray if np.mean(looked.absent) > MOST else None
     least = looked.none if wandered is None else float(unlike(wandered, np.zeros(1), looked.usual).sum())
-    if min(total, cost) >= min(looked.none, least):
+    if min(total, cost) >= looked.none or min(total, cost - BREAK) >= least:  # a line is no rarer than a path
         return none if wandered is None or least > MOST * len(c) else None
     if at is not None and cost < min(total + 1.0, looked.none):  # a line is simpler than a path
         found = _straight(trace, s, at, end_s)
