@@ -213,7 +213,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plants", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1000)
-    parser.add_argument("--short", action="store_true", help="of few spans each")
+    parser.add_argument("--short", action="store_true", help="plants of few spans")
     parser.add_argument("--bugs", action="store_true")
     parser.add_argument("--flips", type=int, default=0)
     parser.add_argument("folder", type=Path, nargs="?")

@@ -11,7 +11,7 @@ two kinds at once (``benchmarks.pairs``). "Noise dominates" means that white noi
 makes up seven tenths of the stated variance.
 
 Sharpness is half-width over |error|. Exact Gaussians give 2.9 (1.96 / 0.6745) if all plants have the same
-width. Our widths differ by two decades, and then the plain ratio of the two medians is between 2.9 and 5
+width. Our widths span two decades, so median half-width over median |error| (plain ratio) is 2.9 to 5
 even for exact Gaussians. So the gate measures each plant in units of its own half-width, which gives 2.9 for
 all widths. The plain ratio is also printed, with its value for exact Gaussians of these widths.
 

@@ -179,7 +179,7 @@ def _notes(c: Comparison, verbose: bool) -> Iterator[str]:
 def _on_differences(c: Comparison) -> Iterator[str]:
     for lost, won in (d.paired for d in c.differences if d.paired is not None):
         yield (
-            f"Accuracy is compared sample by sample: {lost} only the first has right, {won} only the second. "
+            f"Accuracy is compared by sample: {lost} right only in the first, {won} only in the second. "
             "The interval takes samples as independent."
         )
     if any(d.cancelled for d in c.differences):

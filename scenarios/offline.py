@@ -20,7 +20,7 @@ def offline(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Yield idle, the whole set at once as often as the rules require, idle. The device takes it in batches."""
+    """Yield idle, the whole set at once (as often as the rules require), idle. Devices take it in batches."""
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

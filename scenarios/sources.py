@@ -38,8 +38,8 @@ NEUROBENCH_RULES: Mapping[str, str] = {
     "early_stopping": f"{CHOICE}, after MLPerf: fewer queries do not support the percentile",
     "in_time_share": "P, Performance: 'for a large portion of execution (e.g., 90%, defined per-benchmark) must not "
     "exceed a real-time threshold'",
-    "deadline_strides": f"{CHOICE}: P leaves the threshold to the benchmark, and no benchmark names it; with a later "
-    "one, answers need not keep up with the stream",
+    "deadline_strides": f"{CHOICE}: P leaves the threshold to the benchmark, and none names it; with a later "
+    "deadline, answers need not keep up with the stream",
     "accuracy": "P, Correctness: 'correctness must be measured to verify the validity of the solution'",
     "execution_time_s": "N, ASC, Metrics: 'Execution time is the average time per sample'",
     "execution_time_se_s": "R, ASC: 'averaged over all samples in the test set, and include standard error'",

@@ -82,7 +82,7 @@ class Tally:
 
 
 def tried(read: Callable[[], object]) -> tuple[Outcome, str]:
-    """Read hostile input. Return whether it was read, refused with a typed error, or shows a defect, and which."""
+    """Read hostile input. Return the outcome (read, refused with a typed error, or a defect) and its text."""
     began_s, before, outcome, said = time.process_time(), most_bytes(reset=True), Outcome.WHOLE, ""
     try:
         with warnings.catch_warnings():

@@ -48,7 +48,7 @@ def both(*arguments: str) -> dict[str, Job]:
 
 
 def single(a: Namespace, stage: Stage, say: Say) -> Found:
-    """Run both sides and, without a goal, the leanest system that LoadGen accepts, and LoadGen with its trace."""
+    """Run both sides; also, for no goal, LoadGen with the leanest system it accepts, and with its trace."""
     jobs = both("--queries", str(a.queries))
     jobs["lean"] = Job("peer", (*jobs["peer"].arguments, "--sut", "lean"), of_peer)
     kept = Job("peer", ("single", "--queries", str(min(a.queries, TRACED)), "--trace"), of_peer)
@@ -61,7 +61,7 @@ def single(a: Namespace, stage: Stage, say: Say) -> Found:
     found = {key: ratio(turns, "ours", "peer", key) for key in FIGURES}
     lean = {key: ratio(turns, "ours", "lean", key) for key in FIGURES}
     say("  ours / LoadGen with its leanest system: " + ", ".join(f"{key} {value:.3f}" for key, value in lean.items()))
-    say(f"  LoadGen that leaves every query on disk (its trace): {trace['call_hz']:.0f} queries/s, whole call")
+    say(f"  LoadGen that writes every query to disk (its trace): {trace['call_hz']:.0f} queries/s, whole call")
     peaks, growth = memory(a, stage, say)
     goals = [
         Goal("single: rows read back, least", min(turn["ours"]["n"] for turn in turns), a.queries, at_least=True),

@@ -18,7 +18,7 @@ COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
 def open_import(source: Path) -> SingleTrace:
     """Import the power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
-    Each row holds means up to its time, which is counted from the end of the first row: between two rows, charge and
+    Times count from the end of the first row. Each row holds means up to its time: between two rows, charge and
     energy rise by the current and the power of the later one. Raises ``UsageError`` for an option
     that must be stated, ``DataError`` for a file that is not such a table.
     """

@@ -48,7 +48,7 @@ class Part:
 
     @property
     def searched(self) -> bool:
-        """Return whether this is a search for a limit: its runs are not trials of each other."""
+        """Return whether this is a search for a limit, whose runs do not repeat one trial."""
         return any(run.purpose == "probe" for run in self.runs)
 
 
@@ -119,7 +119,7 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
 
 
 def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the content of ``submission.json``, without rows if these have faults of format, and these faults."""
+    """Return ``submission.json``'s content (without rows if their format has faults) and the faults."""
     faults = []
     for told in (document, document | {"about": {}} if isinstance(document, dict) else document):
         try:
@@ -142,7 +142,7 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
         bound: list[Path | Folder] = [folder]
         if session is not None:
             bound = [session.folder.sub(place.name) for place, _ in session.runs]
-            part.unread += [f"{SESSION} binds no run: none of them has ended"] if not bound else []
+            part.unread += [f"{SESSION} binds no run: none has ended"] if not bound else []
             ledger.unsealed += [part.name] * (not session.sealed)
     except RigError as error:
         _note(error, part, ledger)
@@ -163,7 +163,7 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, str | None]:
 
 
 def _note(error: RigError, part: Part, ledger: Ledger) -> None:
-    """Record an error: altered content contradicts a hash, any other part cannot be read."""
+    """Record an error: a fault if content contradicts a hash, else an unread part."""
     told = clean(error.message.replace(f"{part.folder.parent}/", ""))
     (ledger.faults if isinstance(error, IntegrityError) else part.unread).append(told)
 

@@ -219,7 +219,7 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
 
 
 def _told(checks: Iterable[Finding]) -> Iterator[Finding]:
-    """Mark checks that are also notes if they fail, because they cast doubt on figures under any rules."""
+    """Mark checks as notes too if they fail, because they cast doubt on figures under any rules."""
     return (replace(check, told=True) for check in checks)
 
 
@@ -265,7 +265,7 @@ def check_memory() -> None:
         mmap.mmap(-1, LIBRARY_BYTES).close()
     except OSError as error:
         raise MeasurementRefusedError(
-            f"evaluating takes {LIBRARY_BYTES >> 20} MiB more than this process gets: {error}",
+            f"evaluating takes another {LIBRARY_BYTES >> 20} MiB, which is refused: {error}",
             field="memory",
             value=LIBRARY_BYTES,
             remedy="Raise its limit (`ulimit -v`) or free memory, and report the recording again",

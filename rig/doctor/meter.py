@@ -87,7 +87,7 @@ def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]]) -> F
     """Find readings per second, by a straight line through their arrivals; +- is two standard errors."""
     rows = np.array(arrived, dtype=float).reshape(-1, 2)
     if len(rows) < 4 or np.ptp(rows[:, 0]) <= 0:
-        text = f"{rail.name}: too few readings came before its end to show their rate, {rail.rate_hz:g} declared"
+        text = f"{rail.name}: too few readings came before the end to show their rate, {rail.rate_hz:g} declared"
         return ok(item, "rate", text, declared_hz=rail.rate_hz)
     t_s, count = (rows[:, 0] - rows[0, 0]) * 1e-9, rows[:, 1]
     slope, level = np.polyfit(t_s, count, 1)

@@ -130,7 +130,7 @@ def _check_declared(kind: str, part: Any) -> None:
 
 
 def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
-    """Check and return what an importer declares for the figures of the program that recorded.
+    """Check and return what an importer declares for the recording program's figures.
 
     Raises ``DataError``.
     """

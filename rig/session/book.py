@@ -49,7 +49,7 @@ class Book:
     begin: Callable[[], None] = lambda: None
     """Makes the directory before the first run is recorded."""
     given: int = 0
-    """The place in the session that was assigned last, as its number."""
+    """The number of the place that was last assigned in the session."""
 
     def link(self) -> SessionLink:
         """Return the place of the next run; it chains the run to the one before."""

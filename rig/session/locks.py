@@ -24,9 +24,9 @@ Say = Callable[[str], None]
 def runtime_dir() -> Path:
     """Return the user's directory for lock files.
 
-    It is ``NEURORIG_RUNTIME_DIR``, else ``XDG_RUNTIME_DIR/neurorig``, else ``/run/user/UID/neurorig``, else the user's
-    directory in the one for temporary files. Raises ``SetupError`` for a link, and for a directory that another user
-    owns or that others can write.
+    It is ``NEURORIG_RUNTIME_DIR``, else ``XDG_RUNTIME_DIR/neurorig``, else ``/run/user/UID/neurorig``, else
+    ``neurorig-UID`` in the directory for temporary files. Raises ``SetupError`` for a link, and for a directory that
+    another user owns or that others can write.
     """
     named = os.environ.get("NEURORIG_RUNTIME_DIR")
     uid = os.getuid() if hasattr(os, "getuid") else None

@@ -27,7 +27,7 @@ Encode = Callable[[Sample], NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A module in evaluation mode, a tensor like one sample, without a batch, and what a recording says of the module.
+    """A module in evaluation mode, a tensor like one sample (no batch), and what a recording says of the module.
 
     ``encode`` gives the values of a sample, in the shape of ``example``, whose first axis may differ where the module
     goes through time. ``neurons`` and ``states`` are those of ``TorchCounter``.

@@ -80,7 +80,7 @@ class Learner:
         return sum(each.seconds for each in heard)
 
     def _write(self, steps: int) -> None:
-        """Fit the readout to samples of ``steps`` steps: a neuron with output 0 fires in half of them."""
+        """Fit the readout to samples of ``steps`` steps: a neuron of score 0 fires in half the steps."""
         means = np.array(list(self._means.values()))
         weights, biases = prototypes(means)
         weights, biases = weights - weights.mean(axis=0), biases - biases.mean()  # a common offset changes no decision

@@ -23,7 +23,7 @@ ROUNDED = 1e-9
 GOES_ON = 0.9
 """Work goes on after spans if gaps begin with more than this part of the power at the end of spans."""
 LACKS = 0.1
-"""If more than this part of what spans lack is outside of them, a meter lost it at their edges."""
+"""If power outside lacks more than this part of what spans lack, a meter lost it at the edges."""
 LATER = 1.25
 """A moving mean delays energy by this many time constants of the filter that is most like it."""
 ALIKE = 1e6
@@ -42,7 +42,7 @@ class Outside:
 
 
 def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner: Estimate) -> Margin:
-    """Return the margin from power that, at the ends of spans, neither their core nor the level beside explains.
+    """Return the margin from power at ends of spans that neither their core nor the level beside them explains.
 
     Power drawn inside spans grows with the part of a reading that the span fills; power drawn outside grows with the
     other part. A burst within one reading of the end looks like both, and nothing shows whether spans draw it. Where
@@ -54,12 +54,12 @@ def ends(model: RailModel, windows_s: Floats, of: Touched, full: Estimate, inner
     found = _inside_and_outside(model, windows_s, of, inner)
     low_w, high_w = sorted((0.0, apart_w))
     seen_w = min(max(found.value, low_w), high_w)
-    # power of neither kind comes from a filter or a lagging clock; the ends do not show which
+    # a filter or a lagging clock causes power of neither kind; the ends do not show which
     share = more_w2 / (more_w2 + 12.0 * found.u**2) if more_w2 and abs(found.value - seen_w) <= SHOWN * found.u else 0.0
     outside_w = share * seen_w + (1.0 - share) * 0.5 * math.copysign(math.sqrt(more_w2), apart_w)
     either_w = min(abs(outside_w), abs(apart_w - outside_w))
     beyond_noise = apart_w < -2.0 * SHOWN * noise_w
-    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # nothing outside draws less than beside
+    if beyond_noise and found.value + SHOWN * found.u < LACKS * apart_w:  # no power outside is below that beside
         either_w = max(abs(outside_w), abs(apart_w - outside_w))
     length_s = float(np.mean(windows_s[:, 1] - windows_s[:, 0]))
     step_w = float(np.mean(of.beside_w[1::2]) - np.mean(of.beside_w[0::2]))
@@ -99,7 +99,7 @@ def _inside_and_outside(model: RailModel, windows_s: Floats, of: Touched, inner:
 
 
 def moved(model: RailModel, windows_s: Floats) -> Margin:
-    """Return the margin for energy that begins of spans lack and begins of gaps have, or the reverse.
+    """Return the margin for energy missing where spans begin and extra where gaps do, or the reverse.
 
     A filter may have moved it: a linear system that keeps energy (filter, capacitor) responds equally to a
     fall and to a rise. The device may also do the same by itself, so the figure is the middle of both cases.
@@ -116,7 +116,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     if rise is None or fall is None:
         return Margin()
     noise_w = max(model.noise.reading_w(True), ROUNDED * abs(float(rise.level_w[-1])))
-    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a limit pays back, or work ends late
+    if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a store refills, or work ends late
         half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
         return Margin(half_w, abs(half_w))
     if not (rise.rests(noise_w) or fall.rests(noise_w)):  # all energy of gaps above idle may belong to spans

@@ -55,7 +55,7 @@ def smape(wanted: Floats, forecast: Floats) -> float:
 
 
 def r2(wanted: Floats, found: Floats) -> float | None:
-    """Return the coefficient of determination (NeuroBench, equation 3), as mean over columns, of shape (n, columns).
+    """Return the mean coefficient of determination (NeuroBench, equation 3) of the columns of (n, columns) arrays.
 
     It is None for a column that does not vary, and for predictions that are not finite.
     """
@@ -110,7 +110,7 @@ def _scored(
         if (value := score(wanted, found) if fits else None) is not None:
             scores.setdefault(sample_id, []).append(value)
         else:
-            odd.append(f"{len(found)} points of {sample_id}, of which {len(wanted)} are known")
+            odd.append(f"{len(found)} points of {sample_id}, where {len(wanted)} are known")
     checks = [Finding(rule, f"{len(odd)}, such as {odd[0]}", "0")] if odd else []
     return {name: float(np.mean(values)) for name, values in scores.items()}, checks
 

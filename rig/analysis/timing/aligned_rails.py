@@ -174,7 +174,7 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
 
 
 def _proportional(t: Trace) -> bool:
-    """Return whether the mean of readings gives the mean of power, on a grid."""
+    """Return whether readings are on a grid and their mean gives mean power."""
     supply, burden_ohm = t.rail.conversion.supply_rail, t.rail.conversion.burden_ohm
     return t.uniform and t.rail.rate_hz > 0.0 and supply is None and burden_ohm == 0.0
 

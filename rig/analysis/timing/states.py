@@ -20,7 +20,7 @@ def idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, 
 
 
 def gap_of(r: Readings, spans_s: Floats, sigma_s: float, where: Indices) -> Indices:
-    """Return the gap between disjoint sorted spans that holds each reading, or -1; ``where`` has its idle window."""
+    """Return which gap of disjoint sorted spans holds each reading, or -1; ``where`` is from ``idle_window_of``."""
     guard = merged(spans_s + margin_s(sigma_s, r.tau_s))
     between = (r.start_s > spans_s[0, 0]) & (r.end_s < spans_s[-1, 1]) & r.ok & (where < 0)
     between &= ~touches(guard, r.start_s, r.end_s)

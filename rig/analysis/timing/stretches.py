@@ -104,7 +104,7 @@ def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, als
 def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
     """Return the first number below ``n`` for which a condition no longer holds, or n, shape (size,).
 
-    ``holds`` maps numbers, shape (size,), to whether the condition holds for each: up to some number, and never after.
+    ``holds`` returns for numbers, shape (size,), if the condition holds: it does up to some number, and never after.
     """
     low, high = np.zeros(size, dtype=np.int64), np.full(size, n, dtype=np.int64)
     while np.any(low < high):

@@ -29,7 +29,7 @@ def _host(run: Run) -> Iterator[str]:
     bend_s, shown_by = host_bend(run)
     if shown_by:
         yield (
-            f"The clocks {', '.join(shown_by)} leave a straight line alike, by {bend_s:.2g} s: the clock of the host "
+            f"The clocks {', '.join(shown_by)} deviate alike from a line, by {bend_s:.2g} s: the clock of the host "
             "was corrected during the run. Times are uncertain by their clock's tolerance, idle windows by this shift"
         )
 
@@ -59,7 +59,7 @@ def _phases(run: Run) -> Iterator[str]:
     counts = _inferences(run) if run.start.imported is not None else {}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{phase} {count}" for phase, count in counts.items())
-        yield f"The phases hold unequal numbers of inferences ({shown}); figures of all phases are of one of each"
+        yield f"Phases differ in inferences ({shown}); figures of all phases are of one inference of each"
 
 
 def _inferences(run: Run) -> dict[str, int]:

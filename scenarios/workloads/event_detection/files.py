@@ -146,7 +146,7 @@ def _events(path: Path) -> NDArray[Any]:
     wizard = imported("expelliarmus", "raw events", "detection", field="data", value=str(path)).Wizard
     encoding, body, word = _encoding(path)
     if body % word:
-        why = f"it ends inside an event: {body} bytes behind its header, in words of {word}"
+        why = f"it ends inside an event: {body} bytes of data, no multiple of {word}"
         raise _unfit(path, "size", why, "Download it again, whole")
     try:
         events = wizard(encoding=encoding).read(path)
