@@ -90,7 +90,7 @@ CASES: Mapping[str, Case] = {
     "apparent ends of a range": Case(TIMING + "readings.ends_of", always(())),
     "breaks": Case(TIMING + "aligned_rails._bridged", always(None)),
     "edges that wander": Case(TIMING + "placement.wander", always(None)),
-    "readings after the end": Case(TIMING + "aligned_rails.after_end", always(())),
+    "readings after the end": Case(TIMING + "placement.after_end", always(())),
 } | {
     f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "aligned_rails.screened", without(rule))
     for rule in RULES
