@@ -46,8 +46,11 @@ def dynamic_power(
     parts = list(noise.dynamic)
     parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
     parts.append(Component("clock rate, meter to device", value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
+    # with what lies outside of stamped ends subtracted, power no longer depends on their length
+    known_w = max(2.0 * math.hypot(*(c.u for c in margin.components)), margin.bias_w)
+    apart = bool(margin.components) and abs(margin.shift_w) > known_w
     for phase, stamps in busy.stamps.items():
-        parts += stamps.components(-value_w / busy.seconds, phase, shared=e.by_length)
+        parts += stamps.components(-value_w / busy.seconds, phase, shared=e.by_length and not apart)
     parts += [Component(IDLE, e.idle_u_w), *margin.components]
     parts += _calibration_parts(model, replace(e, value_w=value_w), value_w, {"busy": 1.0, "idle": -1.0})
     if model.readings.supply is not None:

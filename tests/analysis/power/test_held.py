@@ -210,3 +210,11 @@ def test_a_logger_that_the_work_delays_takes_longer_readings_and_misses_none(tmp
     lab, result = evaluated("logger_starves_while_the_device_works", 8000001, tmp_path)
     assert off(lab, result) <= 1.5
     assert not any("missing" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("seed", [61000000, 61000002, 61000003])
+def test_a_timer_that_cuts_spans_short_does_not_cancel_in_energy_if_the_trace_shows_their_ends(
+    seed: int, tmp_path: Path
+) -> None:
+    lab, result = evaluated("starts_on_coarse_tick", seed, tmp_path)
+    assert off(lab, result, FigureKey("energy_per_inference_j")) <= 1.0
