@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.timing.activity_signal import inside
+from rig.analysis.timing.activity_signal import count_before, inside
 from rig.types import Bools, Floats, Indices
 
 LEAST, MOST = 8, 64
@@ -30,7 +30,7 @@ def gain_change(model: RailModel) -> float:
     if len(spans) < LEAST:
         return 0.0
     span_w, _ = _means(model, model.held, inside(spans, r.start_s, r.end_s), len(spans))
-    gap_w, many = _means(model, model.gap, np.searchsorted(spans[:, 0], r.start_s) - 1, len(spans))
+    gap_w, many = _means(model, model.gap, count_before(spans[:, 0], r.start_s) - 1, len(spans))
     beside = np.array([np.append(np.nan, gap_w[:-1]), gap_w])
     count = np.array([np.append(0.0, many[:-1]), many])
     near_w = np.where(count > 0.0, beside, 0.0).sum(axis=0) / np.maximum(np.count_nonzero(count, axis=0), 1)

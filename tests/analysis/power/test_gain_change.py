@@ -31,13 +31,14 @@ def test_a_gain_that_sags_in_the_middle_is_part_of_the_uncertainty(seed: int, tm
     assert any("change by one factor" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("part", ["idle", "spans"])
-def test_a_level_that_changes_alone_is_no_gain(part: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["idle", "spans", "both, unlike"])
+def test_levels_that_do_not_change_in_proportion_are_no_gain(part: str, tmp_path: Path) -> None:
     lab = _lab(4)
-    if part == "idle":
-        lab.steps_w = [(10.0, -0.2), (13.0, 0.2)]
-    else:
-        lab.span_w = np.where(np.arange(60) < 30, 2.0, 1.8)
+    second = np.arange(60) >= 30  # these begin at 10 s
+    if part != "spans":
+        lab.steps_w = [(9.95, -0.2)]
+    if part != "idle":
+        lab.span_w = np.where(second, 1.8 if part == "spans" else 1.4, 2.0)
     result = measured(lab, tmp_path)
     assert CHANGES not in {c.source for c in result.quantities[POWER].components}
 

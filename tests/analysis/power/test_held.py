@@ -218,3 +218,10 @@ def test_a_timer_that_cuts_spans_short_does_not_cancel_in_energy_if_the_trace_sh
 ) -> None:
     lab, result = evaluated("starts_on_coarse_tick", seed, tmp_path)
     assert off(lab, result, FigureKey("energy_per_inference_j")) <= 1.0
+
+
+@pytest.mark.parametrize("seed", [9000000, 9000001, 9000002])
+def test_few_spans_of_unlike_lengths_have_no_jitter_of_their_lengths(seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated("few_spans_on_a_drifting_supply", seed, tmp_path)
+    assert off(lab, result) <= 1.0
+    assert result.quantities[POWER].half_width() < 0.03 * result.quantities[POWER].value
