@@ -49,9 +49,9 @@ class Noise:
 
     ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``lines`` are triples
     of frequency in Hz, amplitude in W and uncertainty of the frequency. ``period_s`` is the interval between readings.
-    ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in h / f, and ``walk_w2_per_s`` the
-    variance by which a random walk grows in a second. ``look_j`` is the standard error of one counter value at idle; at
-    work it is ``rise`` times larger. ``step_j`` is the standard error from the counter's step.
+    ``dof`` are the degrees of freedom of the white level. ``flicker_w2`` is h in h / f. ``wander_w2`` is the variance
+    of a smooth wander, and ``wander_s`` its correlation time. ``look_j`` is the standard error of one counter value at
+    idle; at work it is ``rise`` times larger. ``step_j`` is the standard error from the counter's step.
     """
 
     white_w: float
@@ -60,7 +60,8 @@ class Noise:
     lines: Lines
     period_s: float
     dof: float
-    walk_w2_per_s: float = 0.0
+    wander_w2: float = 0.0
+    wander_s: float = 1.0
     look_j: float = 0.0
     rise: float = 1.0
     step_j: float = 0.0
@@ -138,7 +139,8 @@ def estimate(
     step_j /= math.sqrt(12.0)
     look_j = math.sqrt(max(look_w2 * period_s**2 - step_j**2, 0.0))
     white_w = math.sqrt(white_w2)
-    return Noise(white_w, white_w * min(rise, max(ratio, 1.0)), 0.0, lines, period_s, dof, 0.0, look_j, rise, step_j)
+    busy_w = white_w * min(rise, max(ratio, 1.0))
+    return Noise(white_w, busy_w, 0.0, lines, period_s, dof, look_j=look_j, rise=rise, step_j=step_j)
 
 
 def _levels(stretches: Sequence[Floats], counter: bool) -> tuple[float, float]:
@@ -275,7 +277,7 @@ def variances(
     """
     each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))
     white = float(noise.busy_w**2 * np.sum(each[busy] ** 2) + noise.white_w**2 * np.sum(each[~busy] ** 2))
-    found = {"white": white, "flicker": 0.0, "lines": 0.0, "walk": 0.0, "counter": 0.0, "step": 0.0}
+    found = {"white": white, "flicker": 0.0, "lines": 0.0, "wander": 0.0, "counter": 0.0, "step": 0.0}
     used = np.flatnonzero(weight != 0.0)  # a comparison first takes a third of the time
     if not len(used):
         return found
@@ -287,8 +289,8 @@ def variances(
     t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
     of = None if many is None else many[used]
     del used
-    if noise.flicker_w2 > 0.0 or noise.walk_w2_per_s > 0.0:
-        found["flicker"], found["walk"] = _slow(noise, t, w, float(t_s[0]))
+    if noise.flicker_w2 > 0.0 or noise.wander_w2 > 0.0:
+        found["flicker"], found["wander"] = _slow(noise, t, w)
     found["lines"] = sum(
         0.5 * a * a * _line_gain(t, w if of is None else w * _passed(f * noise.period_s, of), f, df)
         for f, a, df in noise.lines
@@ -301,12 +303,12 @@ def _passed(turns: float, many: Floats) -> Floats:
     return np.asarray(np.sin(np.pi * turns * many) / (np.sin(np.pi * turns) * many) if turns % 1.0 else np.ones(1))
 
 
-def _slow(noise: Noise, t_s: Floats, weight: Floats, from_s: float) -> tuple[float, float]:
-    """Return variances of a sum by flicker noise and by a random walk: integrals of spectra times ``|W(f)|**2``.
+def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float]:
+    """Return variances of a sum by flicker noise and by a smooth wander: integrals of spectra times ``|W(f)|**2``.
 
     Below a quarter of the inverse length of the stretch, W is the sum of the weights. This sum is zero for a difference
-    of levels, but not for an absolute level. Changes slower than the horizon, and those of a walk before
-    ``from_s``, the begin of the trace, count as part of the calibration limits.
+    of levels, but not for an absolute level. Flicker noise slower than the horizon counts as part of the calibration
+    limits. A wander with the Matern covariance of order 3/2 has the spectrum ``8 a**3 / (a**2 + (2 pi f)**2)**2``.
     """
     stride = max(1, int(np.ceil(((t_s[-1] - t_s[0]) / noise.period_s + 1.0) / SEGMENT)))
     slot = np.empty(len(t_s), dtype=np.int64)
@@ -320,10 +322,10 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats, from_s: float) -> tuple[flo
     number = np.arange(1.0, len(gain) + 1.0)
     level = float(weight.sum()) ** 2
     flicker = float(np.sum(gain / number)) + level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
-    walk = (float(np.sum(gain / number**2)) + level) / (2.0 * math.pi**2 * step_hz) + level * float(t_s[0] - from_s)
-    # half of the lowest step, in which W approaches the sum in proportion to the moment of the weights
-    walk += float(weight @ (t_s - 0.5 * (t_s[0] + t_s[-1]))) ** 2 * step_hz
-    return noise.flicker_w2 * flicker, noise.walk_w2_per_s * walk
+    a = math.sqrt(3.0) / noise.wander_s
+    part = 8.0 * a**3 * step_hz / (a**2 + (2.0 * math.pi * step_hz * number) ** 2) ** 2
+    wander = float(gain @ part) + level * max(1.0 - float(part.sum()), 0.0)
+    return noise.flicker_w2 * flicker, noise.wander_w2 * wander
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rig.analysis.power.blocks import GAP, MOST, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.noise import Noise, noise_of, variances
-from rig.analysis.power.trace_model import TraceModel, fit
+from rig.analysis.power.trace_model import SMOOTH, TraceModel, fit
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.pooling import span_sigma_s
@@ -127,7 +127,9 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
         gap=gap >= 0,
         busy=touches(spans, r.start_s, r.end_s),
         held=held >= 0,
-        noise=replace(noise, flicker_w2=trace.flicker_w2, walk_w2_per_s=trace.walk_w2_per_s),
+        noise=replace(
+            noise, flicker_w2=trace.flicker_w2, wander_w2=trace.wander_w2, wander_s=SMOOTH * trace.lasts_s
+        ),
         trace=trace,
         single=Single(
             one, of_one >= 0, touches(spans, one.start_s, one.end_s), of_span >= 0, one.adjacent()

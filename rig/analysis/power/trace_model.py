@@ -3,9 +3,9 @@
     y = I + G [gap] + S [span] + J c + u + e
 
 I and S are free. G is normal with an unknown size. J is normal too: ``c`` is a step at a border of blocks, a decay, or
-leakage that follows the heat of the work, and most traces have none. ``u`` is a random walk and flicker noise, by their
-generalised covariances. ``e`` is white noise and further scatter of the blocks of a state. No configuration is chosen:
-each is weighted by its restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
+leakage that follows the heat of the work, and most traces have none. ``u`` is flicker noise and a smooth wander. ``e``
+is white noise and further scatter of the blocks of a state. No configuration is chosen: each is weighted by its
+restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.power.blocks import GAP, IDLE, SPAN, Blocks
-from rig.analysis.power.level_changes import RARE, compound_changes, means, simple_changes
+from rig.analysis.power.level_changes import RARE, compound_changes, is_heat, means, simple_changes, work_of
 from rig.analysis.result.distributions import normal_quantile
 from rig.types import Bools, Floats, Indices
 
 SLOW = 3
-"""Kinds of noise that blocks share: a walk, flicker noise, and a disturbance that lasts for some blocks of idle."""
+"""Kinds of noise that blocks share: flicker noise, a smooth wander, and a disturbance of some blocks of idle."""
+SMOOTH = 0.2
+"""A smooth wander is correlated over this part of the trace."""
 LASTS = 3.0
-"""Such a disturbance is correlated over this many blocks."""
+"""A disturbance of idle is correlated over this many blocks."""
 SIZES = 9
 """Number of sizes of the level of gaps that are considered."""
 DRAWS = 48
@@ -55,22 +57,24 @@ def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tup
     return np.asarray((twice(e - c) + twice(s - d) - twice(s - c) - twice(e - d)) / ((e - s) * (d - c)))
 
 
-def _cube(x: Floats) -> Floats:
-    return np.asarray(np.abs(x) ** 3 / 6.0)
-
-
 def _log(x: Floats) -> Floats:
     x = np.abs(x)
     return np.asarray(0.5 * x * x * (np.log(np.maximum(x, 1e-300)) - 1.5))
 
 
+def _smooth(x: Floats) -> Floats:
+    """Return the second antiderivative of the Matern covariance of order 3/2."""
+    a, x = math.sqrt(3.0) / SMOOTH, np.abs(x)
+    return np.asarray(2.0 * x / a + (3.0 / a**2 + x / a) * np.exp(-a * x))
+
+
 def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
-    """Return covariances of a walk that grows by 1 in a trace and of flicker noise of density 1.
+    """Return covariances of flicker noise of density 1 and of a smooth wander of variance 1.
 
     The shape is (2, len(a), len(b)). Stretches are given by begins and ends in lengths of the trace. A constant is
-    added to both covariances, as the level is free.
+    added to that of flicker noise, as the level is free.
     """
-    return np.array([1.0 - 0.5 * _between(_cube, a, b), 10.0 - _between(_log, a, b)])
+    return np.array([10.0 - _between(_log, a, b), _between(_smooth, a, b)])
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,10 @@ class Configuration:
 
 @dataclass(frozen=True)
 class TraceModel:
-    """The model of one trace, fitted; ``flicker_w2`` and ``walk_w2_per_s`` are expected densities of slow noise."""
+    """The model of one trace, fitted; ``flicker_w2`` is the expected density of flicker noise.
+
+    ``wander_w2`` is the expected variance of the smooth wander.
+    """
 
     blocks: Blocks
     from_s: float
@@ -101,7 +108,7 @@ class TraceModel:
     design: Design
     ways: tuple[Configuration, ...]
     flicker_w2: float
-    walk_w2_per_s: float
+    wander_w2: float
 
     def idle_under(self, windows_s: Floats) -> tuple[Floats, float]:
         """Return weights of readings, shape (n,), for mean idle under windows, shape (k, 2), and its uncertainty.
@@ -115,7 +122,7 @@ class TraceModel:
         length = (end - start) / np.sum(end - start)
         d = self.design
         to_blocks = np.einsum("i,kij->kj", length, kernels((start, end), d.times))
-        z = np.append(0.0, length @ means(d.shapes, start, end))
+        z = np.append(0.0, length @ means(d.shapes, start, end, d.work))
         x = np.zeros(d.free.shape[1])
         x[0] = 1.0
         mean, square, rest, weight = 0.0, 0.0, 0.0, np.zeros(len(d.y))
@@ -150,7 +157,7 @@ class TraceModel:
         cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
         start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
         d, level = self.design, np.zeros(len(start))
-        to_blocks, z = kernels((start, end), d.times), means(d.shapes, start, end)
+        to_blocks, z = kernels((start, end), d.times), means(d.shapes, start, end, d.work)
         x = np.zeros(d.free.shape[1])
         x[0] = 1.0
         for way in self.ways[:4]:
@@ -180,6 +187,7 @@ class Design:
     free: Floats
     columns: Floats
     shapes: Floats
+    work: Floats
     prior: Floats
     gap_sizes_w2: Floats
     change_w2: float
@@ -187,7 +195,7 @@ class Design:
     @cached_property
     def heats(self) -> Bools:
         """Return which changes are heat, shape (c,)."""
-        return np.asarray(np.isfinite(self.shapes[:, 1:]).all(axis=1))
+        return is_heat(self.shapes)
 
     def covariance(self, theta: Floats) -> Floats:
         """Return the covariance of blocks for log variances, shapes (m, p) to (m, b, b)."""
@@ -228,9 +236,8 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
         cols = ([0] if size > 0.0 else []) + ([int(c)] if c else [])
         sizes = ([size] if size > 0.0 else []) + ([d.change_w2] if c else [])
         ways.append(d.configured(count / KEPT, theta[i], cols, np.array(sizes)))
-    marginal, v = joint.sum(axis=(1, 2)), np.exp(theta)
-    flicker_w2, walk_w2 = float(marginal @ v[:, 1]), float(marginal @ v[:, 0])
-    return TraceModel(blocks, from_s, lasts_s, d, tuple(ways), flicker_w2, walk_w2 / lasts_s)
+    flicker_w2, wander_w2 = (joint.sum(axis=(1, 2)) @ np.exp(theta[:, :2])).tolist()
+    return TraceModel(blocks, from_s, lasts_s, d, tuple(ways), flicker_w2, wander_w2)
 
 
 def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, Box]:
@@ -249,7 +256,8 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
     slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
     size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
     white = white_w2 + RANGE[0] * floor * np.eye(len(y))
-    shapes, changes = simple_changes(state, *times)
+    work = work_of(state, *times, blocks.many)
+    shapes, changes = simple_changes(state, *times, y, work)
     sizes = np.zeros(1)
     if GAP in states:
         own = np.diag(white)
@@ -271,6 +279,7 @@ def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, B
         free,
         columns,
         shapes,
+        work,
         prior,
         sizes,
         size2,

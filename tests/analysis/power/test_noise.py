@@ -76,25 +76,23 @@ def test_white_noise_is_told_from_slow_noise(corner_hz: float) -> None:
         assert found.white_w == pytest.approx(1.0, rel=0.3)
 
 
-def walk(seconds_w: float) -> Make:
-    return lambda rng, n: np.cumsum(rng.normal(0.0, seconds_w * math.sqrt(PERIOD_S), n))
+def matern(apart_s: Floats, wander_s: float) -> Floats:
+    at = math.sqrt(3.0) * np.abs(apart_s) / wander_s
+    return np.asarray((1.0 + at) * np.exp(-at))
 
 
-@pytest.mark.parametrize("weight", [mean_of(1000), busy_against_idle(3000)], ids=["level", "difference"])
-def test_a_random_walk_moves_a_sum_as_much_as_stated(weight: Floats) -> None:
-    noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, walk_w2_per_s=0.25)
-    sums = [float(weight @ walk(0.5)(np.random.default_rng(seed), len(weight))) for seed in range(400)]
-    assert math.sqrt(stated(noise, weight)["walk"]) == pytest.approx(float(np.std(sums)), rel=0.1)
-
-
-@pytest.mark.parametrize("begins", [0, 40], ids=["whole", "halved"])
-def test_a_long_sum_over_a_random_walk_is_stated_wherever_its_first_span_begins(begins: int) -> None:
-    turn = np.roll(np.repeat(np.tile([1.0, -1.0], 1000), 80), -begins)
-    weight = turn / np.count_nonzero(turn > 0.0)
-    noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, walk_w2_per_s=0.25)
-    # each step of the walk shifts all later readings
-    exact = 0.25 * PERIOD_S * float(np.sum(np.cumsum(weight[::-1]) ** 2))
-    assert stated(noise, weight)["walk"] == pytest.approx(exact, rel=0.05)
+@pytest.mark.parametrize("lasts", [0.1, 0.5, 3.0])
+@pytest.mark.parametrize(
+    "weight",
+    [mean_of(1000), busy_against_idle(3000), np.roll(busy_against_idle(3000), 40)],
+    ids=["level", "difference", "halved"],
+)
+def test_a_smooth_wander_moves_a_sum_as_much_as_its_covariance_says(weight: Floats, lasts: float) -> None:
+    wander_s = lasts * len(weight) * PERIOD_S
+    noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, wander_w2=0.25, wander_s=wander_s)
+    t_s = PERIOD_S * np.arange(len(weight))
+    exact = 0.25 * float(weight @ matern(t_s[:, None] - t_s, wander_s) @ weight)
+    assert stated(noise, weight)["wander"] == pytest.approx(exact, rel=0.1)
 
 
 @pytest.mark.parametrize("hz", [50.0, 59.97, 120.3])
