@@ -16,7 +16,15 @@ from rig.analysis.power.estimators import Estimate, Margin
 from rig.analysis.power.rail_model import RailModel, Single
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
-from rig.analysis.timing.activity_signal import count_before, in_step, inside, merged, touches
+from rig.analysis.timing.activity_signal import (
+    count_before,
+    edges_of,
+    in_step,
+    inside,
+    mean_signal,
+    merged,
+    touches,
+)
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Phase
 from rig.types import Bools, Floats
@@ -91,7 +99,8 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
         return 0.0
     # if the device delays a logger, its readings are fewer and longer
     many = r.many * r.ok if r.uneven else np.where(r.ok, (r.end_s - r.start_s) / max(r.aperture_s, 1e-300), 0.0)
-    held = float(many[inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0].sum())
+    middle_s, half_s = 0.5 * (r.start_s + r.end_s), 0.5 * r.period_s * many
+    held = float(many @ mean_signal(edges_of(spans), middle_s - half_s, middle_s + half_s))
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
     due_elsewhere = float(r.end_s[-1] - r.start_s[0]) / r.period_s - due
     if due_elsewhere <= 0.0:
