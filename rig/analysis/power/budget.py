@@ -10,8 +10,8 @@ import numpy as np
 
 from rig.analysis.power.coverage import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate, Margin
-from rig.analysis.power.gain_change import gain_change
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.spans_and_gaps import gain_change
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered
@@ -74,7 +74,7 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseP
 
     The weights of dynamic and idle power are added first, so that their shared errors cancel.
     """
-    own = ("white noise", "1/f noise", "hum", "random walk", "counter jitter", "resolution", IDLE, CHANGES)
+    own = ("white noise", "1/f noise", "hum", "slow wander", "counter jitter", "resolution", IDLE, CHANGES)
     common = [
         c for c in dynamic.components if c.source not in own and not {"calibration", "gain"} & {*c.source.split()}
     ]
@@ -90,7 +90,7 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
         Component("white noise", math.sqrt(v["white"]), model.noise.dof),
         Component("1/f noise", math.sqrt(v["flicker"])),
         Component("hum", math.sqrt(v["lines"])),
-        Component("random walk", math.sqrt(v["walk"])),
+        Component("slow wander", math.sqrt(v["wander"])),
     ]
     if model.at_looks is not None:
         parts.append(Component("counter jitter", math.sqrt(v["counter"]), max(0.5 * model.noise.dof, 1.0)))
@@ -116,8 +116,9 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         step_w = resolution * r.watts_per_raw
         if (s := r.supply) is not None:
             step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
-        # a single level may be truncated, not rounded, and noise does not dither that
-        left = undithered(of_level, resolution) if len(levels) > 1 else 1.0
+        # readings may be truncated, not rounded: noise does not dither that, and it cancels only between equal steps
+        alike = len(levels) > 1 and at["busy"][1] == at["idle"][1]
+        left = undithered(of_level, resolution) if alike else 1.0
         u = step_w / math.sqrt(12.0) * left
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
     return parts

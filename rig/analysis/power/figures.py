@@ -22,6 +22,7 @@ from rig.analysis.power.findings import (
     moved_note,
     other_idle_notes,
     readings_lost,
+    swings_note,
     too_short,
     trace_notes,
     unrested_note,
@@ -30,6 +31,7 @@ from rig.analysis.power.findings import (
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
+from rig.analysis.power.spans_and_gaps import swing_w
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity, linear
@@ -121,8 +123,8 @@ def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     """Return the power of one rail over one scope: of whole spans, or of their cores if no level beside is known."""
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
-    awake_w = unrested_w(model, scope.windows_s)
-    idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0))
+    awake_w, swings_w = unrested_w(model, scope.windows_s), model.once(swing_w)
+    idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0), swings_w / math.sqrt(3.0))
     inner = core(model, scope.windows_s, idle)
     if isinstance(inner, TooShort):
         return _fitted_figures(model, scope, inner, idle)
@@ -130,6 +132,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
     margin = moved(model, scope.windows_s)
     notes = [unrested_note(model, awake_w)] if awake_w else []
+    notes += [swings_note(model, swings_w)] if swings_w else []
     notes += [moved_note(model, scope, margin)] if margin.bias_w else []
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)

@@ -9,9 +9,9 @@ import numpy as np
 
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_notes
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
-from rig.analysis.power.gain_change import MOST_CHANGE, gain_change
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.scope import Scope
+from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity
@@ -115,6 +115,14 @@ def unrested_note(model: RailModel, more_w: float) -> Finding:
     return note(
         f"Rail {model.rail.name}: idle windows between spans hold {more_w:.2g} W more than where they end, so the "
         "device may not be at rest there. Idle is uncertain by as much. Begin these windows later"
+    )
+
+
+def swings_note(model: RailModel, more_w: float) -> Finding:
+    """Return a note on power that swings through spans and gaps alike."""
+    return note(
+        f"Rail {model.rail.name}: power changes within spans as it does between the gaps beside them, so a fan or "
+        f"another task may draw it. Idle is uncertain by {more_w:.2g} W, by which gaps differ from it. Stop what swings"
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether levels of spans and of the gaps beside them change in proportion, as the gain of a meter makes them do."""
+"""What spans and the gaps beside them share: a gain that changes, and power that swings through both."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ SURE = 5.0
 """Power above gaps follows their level if it does so by this many standard deviations."""
 ALIKE = 0.25
 """It follows in proportion if it does so within this part, or within its own uncertainty."""
+SWINGS = 3.5
+"""Power swings through spans and gaps alike if their changes are correlated by this many standard errors."""
 MOST_CHANGE = 0.5
 """If the gain departs by more than this from its mean, power is refused."""
 
@@ -53,6 +55,32 @@ def gain_change(model: RailModel) -> float:
     gain = (at + level) / float(np.mean(at + level))
     change = float(np.max(np.abs(gain - 1.0)))
     return change if model.rail.accuracy is None or change > model.rail.accuracy.of_reading else 0.0
+
+
+def swing_w(model: RailModel) -> float:
+    """Return how far the level of gaps is from idle if it swings as power within spans does, and 0 otherwise.
+
+    If power changes between the begin and the end of a span as between the gaps beside it, what changes is no part of
+    the work. Then idle under the spans may be as high as gaps.
+    """
+    spans, at_s, k = model.spans_s, model.middle_s, len(model.spans_s)
+    if k < LEAST or not np.any(model.gap):
+        return 0.0
+    of = count_before(spans[:, 0], at_s) - 1
+    gap_s = np.column_stack([spans[:, 1], np.append(spans[1:, 0], at_s[-1])])
+    halves = [2 * of + (at_s > np.mean(each, axis=1)[of]) for each in (spans, gap_s)]
+    in_span, in_gap = (
+        _means(model, use & (of >= 0), half, 2 * k)[0].reshape(-1, 2)
+        for use, half in zip((model.held, model.gap), halves, strict=True)
+    )
+    pair = np.array([in_gap[1:, 0] - in_gap[:-1, 1], in_span[1:, 1] - in_span[1:, 0]])
+    beside, within = pair = pair[:, np.isfinite(pair).all(axis=0)]
+    if len(beside) < LEAST or np.any(np.ptp(pair, axis=1) == 0.0):
+        return 0.0
+    alike = float(np.corrcoef(beside, within)[0, 1])
+    if alike < SWINGS * math.sqrt((1.0 - alike**2) / (len(beside) - 2)):
+        return 0.0
+    return abs(float(np.average(model.above_w[model.gap], weights=model.weight[model.gap])))
 
 
 def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
