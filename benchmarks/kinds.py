@@ -1,10 +1,11 @@
 """Do stated intervals contain the truth on benches of every kind that labs have?
 
 The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``outside_kinds``, ``bench_kinds``,
-``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``work_kinds``,
-``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``, ``activity_kinds``,
-``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``, ``spoilt_kinds``,
-``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds`` and ``fault_kinds`` in ``fixtures.worlds``.
+``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``forum_kinds``,
+``work_kinds``, ``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``,
+``activity_kinds``, ``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``,
+``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds`` and ``fault_kinds`` in
+``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -34,6 +35,7 @@ from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
 from fixtures.worlds.experiment_kinds import KINDS as EXPERIMENT_KINDS
 from fixtures.worlds.fault_kinds import KINDS as FAULT_KINDS
 from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
+from fixtures.worlds.forum_kinds import KINDS as FORUM_KINDS
 from fixtures.worlds.habit_kinds import KINDS as HABIT_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
@@ -61,7 +63,7 @@ from rig.recording.reader import open_run
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 THIRD_KINDS = BENCH_KINDS | METER_KINDS | EDGE_KINDS
 FOURTH_KINDS = DEVICE_KINDS | READING_KINDS
-FIFTH_KINDS = MANUAL_KINDS
+FIFTH_KINDS = MANUAL_KINDS | FORUM_KINDS
 SIXTH_KINDS = WORK_KINDS | READOUT_KINDS | SESSION_KINDS
 SEVENTH_KINDS = UNUSUAL_KINDS | LOG_KINDS | HABIT_KINDS
 EIGHTH_KINDS = ACTIVITY_KINDS | AFTERMATH_KINDS | ACQUISITION_KINDS | MISTAKE_KINDS
