@@ -4,8 +4,8 @@ The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``out
 ``meter_kinds``, ``edge_kinds``, ``device_kinds``, ``reading_kinds``, ``manual_kinds``, ``forum_kinds``,
 ``work_kinds``, ``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``,
 ``activity_kinds``, ``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``,
-``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds`` and ``fault_kinds`` in
-``fixtures.worlds``.
+``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds``, ``fault_kinds``, ``board_kinds``,
+``course_kinds``, ``unsaid_kinds``, ``harness_kinds``, ``node_kinds`` and ``slip_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -30,6 +30,8 @@ from fixtures.worlds.acquisition_kinds import KINDS as ACQUISITION_KINDS
 from fixtures.worlds.activity_kinds import KINDS as ACTIVITY_KINDS
 from fixtures.worlds.aftermath_kinds import KINDS as AFTERMATH_KINDS
 from fixtures.worlds.bench_kinds import KINDS as BENCH_KINDS
+from fixtures.worlds.board_kinds import KINDS as BOARD_KINDS
+from fixtures.worlds.course_kinds import KINDS as COURSE_KINDS
 from fixtures.worlds.device_kinds import KINDS as DEVICE_KINDS
 from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
 from fixtures.worlds.experiment_kinds import KINDS as EXPERIMENT_KINDS
@@ -37,6 +39,7 @@ from fixtures.worlds.fault_kinds import KINDS as FAULT_KINDS
 from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.forum_kinds import KINDS as FORUM_KINDS
 from fixtures.worlds.habit_kinds import KINDS as HABIT_KINDS
+from fixtures.worlds.harness_kinds import KINDS as HARNESS_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.log_kinds import KINDS as LOG_KINDS
@@ -44,6 +47,7 @@ from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
 from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
 from fixtures.worlds.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.node_kinds import KINDS as NODE_KINDS
 from fixtures.worlds.nuisance_kinds import KINDS as NUISANCE_KINDS
 from fixtures.worlds.outside_kinds import KINDS as OUTSIDE_KINDS
 from fixtures.worlds.pace_kinds import KINDS as PACE_KINDS
@@ -51,7 +55,9 @@ from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
 from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
 from fixtures.worlds.schedule_kinds import KINDS as SCHEDULE_KINDS
 from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
+from fixtures.worlds.slip_kinds import KINDS as SLIP_KINDS
 from fixtures.worlds.spoilt_kinds import KINDS as SPOILT_KINDS
+from fixtures.worlds.unsaid_kinds import KINDS as UNSAID_KINDS
 from fixtures.worlds.unusual_kinds import KINDS as UNUSUAL_KINDS
 from fixtures.worlds.warming_kinds import KINDS as WARMING_KINDS
 from fixtures.worlds.work_kinds import KINDS as WORK_KINDS
@@ -70,9 +76,11 @@ EIGHTH_KINDS = ACTIVITY_KINDS | AFTERMATH_KINDS | ACQUISITION_KINDS | MISTAKE_KI
 NINTH_KINDS = WARMING_KINDS | PACE_KINDS | SPOILT_KINDS
 TENTH_KINDS = SCHEDULE_KINDS | NUISANCE_KINDS
 ELEVENTH_KINDS = EXPERIMENT_KINDS | FAULT_KINDS
+TWELFTH_KINDS = BOARD_KINDS | COURSE_KINDS | UNSAID_KINDS
+THIRTEENTH_KINDS = HARNESS_KINDS | NODE_KINDS | SLIP_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
 KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
-KINDS |= TENTH_KINDS | ELEVENTH_KINDS
+KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
