@@ -34,6 +34,12 @@ HELD = [
     ("rare_spans_through_a_week", 11000002), ("rare_spans_through_a_week", 11000004),
     ("gain_sags_in_the_afternoon", 11000001), ("second_rail_missing_for_a_while", 11000000),
     ("gain_renewed_in_stairs", 11000003), ("logarithmic_amplifier_before_the_mean", 11000000),
+    # a long first warm-up heats, idle wanders under a long batch, a job yields to the work, a fan follows heat
+    ("compile_then_warm_up_then_count", 12000000), ("compile_then_warm_up_then_count", 12000002),
+    ("offline_batch_is_most_of_the_run", 12000000), ("nice_job_fills_gaps_and_the_last_window", 12000004),
+    ("fan_with_hysteresis_on_a_jetson", 12000003), ("fan_with_hysteresis_on_a_jetson", 12000004),
+    # spans in step with a slow meter, and a step that only spans have
+    ("stream_of_one_hertz_on_a_two_hertz_meter", 12000000), ("more_digits_at_idle_than_at_work", 12000003),
     # idle that moves by more than work adds
     ("clock_pinned_for_each_block", 11000005),
     # work beside spans: an input copied within or for longer than a reading, gaps too short to see, a governor
