@@ -31,7 +31,7 @@ from rig.analysis.power.findings import (
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.power.spans_and_gaps import swing_w
+from rig.analysis.power.spans_and_gaps import gaps_above_w, swings
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity, linear
@@ -123,16 +123,17 @@ def _contradicted(r: Readings, checks: tuple[Finding, ...]) -> PowerFigures:
 def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     """Return the power of one rail over one scope: of whole spans, or of their cores if no level beside is known."""
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
-    awake_w, swings_w = unrested_w(model, scope.windows_s), model.once(swing_w)
-    idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0), swings_w / math.sqrt(3.0))
+    awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.once(swings)
+    # what swings, and what gaps begin with, may be drawn under the spans too
+    above_w = gaps_above_w(model) if swing or margin.bias_w else 0.0
+    idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0), above_w / math.sqrt(3.0))
     inner = core(model, scope.windows_s, idle)
     if isinstance(inner, TooShort):
         return _fitted_figures(model, scope, inner, idle)
     of = touched(model, scope.windows_s, scope.other_s, idle)
     full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
-    margin = moved(model, scope.windows_s)
     notes = [unrested_note(model, awake_w)] if awake_w else []
-    notes += [swings_note(model, swings_w)] if swings_w else []
+    notes += [swings_note(model, above_w)] if swing else []
     notes += [moved_note(model, scope, margin)] if margin.bias_w else []
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)

@@ -323,8 +323,8 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float]:
     level = float(weight.sum()) ** 2
     flicker = float(np.sum(gain / number)) + level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     a = math.sqrt(3.0) / noise.wander_s
-    part = 8.0 * a**3 * step_hz / (a**2 + (2.0 * math.pi * step_hz * number) ** 2) ** 2
-    wander = float(gain @ part) + level * max(1.0 - float(part.sum()), 0.0)
+    share = 8.0 * a**3 * step_hz / (a**2 + (2.0 * math.pi * step_hz * number) ** 2) ** 2
+    wander = float(gain @ share) + level * max(1.0 - float(share.sum()), 0.0)
     return noise.flicker_w2 * flicker, noise.wander_w2 * wander
 
 

@@ -57,30 +57,37 @@ def gain_change(model: RailModel) -> float:
     return change if model.rail.accuracy is None or change > model.rail.accuracy.of_reading else 0.0
 
 
-def swing_w(model: RailModel) -> float:
-    """Return how far the level of gaps is from idle if it swings as power within spans does, and 0 otherwise.
+def gaps_above_w(model: RailModel) -> float:
+    """Return how far the first halves of gaps are from idle on average, in watts."""
+    above_w = model.once(_halves)[1][:, 0]
+    return abs(float(np.mean(above_w[np.isfinite(above_w)]))) if np.isfinite(above_w).any() else 0.0
 
-    If power changes between the begin and the end of a span as between the gaps beside it, what changes is no part of
-    the work. Then idle under the spans may be as high as gaps.
+
+def swings(model: RailModel) -> bool:
+    """Return whether power changes between the begin and the end of spans as between the gaps beside them.
+
+    Then what changes is no part of the work, and idle under the spans may be as high as gaps.
     """
-    spans, at_s, k = model.spans_s, model.middle_s, len(model.spans_s)
-    if k < LEAST or not np.any(model.gap):
-        return 0.0
-    of = count_before(spans[:, 0], at_s) - 1
-    gap_s = np.column_stack([spans[:, 1], np.append(spans[1:, 0], at_s[-1])])
-    halves = [2 * of + (at_s > np.mean(each, axis=1)[of]) for each in (spans, gap_s)]
-    in_span, in_gap = (
-        _means(model, use & (of >= 0), half, 2 * k)[0].reshape(-1, 2)
-        for use, half in zip((model.held, model.gap), halves, strict=True)
-    )
+    in_span, in_gap = model.once(_halves)
     pair = np.array([in_gap[1:, 0] - in_gap[:-1, 1], in_span[1:, 1] - in_span[1:, 0]])
     beside, within = pair = pair[:, np.isfinite(pair).all(axis=0)]
     if len(beside) < LEAST or np.any(np.ptp(pair, axis=1) == 0.0):
-        return 0.0
+        return False
     alike = float(np.corrcoef(beside, within)[0, 1])
-    if alike < SWINGS * math.sqrt((1.0 - alike**2) / (len(beside) - 2)):
-        return 0.0
-    return abs(float(np.average(model.above_w[model.gap], weights=model.weight[model.gap])))
+    return alike > SWINGS * math.sqrt((1.0 - alike**2) / (len(beside) - 2))
+
+
+def _halves(model: RailModel) -> tuple[Floats, Floats]:
+    """Return the mean above idle of the first and second half of k spans and of the gaps after them, shapes (k, 2)."""
+    spans, at_s, k = model.spans_s, model.middle_s, len(model.spans_s)
+    of = count_before(spans[:, 0], at_s) - 1
+    gaps = np.column_stack([spans[:, 1], np.append(spans[1:, 0], at_s[-1])])
+    span_w, gap_w = (
+        _means(model, use & (of >= 0), 2 * of + (at_s > np.mean(each, axis=1)[of]), 2 * k)[0].reshape(-1, 2)
+        for use, each in ((model.held, spans), (model.gap, gaps))
+    )
+    idle_w = model.trace.idle_at(np.mean(spans, axis=1))[:, None]
+    return span_w - idle_w, gap_w - idle_w
 
 
 def _means(model: RailModel, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
