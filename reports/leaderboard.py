@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -21,7 +20,7 @@ from rig.errors import DataError, RigError, refused
 from rig.recording.atomic_write import write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.submission import Claim, Configuration, Opened, is_submission, missing, open_submission
-from rig.terminal import clean, say, say_json
+from rig.terminal import answer, clean
 
 CLASSES = {
     "measured": "Measured on hardware",
@@ -113,11 +112,8 @@ def run(args: argparse.Namespace) -> int:
         what = f"{args.folder} holds no submission"
         raise refused("folder", str(args.folder), "Name the folder that holds the folders of `rig submit`", what)
     write_whole(args.out, page([*entries, *_published()], left).encode())
-    if args.json:
-        say_json(json.dumps({"page": str(args.out), "rows": len(entries), "left_out": left}))
-        return 0
-    say(f"rows    {len(entries)}", *(f"left    {text}" for text in left), f"page    {args.out}")
-    return 0
+    lines = [f"rows    {len(entries)}", *(f"left    {text}" for text in left), f"page    {args.out}"]
+    return answer({"page": str(args.out), "rows": len(entries), "left_out": left}, *lines, as_json=args.json)
 
 
 def page(entries: Sequence[Entry], left: Sequence[str] = ()) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rig.errors import StoreError
-from rig.terminal import say, say_json
+from rig.terminal import answer
 
 if TYPE_CHECKING:
     from reports.watching import Standing
@@ -37,11 +36,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     finally:
         line.clear()
-    if args.json:
-        say_json(json.dumps(last.to_json()))
-    else:
-        say(last.text())
-    return 0
+    return answer(last.to_json(), last.text(), as_json=args.json)
 
 
 def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) -> Standing:

@@ -105,6 +105,17 @@ def say_json(document: str) -> None:
     _print(f"{document}\n", own())
 
 
+def answer(document: object, *lines: object, as_json: bool = True) -> int:
+    """Print the result of a command, as a JSON document or as lines, and return the exit code 0."""
+    if as_json:
+        import json  # lines do not need it
+
+        say_json(json.dumps(document))
+    else:
+        say(*lines)
+    return 0
+
+
 def usable_streams() -> bool:
     """Make standard streams accept all text: a closed one becomes a null device, other characters are escaped.
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 
 from reports.viewing.page import page_of, policy
 from reports.viewing.server import server_of
-from rig.terminal import progress, say, say_json
+from rig.terminal import answer, progress, say
 
 LARGE_BYTES = 1e9
 
@@ -32,11 +30,8 @@ def run(args: argparse.Namespace) -> int:
         whole = whole_trace(args.run_path, told)
     model = whole.model()
     server, url = server_of(page_of(model).encode(), policy(scripts=True, server=True), whole.columns, args.port)
-    if args.json:
-        say_json(json.dumps({"url": url, "run": str(whole.run.path), "rails": [r["name"] for r in model["rails"]]}))
-        sys.stdout.flush()
-    else:
-        say(url, "Open it in a browser on this computer. Ctrl-C ends it")
+    document = {"url": url, "run": str(whole.run.path), "rails": [r["name"] for r in model["rails"]]}
+    answer(document, url, "Open it in a browser on this computer. Ctrl-C ends it", as_json=args.json)
     with server:
         try:
             server.serve_forever()

@@ -8,7 +8,6 @@ It takes a bench like ``rig measure``, and needs seconds. The exit code is 0, or
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rig.errors import ConformanceError, DataError, RigError, RuleFailure
 from rig.plugins import problem_factory
-from rig.terminal import say, say_json
+from rig.terminal import answer, say
 
 if TYPE_CHECKING:
     from rig.session.setup import BenchSetup, Request
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             if not args.json:
                 say(*_lines(what, kept, failures))
     if args.json:
-        say_json(json.dumps(rows))
+        answer(rows)
     return ConformanceError.exit_code if any(row["failed"] for row in rows) else 0
 
 

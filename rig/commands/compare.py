@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from rig.errors import NotDecidedError, WorseError
-from rig.terminal import say_json
+from rig.terminal import answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     gates = [[judged(comparison, limit) for limit in limits] for comparison in found]
     if args.json:
         documents = [c.to_json() | {"gates": [j.to_json() for j in g]} for c, g in zip(found, gates, strict=True)]
-        say_json(json.dumps(documents))
+        answer(documents)
     else:
         load("reports", "comparison")(found, gates, verbose=args.verbose)
     outcomes = {one.outcome for gate in gates for one in gate}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import Any
 
 from rig.errors import RigError
 from rig.plugins import imported, names
-from rig.terminal import say, say_json
+from rig.terminal import answer
 
 GROUPS = {"device": "devices", "meter": "meters", "scenario": "scenarios", "workload": "workloads", "rules": "rules"}
 """The group of names that an argument takes, by argument."""
@@ -28,11 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the code. Raises ``MissingExtraError`` without argcomplete."""
     shown: str = _argcomplete().shellcode(["rig"], shell=args.shell)
-    if args.json:
-        say_json(json.dumps({"shell": args.shell, "code": shown}))
-    else:
-        say(*shown.splitlines())
-    return 0
+    return answer({"shell": args.shell, "code": shown}, *shown.splitlines(), as_json=args.json)
 
 
 def complete(parser: Callable[[str], argparse.ArgumentParser]) -> None:

@@ -10,7 +10,6 @@ returns the network.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 
@@ -21,7 +20,7 @@ from rig.factories import build, split_options, takes
 from rig.network.description import NetworkInfo
 from rig.plugins import load
 from rig.session.setup import close_quietly, opened, plant_factory_of
-from rig.terminal import command, say, say_json
+from rig.terminal import answer, command
 from rig.types import Device
 
 
@@ -42,15 +41,16 @@ def run(args: argparse.Namespace) -> int:
     options += [f"workload.data={args.data}"] if args.data else []
     network = network_of(args.device, options, args.workload)
     figures = static_figures(network)
-    if args.json:
-        quantities = {str(key): q.to_json() for key, q in figures.items()}
-        say_json(json.dumps({"network": asdict(network), "quantities": quantities}))
-        return 0
-    for key, q in figures.items():
-        say(f"{title_of(key):<42} {q.value:>12.6g} {'' if q.unit == '1' else q.unit}".rstrip())
-    for c in network.connections:
-        say(f"connection {c.name:<31} {c.weights:>12} weights, {c.zeros} of them 0, {c.dense} operations")
-    return 0
+    quantities = {str(key): q.to_json() for key, q in figures.items()}
+    return answer(
+        {"network": asdict(network), "quantities": quantities},
+        *(f"{title_of(k):<42} {q.value:>12.6g} {'' if q.unit == '1' else q.unit}".rstrip() for k, q in figures.items()),
+        *(
+            f"connection {c.name:<31} {c.weights:>12} weights, {c.zeros} of them 0, {c.dense} operations"
+            for c in network.connections
+        ),
+        as_json=args.json,
+    )
 
 
 def network_of(name: str, options: list[str], workload: str | None = None) -> NetworkInfo:

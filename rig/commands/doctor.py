@@ -8,7 +8,6 @@ The exit code is 0, or the largest exit code of the errors found. A doubtful fin
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.errors import UsageError
 from rig.session.live_line import LiveLine
-from rig.terminal import say, say_json
+from rig.terminal import answer, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +75,5 @@ def run(args: argparse.Namespace) -> int:
             show(summary(found))
     code = exit_code(found)
     if args.json:
-        document = {"findings": [f.to_json() for f in found], "summary": summary(found), "exit_code": code}
-        say_json(json.dumps(document))
+        answer({"findings": [f.to_json() for f in found], "summary": summary(found), "exit_code": code})
     return code

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from rig.terminal import command, say, say_json
+from rig.terminal import answer, command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +32,5 @@ def run(args: argparse.Namespace) -> int:
     notes: list[str] = []
     found = run_import(args.format, args.source, args.out, args.option, notes.append, args.keep_identity)
     paths = [str(path) for path in found]
-    if args.json:
-        say_json(json.dumps({"runs": paths, "notes": notes}))
-        return 0
-    say(
-        *(f"run     {path}" for path in paths),
-        *(f"note    {note}" for note in notes),
-        f"next    {command('report', args.out)}",
-    )
-    return 0
+    lines = [*(f"run     {path}" for path in paths), *(f"note    {note}" for note in notes)]
+    return answer({"runs": paths, "notes": notes}, *lines, f"next    {command('report', args.out)}", as_json=args.json)

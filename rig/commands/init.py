@@ -6,7 +6,6 @@ rig init [--address VISA ...] [--out FILE]
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from rig.bench.connected import Found, bench_text, find
 from rig.bench.read import FILE
 from rig.errors import StoreError, reason
 from rig.session.live_line import LiveLine
-from rig.terminal import say, say_json
+from rig.terminal import answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +45,9 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         what, remedy = f"{args.out} cannot be written: {reason(error)}", "Name a file in a folder that you can write to"
         raise StoreError(what, field="out", value=str(args.out), remedy=remedy) from error
-    if args.json:
-        say_json(json.dumps({"file": str(args.out), "found": [asdict(each) for each in found]}))
-    else:
-        say(*_lines(found), f"wrote {args.out}: complete it, then run `rig doctor`")
-    return 0
+    document = {"file": str(args.out), "found": [asdict(each) for each in found]}
+    done = f"wrote {args.out}: complete it, then run `rig doctor`"
+    return answer(document, *_lines(found), done, as_json=args.json)
 
 
 def _lines(found: list[Found]) -> list[str]:

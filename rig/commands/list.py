@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import DISTRIBUTION, UnknownNameError, UsageError
-from rig.terminal import say, say_json, width, wrapped
+from rig.terminal import answer, width, wrapped
 
 if TYPE_CHECKING:
     from rig.factories import Factory, Option
@@ -28,26 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what is registered, or the options of one name. Raises ``UnknownNameError``."""
-    if args.name:
-        _print(options_text(args.name, args.json), args.json)
-        return 0
-    rows = describe()
-    _print(json.dumps(rows) if args.json else table(rows), args.json)
-    return 0
+    if not args.name:
+        rows = describe()
+        return answer(rows, *_table(rows), as_json=args.json)
+    document, lines = _options(args.name)
+    return answer(document, *"\n".join(lines).splitlines(), as_json=args.json)
 
 
-def _print(text: str, as_json: bool) -> None:
-    if as_json:
-        say_json(text.rstrip("\n"))
-    else:
-        say(*text.splitlines())
-
-
-def table(rows: list[dict[str, Any]]) -> str:
+def _table(rows: list[dict[str, Any]]) -> list[str]:
     """Return the rows as aligned text that fits the width of the terminal."""
     lines = []
     for group in SHOWN:
-        lines.append(f"{group}")
+        lines.append(group)
         for r in (r for r in rows if r["group"] == group):
             missing = "" if r["installed"] else f"pip install '{DISTRIBUTION}[{r['extra']}]': "
             simulated = "[simulator] " if r["modes"] == ["simulator"] else ""
@@ -58,12 +49,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     told = (
         "✓ is installed. `rig list NAME` shows the options of NAME. For your own file, write path.py:function as NAME."
     )
-    lines += ["", *wrapped(told, width(), "")]
-    return "\n".join(lines) + "\n"
+    return [*lines, "", *wrapped(told, width(), "")]
 
 
-def options_text(name: str, as_json: bool) -> str:
-    """Return the options of every plugin of this name. Raises ``UnknownNameError``."""
+def _options(name: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the options of every plugin of this name, by group and as text. Raises ``UnknownNameError``."""
     from rig.factories import options_of  # these take longer to import than the list of all names
     from rig.plugins import load, names
 
@@ -81,8 +71,6 @@ def options_text(name: str, as_json: bool) -> str:
         from msgspec import to_builtins
 
         options["rules"] = {r.scenario: to_builtins(r, str_keys=True) for r in _rules_of(found["rules"])}
-    if as_json:
-        return json.dumps(options) + "\n"
     lines = []
     for group, factory in found.items():
         lines += [f"{'simulated bench' if group == 'plants' else group.removesuffix('s')} {name}", *_told(factory)]
@@ -90,7 +78,7 @@ def options_text(name: str, as_json: bool) -> str:
             lines += _asked(factory)
             continue
         lines += [f"  {key:25} {o['type']:6} {_default(o)}" for key, o in options[group].items()]
-    return "\n".join(lines) + "\n"
+    return options, lines
 
 
 def _told(factory: Factory) -> list[str]:

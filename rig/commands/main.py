@@ -25,7 +25,7 @@ from rig.errors import (
     out_of_memory,
     plain,
 )  # fmt: skip
-from rig.terminal import drop_full_streams, say, usable_streams, width, wrapped
+from rig.terminal import answer, drop_full_streams, say, usable_streams, width, wrapped
 
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter measures, then report"),
@@ -128,7 +128,7 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
             return _failed(error if isinstance(error, Interrupted) else Interrupted("interrupted"), "--json" in given)
     except _Misused as error:
         if "--json" in given:
-            _say_json(error.said)
+            answer(error.said.to_json())
         raise
     except RecursionError as error:
         sys.setrecursionlimit(DEPTH)  # a driver may have lowered it, even from a thread with a shallow stack
@@ -293,14 +293,6 @@ def _failed(error: Ended, as_json: bool) -> int:
         line = f"rig: {error}"
         say(*(wrapped(line, width()) if sys.stderr.isatty() else [line]), error=True)
         if as_json:
-            _say_json(error)
+            answer(error.to_json())
     drop_full_streams()
     return error.exit_code
-
-
-def _say_json(error: Ended) -> None:
-    import json
-
-    from rig.terminal import say_json
-
-    say_json(json.dumps(error.to_json()))

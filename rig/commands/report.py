@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rig.errors import InvalidResultError, MeasurementRefusedError
-from rig.terminal import say, say_json
+from rig.terminal import answer, say
 
 if TYPE_CHECKING:
     from rig.analysis.result.result import Result
@@ -64,7 +63,7 @@ def show(found: Report, as_json: bool, allow_invalid: bool = False) -> int:
     Return an exit code that shows whether power could not be stated and whether the verdict is INVALID.
     """
     if as_json:
-        say_json(json.dumps(found.to_json()))
+        answer(found.to_json())
     elif found.result is not None:
         kind = "run" if found.runs is None else "session"
         digest = found.result.session_digest or found.result.run_digest

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rig.errors import UsageError
-from rig.terminal import say, say_json
+from rig.terminal import answer, say
 
 if TYPE_CHECKING:
     from rig.submission.configurations import Row
@@ -42,11 +41,8 @@ def _init(args: argparse.Namespace) -> int:
 
     starts = [read_log(run).start for path in args.session for run, _ in runs_in(path)]
     left = write_template(args.about, starts)
-    if args.json:
-        say_json(json.dumps({"about": str(args.about), "missing": left}))
-        return 0
-    say(f"wrote   {args.about}", f"fill in {', '.join(left)}")
-    return 0
+    lines = f"wrote   {args.about}", f"fill in {', '.join(left)}"
+    return answer({"about": str(args.about), "missing": left}, *lines, as_json=args.json)
 
 
 def _submit(args: argparse.Namespace) -> int:
@@ -58,8 +54,7 @@ def _submit(args: argparse.Namespace) -> int:
     if args.json:
         rows = [{"name": c.name, "class": c.class_, "verdict": c.verdict} for c in made.document.configurations]
         document = {"submission": str(made.path), "root": made.root, "configurations": rows}
-        say_json(json.dumps(document | {"missing": made.missing, "left_out": made.left_out}))
-        return 0
+        return answer(document | {"missing": made.missing, "left_out": made.left_out})
     for row in made.document.configurations:
         say(f"row     {row.name}: {row.class_}, {row.verdict or 'no rules'}, {_count(len(row.sessions), 'session')}")
     say(*(f"left    {file}: no hash of the recording covers it" for file in made.left_out))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from rig.sweep.loop import Means, available_cores, renew_rows, work_off
 from rig.sweep.reading import from_file, from_texts, values_in, with_workload
 from rig.sweep.results import Columns, write_results
 from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen
-from rig.terminal import command, say, say_json
+from rig.terminal import answer, command, say, tell
 
 GRID = ("device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary")
 REPEATED = ("repetitions", "repetition_seed")
@@ -87,9 +86,9 @@ def run(args: argparse.Namespace) -> int:
     folder, spec = _target(args)
     means = _means(args)
     if args.table:
-        grids: Sequence[Frozen] = renew_rows(folder, means, args.fresh, _say)
+        grids: Sequence[Frozen] = renew_rows(folder, means, args.fresh, tell)
         return _show(args, folder, grids)
-    grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, _say)
+    grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, tell)
     typed = [] if spec is None else spec.code()
     for entry in grids:
         code = [name for name in entry.grid.code() if name not in typed]
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
             error.remedy = error.remedy.replace(again, f"{again} --trust")
         raise
     if args.fresh:
-        renew_rows(folder, means, True, _say)
+        renew_rows(folder, means, True, tell)
     return _show(args, folder, grids)
 
 
@@ -173,7 +172,7 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
     if args.json:
         document: dict[str, Any] = {"sweep": str(folder), "cells": len(cells), **count, "files": [*map(str, files)]}
         document["failures"] = [{"cell": key, **error} for key, error in failed]
-        say_json(json.dumps(document))
+        answer(document)
     else:
         say(f"sweep   {folder}", f"cells   {', '.join(f'{n} {state}' for state, n in count.items())}")
         say(*(f"wrote   {file}" for file in files))
@@ -185,7 +184,3 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
             where = failure_of(folder, cells[0]).parent
             say(f"        {len(failed)} in all, see {where}; try again with: {again}")
     return int(failed[0][1].get("exit_code") or SetupError.exit_code) if failed else 0
-
-
-def _say(text: str) -> None:
-    say(text, error=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from rig.errors import Ended, RigError, SetupError, UsageError
@@ -14,7 +13,7 @@ from rig.sweep.reading import with_workload
 from rig.sweep.store import error_of, keep, state_of
 from rig.sweep.table import table_of, write
 from rig.sweep.tracks import Asked, grids_of, tracks_of
-from rig.terminal import command, say, say_json
+from rig.terminal import answer, command, say, tell
 
 PAGE = "tracks.html"
 
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     devices = tuple(name.strip() for name in args.devices.split(",") if name.strip())
     asked = Asked(tuple(args.network), devices, options, tuple(args.meter), args.simulate, others)
     means = Means(available_cores(), args.jobs, wait=not args.no_wait, retry_failed=args.retry_failed)
-    grids, refusals = grids_of(args.out, asked, args.extend, means.wait, _say)
+    grids, refusals = grids_of(args.out, asked, args.extend, means.wait, tell)
     try:
         cells = work_off(args.out, grids, means)
     except (RigError, KeyboardInterrupt) as error:
@@ -69,14 +68,10 @@ def run(args: argparse.Namespace) -> int:
     states = [state_of(args.out, cell) for cell in cells_of(entry.grid for entry in grids)]
     if args.json:
         count = {state: states.count(state) for state in ("done", "failed", "open")}
-        say_json(json.dumps({"tracks": str(args.out), **count, **found.to_json(), "files": [*map(str, files)]}))
+        answer({"tracks": str(args.out), **count, **found.to_json(), "files": [*map(str, files)]})
     else:
         load("reports", "tracks-table")(found)
         say(*(f"wrote   {file}" for file in files))
         say(*(f"failed  {track.device} with {track.network}: {track.error}" for track in found.tracks if track.error))
     failed = [error_of(args.out, cell) for cell, state in zip(cells, states, strict=True) if state == "failed"]
     return int(failed[0].get("exit_code") or SetupError.exit_code) if failed else 0
-
-
-def _say(text: str) -> None:
-    say(text, error=True)

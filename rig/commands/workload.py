@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from rig.errors import refused
 from rig.plugins import load
-from rig.terminal import say
+from rig.terminal import answer
 from rig.types import Exports
 
 
@@ -39,5 +38,4 @@ def run(args: argparse.Namespace) -> int:
         raise refused("problem", given, remedy, what) from error
     said = {"workload": args.name, "nodes": nodes, "density": density, "seed": seed}
     said |= {**module.export(nodes, density, seed, args.out), "file": str(args.out)}
-    say(json.dumps(said) if args.json else args.out)
-    return 0
+    return answer(said, args.out, as_json=args.json)
