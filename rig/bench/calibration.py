@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from rig.bench.read import NotNegative, Positive
 from rig.errors import DataError, reason, refused
 from rig.recording.bounded import read_bounded
 from rig.recording.decoding import place_of
@@ -20,8 +21,6 @@ from rig.types import Accuracy, Rail
 
 PLAUSIBLE_C = (-60.0, 150.0)
 """Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
-Positive = Annotated[float, Meta(gt=0, le=1e300)]
-NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
 
 
 class Aperture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

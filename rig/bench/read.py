@@ -10,10 +10,11 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from rig.bench import fields
-from rig.bench.fields import Field, check_table
+import msgspec
+from msgspec import Meta
+
 from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, closest, reason, refused
 from rig.plugins import code_in, code_of_others, home_of
@@ -23,37 +24,59 @@ FILE = "bench.toml"
 PATIENCE_S = 20.0
 ABSOLUTE_ZERO_C, HOTTEST_C = -273.15, 1000.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+LAB = ("lab", "operator", "ambient_temperature_c")
 Value = str | int | float | bool
+E = TypeVar("E", "DeviceEntry", "MeterEntry")
+_Wrong = tuple[str, str, Any, str]
 
 
-@dataclass(frozen=True)
-class DeviceEntry:
+Positive = Annotated[float, Meta(gt=0, le=1e300)]
+NotNegative = Annotated[float, Meta(ge=0, le=1e300)]
+Text = Annotated[str, Meta(min_length=1)]
+Driver = Annotated[Text, Meta(description="the name of a driver (`rig list`), or path.py:function")]
+Options = Annotated[dict[str, Any], Meta(description="a table of the driver's options (`rig list DRIVER`)")]
+Patience = Annotated[Positive, Meta(description="a number of seconds above zero")]
+Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
+
+
+class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One system under test. ``rails`` are those in the file; ``patience_s`` is for ``rig doctor``."""
 
     name: str
-    driver: str
-    options: Mapping[str, Value]
-    rails: tuple[str, ...] = ()
-    patience_s: float = PATIENCE_S
-    boot_s: float | None = None
+    driver: Driver
+    options: Options = {}
+    rails: Annotated[Names, Meta(description="the names of its rails, each once")] = ()
+    patience_s: Patience = PATIENCE_S
+    boot_s: Annotated[NotNegative | None, Meta(description="a number of seconds, zero or more")] = None
 
 
-@dataclass(frozen=True)
-class MeterEntry:
+class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One instrument: the device that it ``sees``, the measured ``rails``, their supply voltage, the calibration.
 
     ``feeds`` states whether the device gets its power through the instrument; None lets the driver decide.
     """
 
     name: str
-    driver: str
-    options: Mapping[str, Value]
-    sees: str | None = None
-    rails: tuple[str, ...] = ()
-    supply_v: float | None = None
-    calibration: Path | None = None
-    patience_s: float = PATIENCE_S
-    feeds: bool | None = None
+    driver: Driver
+    options: Options = {}
+    sees: Annotated[Text | None, Meta(description="the name of a device of this file")] = None
+    rails: Annotated[Names, Meta(description="the name of a rail, or several")] = msgspec.field(default=(), name="rail")
+    supply_v: Annotated[Positive | None, Meta(description="a number of volts above zero")] = None
+    calibration: Annotated[Path | None, Meta(description="the name of a calibration file, relative to this one")] = None
+    patience_s: Patience = PATIENCE_S
+    feeds: Annotated[
+        bool | None, Meta(description="true where the device has its power through this meter, else false")
+    ] = None
+
+
+class _Whole(msgspec.Struct):
+    lab: Annotated[Text, Meta(description="a text")] = ""
+    operator: Annotated[Text, Meta(description="a text")] = ""
+    ambient_temperature_c: Annotated[
+        float | None, Meta(ge=ABSOLUTE_ZERO_C, le=HOTTEST_C, description="a number of degrees Celsius")
+    ] = None
+    devices: Annotated[dict[str, Any], Meta(description="a table for each device, as [devices.NAME]")] = {}
+    meters: Annotated[dict[str, Any], Meta(description="a table for each meter, as [meters.NAME]")] = {}
 
 
 @dataclass(frozen=True)
@@ -118,10 +141,11 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
         at = re.search(r"at line (\d+)", str(error))
         raise _no_toml(path, int(at[1]) if at else text.count("\n") + 1, f"is not TOML: {error}") from error
     notes = Notes(path, lines_of(text))
-    table = _checked(notes, (), data, TOP)
+    whole = _noted(notes, data, _Whole)
     tables = _entries(notes, data, "devices")
-    devices = {n: d for n, t in tables.items() if (d := _device(notes, n, t))}
-    meters = {n: m for n, t in _entries(notes, data, "meters").items() if (m := _meter(notes, n, t))}
+    devices = {n: d for n, t in tables.items() if (d := _entry(notes, t, DeviceEntry, "devices", n))}
+    found = _entries(notes, data, "meters")
+    meters = {n: m for n, t in found.items() if (m := _entry(notes, t, MeterEntry, "meters", n))}
     for name in sorted(set(devices) & set(meters)):
         notes.add(("meters", name), f"has the name of a device ({_line(notes, 'devices', name)})", name, "Rename one")
     for m in meters.values():
@@ -129,7 +153,7 @@ def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
     if not trust:
         devices = {n: d for n, d in devices.items() if _own_code(notes, "devices", d)}
         meters = {n: m for n, m in meters.items() if _own_code(notes, "meters", m)}
-    bench = BenchFile(path, raw, table.get("lab", ""), table.get("operator", ""), devices, meters, notes.lines)
+    bench = BenchFile(path, raw, whole.get("lab", ""), whole.get("operator", ""), devices, meters, notes.lines)
     return bench, notes.problems
 
 
@@ -138,11 +162,10 @@ def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
     named = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
     code = code_of_others(named, notes.path, home_of(notes.path))
     for name, why in list(code.items())[:1]:
-        what, remedy = (
-            f"names the code {name}, which others can write: {why}",
-            "Read this code, and give --trust to run it",
+        what = f"names the code {name}, which others can write: {why}"
+        notes.add(
+            (kind, entry.name, "driver"), what, name, "Read this code, and give --trust to run it, or make it your own"
         )
-        notes.add((kind, entry.name, "driver"), what, name, f"{remedy}, or make it your own")
     return not code
 
 
@@ -152,8 +175,7 @@ def lab_of(raw: bytes) -> dict[str, Any]:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
         return {}
-    given = {name: field.coerce(data[name]) for name, field in LAB.items() if name in data}
-    return {name: value for name, value in given.items() if value is not None}
+    return _checked({name: data[name] for name in LAB if name in data}, _Whole, Path())[0]
 
 
 def _no_toml(path: Path, line: int, what: str) -> DataError:
@@ -164,47 +186,39 @@ def _line(notes: Notes, *where: str) -> str:
     return f"line {line_of(notes.lines, where)}"
 
 
-def _names(x: Any) -> tuple[str, ...] | None:
-    """Return one name or several, or None if a name is repeated."""
-    found = [x] if isinstance(x, str) else x
-    good = isinstance(found, list) and found and all(isinstance(n, str) and n for n in found)
-    return tuple(found) if good and len(set(found)) == len(found) else None
+def _checked(table: Mapping[str, Any], kind: type[msgspec.Struct], home: Path) -> tuple[dict[str, Any], list[_Wrong]]:
+    """Return the good values of a table by field of ``kind``; and name, problem, value and remedy of each bad one."""
+    fields = {f.encode_name: f for f in msgspec.structs.fields(kind) if f.name != "name"}
+    wanted = {name: f"Give {f.type.__metadata__[-1].description}" for name, f in fields.items()}
+    lacking = [name for name, f in fields.items() if f.required and name not in table]
+    good, wrong = {}, [(name, "is missing", None, wanted[name]) for name in lacking]
+    for name, value in table.items():
+        if name not in fields:
+            wrong.append((name, "is unknown here", value, closest(name, fields)))
+            continue
+        field = fields[name]
+        given = _several(value) if field.name == "rails" else value
+        try:
+            good[field.name] = msgspec.convert(
+                given, field.type, dec_hook=lambda _, path: home / path if path else None
+            )
+        except msgspec.ValidationError:
+            wrong.append((name, f"is {value!r}", value, wanted[name]))
+    return good, wrong
 
 
-Fields = dict[str, Field]
-LAB: Fields = {
-    "lab": Field(fields.text, "a text"),
-    "operator": Field(fields.text, "a text"),
-    "ambient_temperature_c": Field(fields.between(ABSOLUTE_ZERO_C, HOTTEST_C), "a number of degrees Celsius"),
-}
-TOP: Fields = LAB | {
-    "devices": Field(fields.table, "a table for each device, as [devices.NAME]"),
-    "meters": Field(fields.table, "a table for each meter, as [meters.NAME]"),
-}
-COMMON: Fields = {
-    "driver": Field(fields.text, "the name of a driver (`rig list`), or path.py:function", needed=True),
-    "options": Field(fields.table, "a table of the driver's options (`rig list DRIVER`)"),
-    "patience_s": Field(fields.positive, "a number of seconds above zero"),
-}
-DEVICE: Fields = COMMON | {
-    "rails": Field(_names, "the names of its rails, each once"),
-    "boot_s": Field(fields.not_negative, "a number of seconds, zero or more"),
-}
-METER: Fields = COMMON | {
-    "sees": Field(fields.text, "the name of a device of this file"),
-    "rail": Field(_names, "the name of a rail, or several"),
-    "supply_v": Field(fields.positive, "a number of volts above zero"),
-    "calibration": Field(fields.text, "the name of a calibration file, relative to this one"),
-    "feeds": Field(fields.of(bool), "true where the device has its power through this meter, else false"),
-}
-
-
-def _checked(notes: Notes, where: Where, table: Mapping[str, Any], known: Fields) -> dict[str, Any]:
-    """Return the good values of one table; note the others."""
-    found = check_table(table, known)
-    for name, what, value, remedy in found.problems:
+def _noted(notes: Notes, table: Mapping[str, Any], kind: type[msgspec.Struct], *where: str) -> dict[str, Any]:
+    """Return the good values of the table at the path ``where``; note the others."""
+    good, wrong = _checked(table, kind, home_of(notes.path))
+    for name, what, value, remedy in wrong:
         notes.add((*where, name), what, value, remedy)
-    return found.values
+    return good
+
+
+def _several(names: Any) -> Any:
+    """Return one name, or several, as a list, which is empty if a name is repeated."""
+    found = [names] if isinstance(names, str) else names
+    return [] if isinstance(found, list) and any(found.count(name) > 1 for name in found) else found
 
 
 def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
@@ -221,24 +235,10 @@ def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapp
     return found
 
 
-def _device(notes: Notes, name: str, table: Mapping[str, Any]) -> DeviceEntry | None:
-    t = _checked(notes, ("devices", name), table, DEVICE)
-    if "driver" not in t:
-        return None
-    return DeviceEntry(
-        name, t["driver"], t.get("options", {}), t.get("rails", ()), t.get("patience_s", PATIENCE_S), t.get("boot_s"),
-    )  # fmt: skip
-
-
-def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | None:
-    t = _checked(notes, ("meters", name), table, METER)
-    if "driver" not in t:
-        return None
-    calibration = home_of(notes.path) / t["calibration"] if "calibration" in t else None
-    return MeterEntry(
-        name, t["driver"], t.get("options", {}), t.get("sees"), t.get("rail", ()), t.get("supply_v"), calibration,
-        t.get("patience_s", PATIENCE_S), t.get("feeds"),
-    )  # fmt: skip
+def _entry(notes: Notes, table: Mapping[str, Any], kind: type[E], *where: str) -> E | None:
+    """Return the entry of one table, and note its problems; None for a table without a driver."""
+    good = _noted(notes, table, kind, *where)
+    return kind(name=where[-1], **good) if "driver" in good else None
 
 
 def _check_sees(notes: Notes, m: MeterEntry, named: Iterable[str], device: DeviceEntry | None) -> None:
