@@ -34,6 +34,12 @@ RARE = (
 """Options that only ``--help-all`` shows."""
 
 
+_COPIED = (
+    "out", "rules", "mode", "trials", "compliance", "find_peak", "find_size", "configuration", "keep_identity",
+)  # fmt: skip
+"""Arguments that a request has under the same name."""
+
+
 class _HelpAll(argparse.Action):
     """Prints the help with the rarely used options."""
 
@@ -234,43 +240,24 @@ def bench_request(args: argparse.Namespace) -> Request:
     from rig.session.setup import Request, scenario_for, workload_for
 
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
-    return Request(
-        device=chosen.device,
-        meters=chosen.meters,
-        options=chosen.options,
-        artifacts=chosen.artifacts,
-        places=chosen.places,
-        rails=chosen.rails,
-        feeds=chosen.feeds,
-        boot_s=chosen.boot_s,
-        exclusive=True,
-        scenario=(scenario := scenario_for(args.workload, args.scenario)),
-        workload=workload_for(scenario, args.workload, args.data),
-        simulate=args.simulate,
-        data=args.data,
-    )
+    scenario = scenario_for(args.workload, args.scenario)
+    workload = workload_for(scenario, args.workload, args.data)
+    named = {"scenario": scenario, "workload": workload, "simulate": args.simulate, "data": args.data}
+    return Request(**vars(chosen), **named, exclusive=True)
 
 
 def _request(args: argparse.Namespace) -> Request:
     taken = None if args.like is None else _repeated(args)
     asked = bench_request(args)
+    options = asked.options + (() if taken is None else taken.options)
+    options += (f"scenario.repeat={args.repeat}",) if args.repeat is not None else ()
+    options += ("scenario.apart=true",) if args.per_phase else ()
+    options += (f"bench.speed={args.speed}",) if args.speed is not None else ()
     return replace(
         asked,
+        **{name: getattr(args, name) for name in _COPIED},
         amortise_s=args.amortise,
-        options=asked.options
-        + (() if taken is None else taken.options)
-        + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
-        + (("scenario.apart=true",) if args.per_phase else ())
-        + ((f"bench.speed={args.speed}",) if args.speed is not None else ()),
-        out=args.out,
+        options=options,
         argv=tuple(sys.argv),
-        rules=args.rules,
-        mode=args.mode,
-        trials=args.trials,
-        compliance=args.compliance,
-        find_peak=args.find_peak,
-        find_size=args.find_size,
-        configuration=args.configuration,
         repeats_sha256="" if taken is None else taken.digest_sha256,
-        keep_identity=args.keep_identity,
     )
