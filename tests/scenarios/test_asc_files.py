@@ -318,7 +318,7 @@ def write_takes(root: Path) -> Path:
 
 
 def clips_of(workload: asc.AscWorkload) -> set[str]:
-    return {part.clip for unit in workload.samples.units for part in unit.slices}
+    return {part.clip for unit in workload.samples.items for part in unit.slices}
 
 
 @pytest.mark.parametrize("folds", [2, 3, 4])

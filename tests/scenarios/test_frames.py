@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from rig.errors import UsageError
 from rig.types import Streams
-from scenarios.workloads.asc.frames import Frames, frames_of
+from scenarios.lazy import Lazy
+from scenarios.workloads.asc.frames import Scene, frames_of
 from scenarios.workloads.asc.slices import Slice
 from scenarios.workloads.asc.workload import open_workload
 
@@ -27,16 +29,21 @@ def load(part: Slice) -> NDArray[np.float32]:
     return (NUMBER[part.id] * RATE_HZ + np.arange(RATE_HZ)).astype(np.float32)
 
 
-def stream(window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int = 1) -> Frames:
+def stream(window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int = 1) -> Lazy[int]:
     lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
     return frames_of(SLICES, load, RATE_HZ, **lengths, seed=seed)
 
 
-def whole(frames: Frames, duration_s: float) -> tuple[NDArray[np.float32], list[str]]:
+def scenes(frames: Lazy[int]) -> tuple[Scene, ...]:
+    found: tuple[Scene, ...] = attrgetter("__self__.scenes")(frames.make)
+    return found
+
+
+def whole(frames: Lazy[int], duration_s: float) -> tuple[NDArray[np.float32], list[str]]:
     """Return the stream and the label of each sample, joined scene by scene and slice by slice."""
     sound, labels = [], []
-    ends = [*(scene.begin_s for scene in frames.scenes[1:]), duration_s + 99.0]
-    for scene, end_s in zip(frames.scenes, ends, strict=True):
+    ends = [*(scene.begin_s for scene in scenes(frames)[1:]), duration_s + 99.0]
+    for scene, end_s in zip(scenes(frames), ends, strict=True):
         n = round(end_s * RATE_HZ) - round(scene.begin_s * RATE_HZ)
         heard = np.concatenate([load(part) for part in scene.slices])
         sound.append(np.resize(heard, n))
@@ -66,11 +73,11 @@ def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
         assert np.array_equal(frame.payload, sound[begin : begin + width])
         end_s = window_s + k * stride_s
         assert frame.label_age_s is not None
-        assert 0 < frame.label_age_s <= scene_s + 1e-6 or frame.label == frames.scenes[-1].label
+        assert 0 < frame.label_age_s <= scene_s + 1e-6 or frame.label == scenes(frames)[-1].label
         begun_s = end_s - frame.label_age_s
-        assert begun_s == pytest.approx([s for s in frames.scenes if s.begin_s < end_s - 5e-10][-1].begin_s)
+        assert begun_s == pytest.approx([s for s in scenes(frames) if s.begin_s < end_s - 5e-10][-1].begin_s)
         # begin and length of a frame, and begin of a scene, are each rounded by at most half a sample
-        near_change = min(abs(s.begin_s - end_s) for s in frames.scenes) * RATE_HZ <= 1.5
+        near_change = min(abs(s.begin_s - end_s) for s in scenes(frames)) * RATE_HZ <= 1.5
         assert near_change or frame.label == labels[begin + width - 1]
 
 
@@ -79,26 +86,26 @@ def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
 def test_no_scene_is_followed_by_one_like_it_and_none_is_heard_again_before_the_others(
     seed: int, scene_s: float
 ) -> None:
-    scenes = stream(1.0, 1.0, scene_s, 40.0, seed).scenes
-    assert all(one.label != other.label for one, other in pairwise(scenes))
-    assert {part.label for scene in scenes for part in scene.slices} <= set("abc")
+    heard = scenes(stream(1.0, 1.0, scene_s, 40.0, seed))
+    assert all(one.label != other.label for one, other in pairwise(heard))
+    assert {part.label for scene in heard for part in scene.slices} <= set("abc")
     for label in "abc":
-        parts = [part.id for scene in scenes if scene.label == label for part in scene.slices]
+        parts = [part.id for scene in heard if scene.label == label for part in scene.slices]
         assert len(set(parts[:4])) == min(4, len(parts))
-    assert all(part.label == scene.label for scene in scenes for part in scene.slices)
+    assert all(part.label == scene.label for scene in heard for part in scene.slices)
 
 
 def test_the_label_changes_with_the_scene_and_its_age_starts_again() -> None:
     frames = stream(1.0, 0.25, 2.0, 6.0)
     said = [(f.label, f.label_age_s) for f in frames]
-    one, two, three = (scene.label for scene in frames.scenes)
+    one, two, three = (scene.label for scene in scenes(frames))
     assert [label for label, _ in said] == [one] * 5 + [two] * 8 + [three] * 8
     assert [age for _, age in said][:6] == [1.0, 1.25, 1.5, 1.75, 2.0, 0.25]  # a frame that ends at a change is old
 
 
 def test_a_window_over_several_scenes_is_called_after_the_last_of_them() -> None:
     frames = stream(5.0, 1.0, 1.0, 8.0)
-    assert [f.label for f in frames] == [frames.scenes[k].label for k in (4, 5, 6, 7)]
+    assert [f.label for f in frames] == [scenes(frames)[k].label for k in (4, 5, 6, 7)]
     assert [f.label_age_s for f in frames] == [1.0] * 4
 
 

@@ -117,9 +117,9 @@ def test_no_frame_is_cut_once_the_stream_has_begun(scenes: AscWorkload) -> None:
 
     def load(part: Any) -> Any:
         loads.append(part.id)
-        return scenes.samples.load(part)
+        return scenes.load(part)
 
-    watched = replace(scenes, samples=replace(scenes.samples, load=load))
+    watched = replace(scenes, load=load)
     steps = real_time(watched, FREE, stream_s=6.0, warmup=0)
     before = len(loads)
     assert len(issues(steps)) == 11

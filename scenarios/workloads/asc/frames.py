@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import unfit
 from rig.types import Sample
+from scenarios.lazy import Lazy
 from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice
 
 EDGE_S = 1e-9
@@ -27,29 +27,17 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frames(Sequence[Sample]):
+class Stream:
     """Frame k holds ``window_s`` of sound from ``k * stride_s`` on; payloads are float32, shape (window,)."""
 
     scenes: tuple[Scene, ...]
     window_s: float
     stride_s: float
-    size: int
     rate_hz: float
     load: Loader
 
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[k] for k in range(*index.indices(self.size))]
-        if not -self.size <= index < self.size:
-            raise IndexError(index)
-        k = index % self.size
+    def frame(self, k: int) -> Sample:
+        """Return frame ``k``, cut now."""
         begin = round(k * self.stride_s * self.rate_hz)
         width = round(self.window_s * self.rate_hz)
         end_s = k * self.stride_s + self.window_s
@@ -86,7 +74,7 @@ class Frames(Sequence[Sample]):
 def frames_of(
     slices: Sequence[Slice], load: Loader, rate_hz: float, *, window_s: float, stride_s: float, scene_s: float,
     duration_s: float, seed: int,
-) -> Frames:  # fmt: skip
+) -> Lazy[int]:  # fmt: skip
     """Cut a stream of ``duration_s`` into frames.
 
     Successive scenes have different labels. Slices are drawn with ``seed``; none repeats before all slices of its label
@@ -105,7 +93,7 @@ def frames_of(
         raise unfit("workload", len(by_label), "label(s): too few for scenes to change", "Use a set of two or more")
     count = math.floor((duration_s - window_s) / stride_s + EDGE_S) + 1
     scenes = _scenes(by_label, math.ceil(duration_s / scene_s), scene_s, np.random.default_rng(seed))
-    return Frames(tuple(scenes), window_s, stride_s, count, rate_hz, load)
+    return Lazy(range(count), Stream(tuple(scenes), window_s, stride_s, rate_hz, load).frame)
 
 
 def _scenes(by_label: dict[str, list[Slice]], count: int, scene_s: float, rng: np.random.Generator) -> list[Scene]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import overload
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,34 +36,17 @@ class Unit:
     slices: tuple[Slice, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LazySamples(Sequence[Sample]):
-    """Samples that are decoded on access; payloads are float32, shape (seconds * rate_hz,)."""
-
-    units: tuple[Unit, ...]
-    rate_hz: float
-    load: Loader
-
-    def __len__(self) -> int:
-        return len(self.units)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> LazySamples: ...
-    def __getitem__(self, index: int | slice) -> Sample | LazySamples:
-        if isinstance(index, slice):
-            return replace(self, units=self.units[index])
-        unit = self.units[index]
-        return Sample(
-            id=unit.id,
-            payload=np.concatenate([self.load(part) for part in unit.slices]),
-            label=unit.label,
-            duration_s=len(unit.slices) * SLICE_S,
-            rate_hz=self.rate_hz,
-            inferences=len(unit.slices),
-            seed=unit.slices[0].seed if len(unit.slices) == 1 else None,
-        )
+def sample_of(unit: Unit, load: Loader, rate_hz: float) -> Sample:
+    """Return a sample, decoded now; its payload is float32, shape (seconds * rate_hz,)."""
+    return Sample(
+        id=unit.id,
+        payload=np.concatenate([load(part) for part in unit.slices]),
+        label=unit.label,
+        duration_s=len(unit.slices) * SLICE_S,
+        rate_hz=rate_hz,
+        inferences=len(unit.slices),
+        seed=unit.slices[0].seed if len(unit.slices) == 1 else None,
+    )
 
 
 def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, unfit
 from rig.types import Benchmark, Sample
+from scenarios.lazy import Lazy
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.benchmark import WHOLE_SLICES, benchmark_of
 from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
 from scenarios.workloads.asc.folds import part_of
 from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
-from scenarios.workloads.asc.slices import SLICE_S, LazySamples, Loader, Slice, Unit, draw, interleave, join
+from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice, Unit, draw, interleave, join, sample_of
 
 NAME = "asc"
 TASK = "acoustic scene classification"
@@ -54,9 +55,12 @@ class AscWorkload:
     task: str
     version: str
     digest_sha256: str
-    samples: LazySamples
+    samples: Lazy[Unit]
     details: Mapping[str, Any]
     benchmark: Benchmark
+    rate_hz: float
+    load: Loader
+    """Decodes a slice."""
 
     def sequences(self, seconds: float) -> AscWorkload:
         """Return the same slices joined to sequences of ``seconds``, for power amortised over long streams.
@@ -65,7 +69,7 @@ class AscWorkload:
         a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
         not a positive whole number of slices or more than the workload holds.
         """
-        parts = [part for unit in self.samples.units for part in unit.slices]
+        parts = [part for unit in self.samples.items for part in unit.slices]
         if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
             what = "is not a positive whole number of slices"
             raise unfit("seconds", seconds, what, f"Use a multiple of {SLICE_S} s")
@@ -82,16 +86,15 @@ class AscWorkload:
             "dropped_slices": len(parts) - size * len(units),
         }
         digest = _digest({"base": self.digest_sha256, "sequences": order})
-        return replace(self, samples=replace(self.samples, units=units), details=details, digest_sha256=digest)
+        return replace(self, samples=replace(self.samples, items=units), details=details, digest_sha256=digest)
 
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
     ) -> Sequence[Sample]:
         """Return the slices as one stream with changing scenes, cut into frames; see ``rig.types.Streams``."""
-        parts = [part for unit in self.samples.units for part in unit.slices]
+        parts = [part for unit in self.samples.items for part in unit.slices]
         lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
-        kept = lru_cache(_SLICES_KEPT)(self.samples.load)
-        return frames_of(parts, kept, self.samples.rate_hz, **lengths, seed=seed)
+        return frames_of(parts, lru_cache(_SLICES_KEPT)(self.load), self.rate_hz, **lengths, seed=seed)
 
 
 def open_workload(
@@ -223,8 +226,9 @@ def _workload(
         "slices": len(slices),
     }
     units = tuple(Unit(part.id, part.label, (part,)) for part in slices)
-    samples = LazySamples(units, float(rate_hz), load)
-    return AscWorkload(NAME, TASK, VERSION, _digest({**recipe, **basis}), samples, about, benchmark_of(about))
+    samples = Lazy(units, partial(sample_of, load=load, rate_hz=float(rate_hz)))
+    digest = _digest({**recipe, **basis})
+    return AscWorkload(NAME, TASK, VERSION, digest, samples, about, benchmark_of(about), float(rate_hz), load)
 
 
 def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:

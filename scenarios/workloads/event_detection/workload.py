@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from rig.bench.option_checks import one_of, parts_of, within
 from rig.errors import DataError, refused, unfit
+from rig.recording.layout import sha256_of
 from rig.types import Sample
+from scenarios.lazy import Lazy
 from scenarios.workloads.event_detection.files import FRAME_US, SENSOR, SHAPE, Recorded, boxes_of, opened
 
 NAME = "event-detection"
@@ -31,37 +33,11 @@ FRAME_S = FRAME_US / 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frames(Sequence[Sample]):
-    """Samples that are read on access; each is a frame of a file."""
-
-    files: tuple[Recorded, ...]
-    places: tuple[tuple[int, int], ...]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> Frames: ...
-    def __getitem__(self, index: int | slice) -> Sample | Frames:
-        if isinstance(index, slice):
-            return replace(self, places=self.places[index])
-        file, frame = self.places[index]
-        return Sample(self.name(index), self.files[file].read(frame), duration_s=FRAME_S)
-
-    def name(self, index: int) -> str:
-        """Return the id of a sample without reading it."""
-        file, frame = self.places[index]
-        return f"{self.files[file].path.stem}@{frame:05d}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Drive:
     """The workload; see ``rig.types.Workload`` and ``rig.types.Streams``."""
 
     digest_sha256: str
-    samples: Frames
+    samples: Lazy[tuple[Recorded, int]]
     details: Mapping[str, Any]
     name: str = field(default=NAME, init=False)
     task: str = field(default="event camera object detection: boxes of pedestrians, two wheelers and cars", init=False)
@@ -97,23 +73,31 @@ def open_workload(
     if not data:
         raise refused("data", data, "Give the folder that holds train, val and test (--data)", "no folder was given")
     recorded = [opened(path) for path in _paths(Path(data) / split, parts_of(files))]
-    places = tuple((f, k) for f, one in enumerate(recorded) for k in range(one.frames))
+    places = [(one, k) for one in recorded for k in range(one.frames)]
     if samples is not None and not 0 < samples <= len(places):
         raise unfit("samples", samples, "is not possible", f"Use 1 to {len(places)}")
-    frames = Frames(tuple(recorded), places[:samples])
+    places = places[:samples]
     truth, digest = {}, hashlib.sha256(f"{split} {samples} {boxes_width}".encode())
-    for f, one in enumerate(recorded):
+    for one in recorded:
         boxes = boxes_of(one.path, one.frames, boxes_width)
-        with one.path.open("rb") as file:
-            digest.update(one.path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+        digest.update(one.path.name.encode() + bytes.fromhex(sha256_of(one.path)))
         digest.update(b"".join(rows.tobytes() for rows in boxes))
-        for k in (k for place, k in frames.places if place == f and k * FRAME_US >= SKIPPED_US):
+        for k in (k for place, k in places if place is one and k * FRAME_US >= SKIPPED_US):
             large = np.hypot(boxes[k][:, 3], boxes[k][:, 4]) >= LEAST_DIAGONAL
             kept = boxes[k][large & (boxes[k][:, 0] < len(CLASSES))]
-            truth[f"{one.path.stem}@{k:05d}"] = [[int(row[0]), *np.round(row[1:], 3).tolist()] for row in kept]
+            truth[_name(one, k)] = [[int(row[0]), *np.round(row[1:], 3).tolist()] for row in kept]
     detect = {"classes": CLASSES, "shape": SHAPE, "least_diagonal": LEAST_DIAGONAL, "boxes": truth}
     details = {"split": split, "files": [one.path.name for one in recorded], "frame_s": FRAME_S, "detect": detect}
-    return Drive(digest.hexdigest(), frames, details)
+    return Drive(digest.hexdigest(), Lazy(places, _sample), details)
+
+
+def _name(file: Recorded, frame: int) -> str:
+    return f"{file.path.stem}@{frame:05d}"
+
+
+def _sample(place: tuple[Recorded, int]) -> Sample:
+    file, frame = place
+    return Sample(_name(file, frame), file.read(frame), duration_s=FRAME_S)
 
 
 def _paths(folder: Path, chosen: Sequence[str]) -> list[Path]:

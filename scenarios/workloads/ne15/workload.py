@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rig.bench.option_checks import one_of, positive, within
 from rig.errors import DataError, refused, unfit
 from rig.types import Sample
+from scenarios.lazy import Lazy
 from scenarios.workloads.ne15 import mnist
 from scenarios.workloads.ne15.aer import DIALECTS, PIXELS, read_aedat
 from scenarios.workloads.ne15.digit_stream import Show, frames_of
@@ -36,28 +37,12 @@ PUBLISHED_HZ = (2000.0, 5000.0)
 Encode = Callable[[int], Events]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Encoded(Sequence[Sample]):
-    """Samples that are encoded when they are accessed."""
+class Image(NamedTuple):
+    """One image or recording: its number, id and label."""
 
-    numbers: tuple[int, ...]
-    ids: tuple[str, ...]
-    labels: tuple[str, ...]
-    encode: Encode
-    duration_s: float
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> Encoded: ...
-    def __getitem__(self, index: int | slice) -> Sample | Encoded:
-        if isinstance(index, slice):
-            return replace(self, numbers=self.numbers[index], ids=self.ids[index], labels=self.labels[index])
-        number = self.numbers[index]
-        return Sample(self.ids[index], self.encode(number), self.labels[index], duration_s=self.duration_s, seed=number)
+    number: int
+    id: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +50,7 @@ class Digits:
     """The workload; see ``rig.types.Workload``. ``show`` encodes an image for any time; None if that is impossible."""
 
     digest_sha256: str
-    samples: Encoded
+    samples: Lazy[Image]
     details: Mapping[str, Any]
     blank_s: float
     show: Show | None = None
@@ -81,8 +66,8 @@ class Digits:
             encoding = self.details["encoding"]
             raise unfit("encoding", encoding, "cannot be shown for any time", "Use poisson for the scenario real-time")
         lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
-        known = self.samples
-        return frames_of(self.show, known.ids, known.labels, **lengths, blank_s=self.blank_s, seed=seed)
+        _, ids, labels = zip(*self.samples.items, strict=True)
+        return frames_of(self.show, ids, labels, **lengths, blank_s=self.blank_s, seed=seed)
 
 
 def open_workload(
@@ -129,10 +114,8 @@ def open_workload(
     details = {"encoding": encoding, "addresses": ADDRESSES[encoding], "image_s": image_s, "blank_s": blank_s}
     details |= {"classes": DIGITS, **coding}
     details |= {"split": split, "fold": fold, "folds": None if fold is None else folds, "md5_checked": md5}
-    ids = tuple(sample_id(split, number) for number in numbers)
-    texts = tuple(str(labels[number]) for number in numbers)
-    encoded = Encoded(tuple(numbers), ids, texts, encode, image_s + blank_s)
-    return _workload(encoded, details, show)
+    chosen = [Image(number, sample_id(split, number), str(labels[number])) for number in numbers]
+    return _workload(chosen, encode, image_s + blank_s, details, show)
 
 
 def _coded(
@@ -190,15 +173,22 @@ def _recorded(folder: Path, dialect: str, blank_s: float, kept: tuple[int | None
     length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
     details = {"encoding": "dvs", "addresses": ADDRESSES["dvs"], "dialect": dialect, "blank_s": blank_s}
     details |= {"fold": kept[0], "folds": None if kept[0] is None else kept[1], "files": [name for name, _ in rows]}
-    names, labels = tuple(name for name, _ in rows), tuple(label for _, label in rows)
-    return _workload(Encoded(tuple(range(len(rows))), names, labels, streams.__getitem__, length_s + blank_s), details)
+    images = [Image(number, *row) for number, row in enumerate(rows)]
+    return _workload(images, streams.__getitem__, length_s + blank_s, details)
 
 
-def _workload(samples: Encoded, details: Mapping[str, Any], show: Show | None = None) -> Digits:
+def _workload(
+    images: Sequence[Image], encode: Encode, duration_s: float, details: Mapping[str, Any], show: Show | None = None
+) -> Digits:
     """Return the workload, whose digest covers every stream and their order."""
-    found, events = hashlib.sha256(f"{samples.duration_s}".encode()), 0
+
+    def encoded(image: Image) -> Sample:
+        return Sample(image.id, encode(image.number), image.label, duration_s=duration_s, seed=image.number)
+
+    samples = Lazy(images, encoded)
+    found, events = hashlib.sha256(f"{duration_s}".encode()), 0
     for sample in samples:
         found.update(f"{sample.id} {sample.label} {len(sample.payload)}".encode() + sample.payload.tobytes())
         events += len(sample.payload)
-    about = {"classes": sorted(set(samples.labels)), **details, "events": events}
+    about = {"classes": sorted({image.label for image in images}), **details, "events": events}
     return Digits(found.hexdigest(), samples, about, float(details["blank_s"]), show)

@@ -11,15 +11,15 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from rig.errors import refused, unfit
 from rig.recording.atomic_write import regular, replacing
 from rig.types import Sample, SampleSet
+from scenarios.lazy import Lazy
 from scenarios.workloads.qubo_mis.benchmark import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, checked, gnm_edges
@@ -46,24 +46,14 @@ _TUNING_TEXT = "0-4"
 _DRAWN_BELOW = 2**32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LazyGraphs(Sequence[Sample]):
-    """Samples whose graphs are drawn on access. The last graph is kept."""
+class Graphs:
+    """The graphs of instances. The last one is kept."""
 
-    instances: tuple[Instance, ...]
-    kept: dict[str, Graph] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.kept: dict[str, Graph] = {}
 
-    def __len__(self) -> int:
-        return len(self.instances)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> LazyGraphs: ...
-    def __getitem__(self, index: int | slice) -> Sample | LazyGraphs:
-        if isinstance(index, slice):
-            return replace(self, instances=self.instances[index])
-        instance = self.instances[index]
+    def sample(self, instance: Instance) -> Sample:
+        """Return the sample of an instance, whose payload is its graph."""
         target = None if instance.target is None else float(instance.target)
         payload = self.graph(instance).to_payload()
         return Sample(id=instance.id, payload=payload, target_cost=target, seed=instance.seed, keep=True)
@@ -101,12 +91,12 @@ def open_workload(
     nodes, density, _ = checked(nodes, density, 0)
     file = open_file(Path(targets)) if targets else TargetFile()
     chosen = _seeds(seeds, draw, announced, file, nodes, density)
-    samples = LazyGraphs(tuple(_instance(nodes, density, seed) for seed in chosen))
+    graphs, instances = Graphs(), [_instance(nodes, density, seed) for seed in chosen]
     digests, more = {}, {}
-    for p in samples.instances:
-        digests[str(p.seed)] = graph_digest(samples.graph(p), density, p.seed)
-        more[p.id] = file.of(p, samples.graph(p))
-    edges = len(samples.graph(samples.instances[-1]).edges)
+    for p in instances:
+        digests[str(p.seed)] = graph_digest(graphs.graph(p), density, p.seed)
+        more[p.id] = file.of(p, graphs.graph(p))
+    edges = len(graphs.graph(instances[-1]).edges)
     kinds = {str(seed): _kind(seed, draw, announced) for seed in chosen}
     details = {
         "nodes": nodes,
@@ -116,12 +106,12 @@ def open_workload(
         "seed_kind": next(iter(kinds.values())) if len(set(kinds.values())) == 1 else MIXED,
         "seed_kinds": kinds,
         "graphs_sha256": digests,
-        **details_of(samples.instances, more),
+        **details_of(instances, more),
         **({"targets_file": dict(file.about)} if targets else {}),
     }
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
-    benchmark = benchmark_of(samples.instances, list(kinds.values()), (ANNOUNCED, DRAWN), details)
-    return SampleSet(NAME, TASK, VERSION, whole, samples, details, benchmark)
+    benchmark = benchmark_of(instances, list(kinds.values()), (ANNOUNCED, DRAWN), details)
+    return SampleSet(NAME, TASK, VERSION, whole, Lazy(instances, graphs.sample), details, benchmark)
 
 
 def graph_digest(graph: Graph, density: float, seed: int) -> str:
