@@ -13,7 +13,7 @@ from reports.rule_by_rule import Rule, Verdict, verdict_of
 from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.result.figure_key import LITERAL, FigureKey
 from rig.analysis.result.result import Result
-from rig.terminal import clean, own
+from rig.terminal import clean, own, width
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,10 +52,7 @@ def print_result(result: Result, file: IO[str] | None = None, verbose: bool = Fa
     """Print ``lines(result)`` without spaces at their ends to ``file``, or to standard output."""
     from rich.console import Console
 
-    file = file or own()
-    console = Console(file=file, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, highlight=False, width=100)
+    console = Console(file=file or own(), highlight=False, width=width())
     with console.capture() as printed:
         console.print(lines(result, verbose))
     console.file.write(re.sub(r" +$", "", printed.get(), flags=re.MULTILINE))

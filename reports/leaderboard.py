@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from reports.names import parts_of, title
+from reports.names import short_text, title
+from reports.page_templates import templates
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Component, Quantity
 from rig.errors import DataError, RigError, refused
@@ -118,18 +119,12 @@ def run(args: argparse.Namespace) -> int:
 
 def page(entries: Sequence[Entry], left: Sequence[str] = ()) -> str:
     """Return the page: a table for each class with rows, and what was left out. The page makes no request."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     script = files("reports").joinpath("templates", "sort.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    env = Environment(
-        loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     from markupsafe import Markup
 
     tables = [_table(of, [entry for entry in entries if entry.of == of]) for of in CLASSES]
-    return env.get_template("leaderboard.html.j2").render(
+    return templates().get_template("leaderboard.html.j2").render(
         tables=[table for table in tables if table["rows"]], left=[clean(text) for text in left],
         script=Markup(script), digest=digest, simulated=False,
     )  # fmt: skip
@@ -155,8 +150,7 @@ def _cell(key: FigureKey, claim: Claim | None) -> tuple[str, str]:
         return "", ""
     limits = None if claim.low is None or claim.high is None else (claim.low, claim.high)
     parts = () if limits is None else (Component("", max(claim.value - limits[0], limits[1] - claim.value)),)
-    value, half, unit = parts_of(key, Quantity(claim.value, claim.unit, parts, limits=limits))
-    return (f"{value} ± {half} {unit}" if half else f"{value} {unit}").strip(), repr(claim.value)
+    return short_text(key, Quantity(claim.value, claim.unit, parts, limits=limits)), repr(claim.value)
 
 
 # ---- rows ---------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from reports import result_tables as results
 from reports import sections
 from reports.figures.style import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.format import say
+from reports.page_templates import templates
 from reports.rule_by_rule import verdict_of
 from reports.session import members, session_of
 from reports.stream_answers import stream_csv
@@ -30,9 +30,6 @@ from rig.analysis.result.result import Result
 from rig.recording.files import Folder
 from rig.recording.reader import Run
 from rig.terminal import clean
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 FIGURES = {
     "stream": "The probability of each class while the scene changed: inside a grey box it is that of the scene heard. "
@@ -83,7 +80,7 @@ def render(
 
     figures = draw(result) if pictures else {}
     content = context(run, result, out) | {"submission": submission, "beside": beside, "drawn": pictures}
-    env = _environment()
+    env = templates()
     vectors = {name: inline(svg, name, FIGURES[name]) for name, svg in figures.items()}
     model = embedded(result.series, result.simulated, run) if pictures else None
     trace = None if model is None else {"model": as_json(model), "script": script()}
@@ -204,36 +201,6 @@ def _error_text(run: Run | None, result: Result) -> str:
         return "The recording is incomplete: " + (", ".join(map(clean, run.truncated)) or "no error was recorded")
     parts = (run.error.error, run.error.message, run.error.remedy)
     return ". ".join(clean(part).rstrip(".") for part in parts if part)
-
-
-# ---- templates ----------------------------------------------------------------------------
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    env = Environment(
-        loader=PackageLoader("reports", "templates"),
-        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    env.filters["md"] = _markdown
-    env.filters["code"] = _markdown_code
-    env.filters["tight"] = lambda text: re.sub(r"(?<=\d) (?=[^\s\d(+])", "\u00a0", str(text))
-    return env
-
-
-def _markdown(text: object) -> str:
-    """Escape text so that Markdown shows it unchanged: no markup, no table cell, no HTML."""
-    plain = html.escape(clean(text).strip(), quote=False)
-    return re.sub(r"([\\`*\[\]|#]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
-
-
-def _markdown_code(text: object) -> str:
-    return "`" + clean(text).replace("`", "'") + "`"
 
 
 def inline(svg: bytes, name: str, label: str) -> Any:

@@ -33,5 +33,5 @@ def _cell(text: str) -> str:
 def _numbers(row: Configuration, name: str) -> tuple[str, str, str]:
     claim = row.claims.get(name)
     values = (None, None, None) if claim is None else (claim.value, claim.low, claim.high)
-    low, value, high = ("" if v is None else repr(v) for v in (values[1], values[0], values[2]))
+    value, low, high = ("" if v is None else repr(v) for v in values)
     return value, low, high

@@ -7,7 +7,7 @@ from typing import IO
 
 from reports.figures.sweep import WANTED, Figures, Row
 from reports.figures.sweep_axes import HALF
-from reports.names import parts_of, title
+from reports.names import short_text, title
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
@@ -47,5 +47,4 @@ def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures, fi
 def _text(row: Row, name: str, key: FigureKey) -> str:
     if row.get(name) is None:
         return ""
-    value, half, unit = parts_of(key, Quantity(row[name], entry_of(key).unit, bias=row.get(name + HALF) or 0.0))
-    return f"{value} ± {half} {unit}" if half else f"{value} {unit}"
+    return short_text(key, Quantity(row[name], entry_of(key).unit, bias=row.get(name + HALF) or 0.0))

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from reports.figures.tracks import front_figure, line_figure, short
 from reports.names import short_text, title
+from reports.page_templates import templates
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
@@ -30,18 +31,12 @@ ENERGIES = ("energy_per_effective_operation_j", "energy_per_inference_j")
 
 def page(found: Tracks) -> bytes:
     """Return the page, which makes no request: its tables, the front, and energy per operation."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     from reports.render import inline
 
-    env = Environment(
-        loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     told = {"front": FRONT, "line": LINE}
     drawn = {"front": front_figure(found), "line": line_figure(found)}
     pictures = [(inline(svg, name, told[name]), told[name]) for name, svg in drawn.items() if svg is not None]
-    text = env.get_template("tracks.html.j2").render(
+    text = templates().get_template("tracks.html.j2").render(
         tables=list(_tables(found)), refused={short(d): clean(why) for d, why in found.refused.items()},
         pictures=pictures, energies=_energies(found), missing=_missing(found),
         simulated=all(t.simulated for t in found.tracks),

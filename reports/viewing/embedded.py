@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -62,7 +63,7 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
         ],
         "phases": [{"name": clean(name), "colour": colour} for name, colour in colours_of(windows).items()],
         "spans": [_packed(w if few else _touching(w, near), "<f8") for w in windows.values()],
-        "jumps": [jump.to_json() for jump in jumps],
+        "jumps": [asdict(jump) for jump in jumps],
     }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,10 +24,6 @@ class Jump:
     text: str
     low: float
     high: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the span as the page takes it."""
-        return asdict(self)
 
 
 def jumps_of(

@@ -8,6 +8,8 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from reports.page_templates import templates
+
 if TYPE_CHECKING:
     from markupsafe import Markup
 
@@ -36,8 +38,5 @@ def policy(*, scripts: bool, server: bool = False) -> str:
 
 def page_of(model: dict[str, Any]) -> str:
     """Return the page that a server sends; ``model`` is that of ``reports.viewing.whole``."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    env = Environment(loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined)
     given = {"model": model, "json": as_json(model), "script": script(), "simulated": bool(model["mark"])}
-    return env.get_template("view.html.j2").render(**given)
+    return templates().get_template("view.html.j2").render(**given)

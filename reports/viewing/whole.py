@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class Whole:
             "extent": [min(low for low, _ in ends), max(high for _, high in ends)],
             "rails": [{"name": clean(t.trace.rail.name), "unit": clean(t.unit)} for t in self.traces],
             "phases": [{"name": clean(name), "colour": c} for name, c in colours_of(dict(self.windows)).items()],
-            "jumps": [jump.to_json() for jump in found],
+            "jumps": [asdict(jump) for jump in found],
             "notes": [clean(note) for note in self.notes],
         }
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from rig.engine.device_errors import guard
 from rig.engine.interrupts import on_signals
 from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
+from rig.recording.readings import started
 from rig.supervision import Kept, leave
 from rig.terminal import say
 
@@ -101,7 +102,7 @@ class Watch:
         thread = threading.Thread(target=self._look, args=(halt, main, give_up), name="watchdog", daemon=True)
         numbers = [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
         with on_signals(self._raise, *numbers), Kept():
-            _started(thread)
+            started(thread)
             try:
                 yield
             finally:
@@ -164,14 +165,6 @@ class Watch:
         self._leave(error.exit_code)
 
 
-def _started(thread: threading.Thread) -> None:
-    """Start a thread. Raises ``MemoryError`` if the system cannot (Python raises ``RuntimeError``)."""
-    try:
-        thread.start()
-    except RuntimeError as error:
-        raise MemoryError(str(error)) from error
-
-
 def patience_of(call: str, timeout_s: float) -> float:
     """Return how long (s) a call in ``PATIENCE_S`` may take on a device that declares ``timeout_s``."""
     return max(PATIENCE_S[call], timeout_s if timeout_s > DEFAULT_TIMEOUT_S else 0.0)
@@ -189,7 +182,7 @@ def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
 
     thread = threading.Thread(target=end, name=name, daemon=True)
     try:
-        _started(thread)
+        started(thread)
     except MemoryError:
         end()
         return

@@ -155,13 +155,18 @@ def parts_of(type_: pa.DataType) -> tuple[int, int]:
         own = 0
     elif pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_):
         own = 1
-    elif any(is_(type_) for is_ in _WITH_OFFSETS):
+    elif has_text(type_):
         own = 3
     inner = [parts_of(type_.field(k).type) for k in range(type_.num_fields)]
     return 1 + sum(nodes for nodes, _ in inner), own + sum(buffers for _, buffers in inner)
 
 
-_WITH_OFFSETS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+def has_text(type_: pa.DataType) -> bool:
+    """Return whether the values of a column are texts or bytes, of which each has an end in a buffer of offsets."""
+    return any(is_(type_) for is_ in _TEXTS)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
 
 
 def _pairs(meta: bytes, table: int, number: int) -> Iterator[tuple[int, int]]:

@@ -105,12 +105,7 @@ class Readings:
             self.settle()
             return
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="readings to disk", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:
-                raise MemoryError(str(error)) from error
-            self._thread = thread
+            self._thread = started(threading.Thread(target=self._run, name="readings to disk", daemon=True))
         self._work.set()
 
     def settle(self) -> None:
@@ -214,3 +209,12 @@ def _bytes(chunk: Chunk) -> int:
 
 def _kind(chunk: Chunk) -> list[str]:
     return [f"{getattr(c, 'dtype', type(c))}, {getattr(c, 'ndim', 0)} axes" for c in _columns(chunk)]
+
+
+def started(thread: threading.Thread) -> threading.Thread:
+    """Start a thread. Raises ``MemoryError`` if the system cannot (Python raises ``RuntimeError``)."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise MemoryError(str(error)) from error
+    return thread

@@ -217,22 +217,6 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Unmarked:
-    """The flags of a trace without flagged readings."""
-
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, key: Key) -> Any:
-        return np.zeros(len(range(*key.indices(self.count))) if isinstance(key, slice) else np.shape(key), bool)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.zeros(self.count, dtype or bool)
-
-
-@dataclass(frozen=True)
 class Changed:
     """A column after ``change``, which computes each value from a reading and those before and after it."""
 

@@ -8,11 +8,11 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rig.recording.arrow_layout import becomes_of, check_becomes
+from rig.recording.arrow_layout import becomes_of, check_becomes, has_text
 from rig.recording.files import Opened
 from rig.recording.stored import check_columns
 from rig.recording.tables import TABLES
-from rig.recording.validation import fitted_table, has_text
+from rig.recording.validation import fitted_table
 
 TOGETHER = 1000
 """This many batches are converted together, which makes small ones cheap."""

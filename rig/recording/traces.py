@@ -15,7 +15,7 @@ from rig.errors import RigError, StoreError
 from rig.recording import trace_validation
 from rig.recording.arrow_layout import check_becomes
 from rig.recording.events import REMEDY
-from rig.recording.stored import Batches, Changed, GridTicks, Stored, Unmarked
+from rig.recording.stored import Batches, Changed, GridTicks, Stored
 from rig.types import Floats, Rail
 
 AT_ONCE = 1 << 20
@@ -149,7 +149,7 @@ def _stored(batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: fl
     if trace.uniform:
         grid = trace_validation.grid_of(meta)
         start, end = (GridTicks(grid.t0_tick, grid.period_tick, rows, w) for w in (None, grid.aperture_tick))
-    flags = Stored(batches, "flags", marks=True) if "flags" in batches.columns else Unmarked(rows)
+    flags = Stored(batches, "flags", marks=True) if "flags" in batches.columns else np.broadcast_to(np.False_, rows)
     value = cast(Any, Stored(batches, "value"))
     found = replace(trace, start_tick=start, end_tick=end, value=value, overload=cast(Any, flags))
     few = found.part(0, LOOKED_AT)

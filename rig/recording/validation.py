@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import StoreError
+from rig.recording.arrow_layout import has_text
 from rig.recording.bounded import TEXT_CHARACTERS, check_json
 from rig.recording.columns import array_of
 from rig.recording.events import LIMIT, REMEDY
@@ -67,14 +68,6 @@ def _may_grow(type_: pa.DataType) -> bool:
     """Return whether a cast may enlarge a column, apart from texts that its file stores once for many rows."""
     coded = pa.types.is_dictionary(type_) and not has_text(type_.value_type)
     return coded or pa.types.is_run_end_encoded(type_) or "view" in str(type_)
-
-
-def has_text(type_: pa.DataType) -> bool:
-    """Return whether the values of a column are texts or bytes."""
-    return any(is_(type_) for is_ in _TEXTS)
-
-
-_TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
 
 
 def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:

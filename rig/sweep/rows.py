@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -165,10 +165,7 @@ def figures_by() -> str:
     for path in estimator_sources():
         total.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     for package in ("numpy", "scipy"):
-        try:
-            total.update(f"{package} {version(package)}".encode())
-        except PackageNotFoundError:
-            total.update(package.encode())
+        total.update(f"{package} {version(package)}".encode())
     return total.hexdigest()
 
 

@@ -1,0 +1,41 @@
+"""The templates of pages, in which an undefined name is an error."""
+
+from __future__ import annotations
+
+import html
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from rig.terminal import clean
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@cache
+def templates() -> Environment:
+    """Return the shelf of all templates; only those of HTML escape what they are given."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(
+        loader=PackageLoader("reports", "templates"),
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters["md"] = _markdown
+    env.filters["code"] = _markdown_code
+    env.filters["tight"] = lambda text: re.sub(r"(?<=\d) (?=[^\s\d(+])", "\u00a0", str(text))
+    return env
+
+
+def _markdown(text: object) -> str:
+    """Escape text so that Markdown shows it unchanged: no markup, no table cell, no HTML."""
+    plain = html.escape(clean(text).strip(), quote=False)
+    return re.sub(r"([\\`*\[\]|#]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
+
+
+def _markdown_code(text: object) -> str:
+    return "`" + clean(text).replace("`", "'") + "`"
