@@ -20,10 +20,10 @@ from fixtures.worlds.random_draw import draw, measured, truth
 from rig.analysis.evaluate import evaluate
 from rig.commands.main import main
 from rig.recording.reader import open_run
-from rig.recording.schema import FOLDER, schemas, text_of
 from rig.types import Conversion
 from tests.support.paths import ROOT
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
+from tests.support.schema import FOLDER, schemas, text_of
 
 EXAMPLE = ROOT / "examples" / "write_run_by_hand.py"
 TABLES = ("samples", "replies", "progress", "activity")
@@ -70,7 +70,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["start", "event", "stop", "submission"])
 def test_the_schemas_are_those_of_the_structs(name: str) -> None:
-    assert (FOLDER / f"{name}.json").read_text() == text_of(schemas()[name]), "run python -m rig.recording.schema"
+    assert (FOLDER / f"{name}.json").read_text() == text_of(schemas()[name]), "run python -m tests.support.schema"
 
 
 @pytest.mark.parametrize("source", ["engine", "example"])

@@ -21,13 +21,13 @@ from rig.commands.main import main
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord, ScenarioRecord, WorkloadRecord
-from rig.recording.schema import schemas
 from rig.recording.submission import About, missing, open_submission
 from rig.session.report import evaluated
 from rig.submission.about import FIELDS, read_about, write_template
 from rig.submission.folder import Submitted, submit
 from rig.types import Rail
 from tests.support.hardware_clothes import recorded
+from tests.support.schema import schemas
 from tests.support.submissions import WHOLE, session, submitted
 
 

@@ -1,6 +1,6 @@
 """The JSON Schemas of the lines of ``events.jsonl`` and of ``submission.json``, generated from the structs.
 
-Run it as ``python -m rig.recording.schema``.
+Run it as ``python -m tests.support.schema``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rig.recording import events as lines
 from rig.recording import records, submission
 
 Json = dict[str, Any]
-FOLDER = Path(__file__).parent / "schemas"
+FOLDER = Path(lines.__file__).parent / "schemas"
 DIGEST = "^[0-9a-f]{64}$"
 CHAIN: Json = {
     "seq": {"type": "integer", "minimum": 0, "description": "Number of the line, counted from 0."},
