@@ -27,7 +27,7 @@ from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.decoding import declared_start, reference_windows
 from rig.recording.events import IdleWindow, Note, Start
-from rig.recording.layout import sha256_of
+from rig.recording.layout import distinct, sha256_of
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
@@ -244,11 +244,5 @@ def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
 
 def _names(runs: Sequence[ImportedRun]) -> list[str]:
     """Return a distinct directory name for each run."""
-    names: list[str] = []
-    for run in runs:
-        base = "".join(c if c.isalnum() or c in "-_." else "-" for c in run.name).strip(".-") or "run"
-        name, number = base, 2
-        while name in names:
-            name, number = f"{base}-{number}", number + 1
-        names.append(name)
-    return names
+    plain = ("".join(c if c.isalnum() or c in "-_." else "-" for c in run.name) for run in runs)
+    return distinct(name.strip(".-") or "run" for name in plain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from rig.errors import StoreError
@@ -29,6 +30,15 @@ def payload_path(sample_id: str) -> str:
 
 def _safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return names for folders beside each other: one that is taken gets a number."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name}-{k}" for k in count(2))
+        found.append(name if name not in found else next(free for free in numbered if free not in found))
+    return found
 
 
 def is_recorded(path: Path, name: str) -> bool:

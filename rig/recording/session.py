@@ -133,10 +133,8 @@ def open_session(path: Path) -> Session:
         what, remedy = f"{path / FILE} cannot be read: {error}", "Restore this file, or report each run by itself"
         raise StoreError(what, field="session", value=str(path), remedy=remedy) from error
     if document is None:
-        what, remedy = (
-            f"{path / FILE} has schema {repr(schema)[:100]}",
-            f"This version reads {SCHEMA}; install the newest one to read others",
-        )
+        what = f"{path / FILE} has schema {repr(schema)[:100]}"
+        remedy = f"This version reads {SCHEMA}; install the newest one to read others"
         raise StoreError(what, field="schema", value=schema, remedy=remedy)
     digest = hashlib.sha256(content).hexdigest()
     if seal not in (None, f"{digest}  {FILE}\n".encode()):

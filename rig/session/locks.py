@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from getpass import getuser
@@ -84,15 +83,13 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
     """
     holder = holder_of(path)
     lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
-    told = False
-    while not _acquired(lock, path):
+    if not _acquired(lock, path):
         in_use = f"in use by process {_holder_in(holder)}"
         if not wait:
             raise SetupError(f"{what} is {in_use}", field="lock", value=str(path), remedy="Wait until it ends")
-        if not told and say is not None:
+        if say is not None:
             say(f"waiting for {what}, {in_use}")
-        told = True
-        time.sleep(POLL_S)
+        _acquired(lock, path, wait=True)
     with _let_go(lock, path):
         _sign(holder)
         yield
@@ -140,18 +137,13 @@ def claimed(folder: Path, what: str, say: Say | None = None) -> Iterator[Path]:
     """Make the directory ``folder`` and lock it for this process or thread; at the end, remove it if it is empty."""
     path = folder / ".lock"
     lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
-    told = False
-    while True:
+    wait = False
+    while not lock.is_locked:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            if _acquired(lock, path):
-                break
-        except FileNotFoundError:  # its last holder has just removed the folder
-            continue
-        if not told and say is not None:
-            say(f"waiting for {what}, which another process is recording")
-        told = True
-        time.sleep(POLL_S)
+        with suppress(FileNotFoundError):  # its last holder has just removed the folder
+            if not _acquired(lock, path, wait) and say is not None:
+                say(f"waiting for {what}, which another process is recording")
+            wait = True
     try:
         yield folder
     finally:
@@ -161,9 +153,9 @@ def claimed(folder: Path, what: str, say: Say | None = None) -> Iterator[Path]:
         lock.release()
 
 
-def _acquired(lock: FileLock, path: Path) -> bool:
+def _acquired(lock: FileLock, path: Path, wait: bool = False) -> bool:
     try:
-        lock.acquire(blocking=False)
+        lock.acquire(blocking=wait, poll_interval=POLL_S)
     except Timeout:
         return False
     except FileNotFoundError:

@@ -20,7 +20,7 @@ from rig.engine.interrupts import interrupt, on_signals
 from rig.errors import RigError, StoreError, UsageError, refused
 from rig.recording import session as sessions_format
 from rig.recording.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
-from rig.recording.layout import DERIVED, EVENTS, SEAL, is_recorded
+from rig.recording.layout import DERIVED, EVENTS, SEAL, distinct, is_recorded, sha256_of
 from rig.recording.log import read_log
 from rig.recording.session import is_session, runs_in
 from rig.recording.submission import LINE, MANIFEST, SESSIONS, Submission, manifest_of, missing
@@ -31,7 +31,6 @@ from rig.submission.made import Made, made_of, made_with
 from rig.submission.signature import sign
 
 ARCHIVES = (".tar.gz", ".tgz")
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,8 @@ def _holder(path: Path) -> Path | None:
 
 def _names(sessions: Sequence[Path]) -> list[str]:
     """Return a plain name for each session, numbered if two have the same."""
-    names: list[str] = []
-    for path in sessions:
-        plain = re.sub(r"[^A-Za-z0-9._-]", "_", path.resolve().name).lstrip(".")[:100] or "session"
-        numbered = (f"{plain}-{k}" for k in range(2, len(sessions) + 2))
-        names.append(plain if plain not in names else next(name for name in numbered if name not in names))
-    return names
+    plain = (re.sub(r"[^A-Za-z0-9._-]", "_", path.resolve().name).lstrip(".")[:100] or "session" for path in sessions)
+    return distinct(plain)
 
 
 def files_of(sessions: Mapping[str, Path]) -> dict[str, Path]:
@@ -152,10 +147,8 @@ def _files_of(root: Path) -> Iterator[tuple[str, Path]]:
     for run, _ in runs_in(root):
         stop = read_log(run).stop
         if stop is None:
-            what, remedy = (
-                f"{run} was broken off: it has no stop line",
-                "Measure again; only whole runs can be submitted",
-            )
+            what = f"{run} was broken off: it has no stop line"
+            remedy = "Measure again; only whole runs can be submitted"
             raise StoreError(what, field="session", value=str(run), remedy=remedy)
         where = f"{run.relative_to(root).as_posix()}/" if session else ""
         yield from ((f"{where}{name}", source) for name, source in _plain(run, (EVENTS, SEAL, *stop.files)))
@@ -220,12 +213,9 @@ def _write(path: Path, content: bytes) -> str:
 def _copy(source: Path, target: Path) -> str:
     """Copy a file and return the hash of what was written."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
     with source.open("rb") as read, target.open("wb") as written:
-        while piece := read.read(_PIECE):
-            digest.update(piece)
-            written.write(piece)
-    return digest.hexdigest()
+        shutil.copyfileobj(read, written)
+    return sha256_of(target)
 
 
 def _pack(folder: Path, name: str, file: IO[bytes]) -> None:

@@ -24,6 +24,8 @@ AUTO = "auto"
 """Repetitions vary every seed that device, simulated bench and meters declare."""
 NONE = "none"
 _KEY_LENGTH = 96
+_PASSED_ON = ("scenario", "workload", "rules", "mode", "simulate", "meters")
+"""The fields that a request takes from its cell, and a cell from its grid, as they are."""
 _IDENTITY = ("device", "scenario", "workload", "rules", "mode", "simulate", "meters", "options", "repetition")
 """The fields of a cell's digest. They must never change, because they identify the cells of existing sweeps."""
 
@@ -100,16 +102,11 @@ class Cell(msgspec.Struct, frozen=True):
     def request(self, out: Path) -> Request:
         """Return the request for ``rig.session.measure.measure``."""
         return Request(
+            **{name: getattr(self, name) for name in _PASSED_ON},
             device=self.device,
-            meters=self.meters,
-            scenario=self.scenario,
-            workload=self.workload,
-            simulate=self.simulate,
             options=tuple(texts(self.options)),
             out=out,
             argv=tuple(self.command()),
-            rules=self.rules,
-            mode=self.mode,
         )
 
 
@@ -192,14 +189,9 @@ def _cells(grid: Grid) -> Iterator[Cell]:
                 options = grid.options | varied
                 options |= {key: str(int(options.get(key, base)) + k) for key, base in grid.seeds[device].items()}
                 cell = Cell(
+                    **{name: getattr(spec, name) for name in _PASSED_ON},
                     key="",
                     device=device,
-                    scenario=spec.scenario,
-                    workload=spec.workload,
-                    rules=spec.rules,
-                    mode=spec.mode,
-                    simulate=spec.simulate,
-                    meters=spec.meters,
                     options=dict(sorted(options.items())),
                     repetition=k,
                     exclusive=grid.devices[device].exclusive,
