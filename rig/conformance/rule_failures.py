@@ -64,11 +64,7 @@ class Checks:
         patience_s = None if known else HANGS_S if isinstance(self.clock, HostClock) else SIMULATED_S
         watch = Watch(patience_s)
         with watch.watching(lambda error: None):
-            watch.call = f"{name} of {self.kind} {self.name}"
-            try:
-                return call()
-            finally:
-                watch.call = None
+            return watch.read(f"{name} of {self.kind} {self.name}", lambda _: call(), None)
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.timing.timebase import fit_brackets
-from rig.doctor.findings import Finding, broken, doubtful, ok, rounded, si
+from rig.doctor.findings import Finding, broken, checked, doubtful, ok, rounded, si
 from rig.errors import DeviceError, RigError
 from rig.types import Bracket, Clock, ClockInfo
 
@@ -66,11 +66,8 @@ def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:
     median_s, worst_s = float(np.median(trips_s)), float(trips_s.max())
     text = f"{si(median_s, 's')} median, {si(worst_s, 's')} worst of {len(trips_s)}"
     values = {"median_s": median_s, "worst_s": worst_s, "least_s": float(trips_s.min()), "n": len(trips_s)}
-    if median_s > SLOW_S:
-        return doubtful(
-            item, "round trip", text, "Use a faster link: half a round trip is the uncertainty of the offset", **values
-        )
-    return ok(item, "round trip", text, **values)
+    remedy = "Use a faster link: half a round trip is the uncertainty of the offset" if median_s > SLOW_S else ""
+    return checked(item, "round trip", text, remedy, **values)
 
 
 def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError]) -> Finding:

@@ -52,6 +52,11 @@ def doubtful(item: str, topic: str, text: str, remedy: str, **values: Number) ->
     return Finding(item, topic, "doubtful", text, remedy, values)
 
 
+def checked(item: str, topic: str, text: str, remedy: str, **values: Number) -> Finding:
+    """Return a finding that is doubtful if there is a remedy, else ok."""
+    return Finding(item, topic, "doubtful" if remedy else "ok", text, remedy, values)
+
+
 def broken(
     item: str, topic: str, text: str, remedy: str, error: type[RigError] = SetupError, **values: Number
 ) -> Finding:

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from rig.bench.plugin_list import describe
-from rig.doctor.findings import Finding, Number, broken, doubtful, ok, si
+from rig.doctor.findings import Finding, Number, broken, checked, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import MissingExtraError, StoreError
 
@@ -42,10 +42,9 @@ def host_findings(seconds: float, root: Path = Path("/"), runs: Path = Path("run
 
 def _python() -> Finding:
     text = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    if sys.version_info[:2] in TESTED:
-        return ok(ITEM, "python", text)
     known = " and ".join(f"{a}.{b}" for a, b in TESTED)
-    return doubtful(ITEM, "python", text, f"The rig is tested with {known}")
+    remedy = "" if sys.version_info[:2] in TESTED else f"The rig is tested with {known}"
+    return checked(ITEM, "python", text, remedy)
 
 
 def _clock_source(root: Path) -> Finding:
@@ -63,10 +62,9 @@ def _clock_source(root: Path) -> Finding:
         f"{si(info.resolution, 's')}, {si(step_s, 's')} from one reading to the next"
     )
     values: dict[str, Number] = {"source": source, "resolution_s": info.resolution, "read_s": read_s, "step_s": step_s}
-    if read_s > CLOCK_READ_S or info.resolution > 1e-6:
-        remedy = "Choose a faster clock source (tsc) at boot: each time stamp of a run takes this long"
-        return doubtful(ITEM, "clock", text, remedy, **values)
-    return ok(ITEM, "clock", text, **values)
+    slow = read_s > CLOCK_READ_S or info.resolution > 1e-6
+    remedy = "Choose a faster clock source (tsc) at boot: each time stamp of a run takes this long" if slow else ""
+    return checked(ITEM, "clock", text, remedy, **values)
 
 
 def _governor(root: Path) -> Finding:
@@ -76,20 +74,15 @@ def _governor(root: Path) -> Finding:
     if not found:
         return ok(ITEM, "cpu", f"{os.cpu_count()} CPUs; their frequency is not set from here (a virtual machine?)")
     text = f"{os.cpu_count()} CPUs, governor {', '.join(sorted(found))}"
-    if found == {"performance"}:
-        return ok(ITEM, "cpu", text)
     remedy = "Where this computer is measured or keeps a tight schedule: sudo cpupower frequency-set -g performance"
-    return doubtful(ITEM, "cpu", text, remedy)
+    return checked(ITEM, "cpu", text, "" if found == {"performance"} else remedy)
 
 
 def _load() -> Finding:
     share = psutil.getloadavg()[0] / (os.cpu_count() or 1)
     text = f"{share:.2g} processes for each CPU over the last minute"
-    if share > 0.5:
-        return doubtful(
-            ITEM, "load", text, "Close other programs, because a busy host issues samples late", share=share
-        )
-    return ok(ITEM, "load", text, share=share)
+    remedy = "Close other programs, because a busy host issues samples late" if share > 0.5 else ""
+    return checked(ITEM, "load", text, remedy, share=share)
 
 
 def _wakes(seconds: float) -> Finding:
@@ -111,13 +104,11 @@ def _wakes(seconds: float) -> Finding:
         f"a sleep of 1 ms ends {si(values['sleep_median_s'], 's')} late, {si(values['sleep_p99_s'], 's')} at the 99th "
         f"percentile; the waits of the rig end {si(values['wait_p99_s'], 's')} late (of {len(late)})"
     )
-    if max(values["sleep_p99_s"], values["wait_p99_s"]) > SPIN_NS * 1e-9:
-        awake = si(SPIN_NS * 1e-9, "s")
-        remedy = (
-            f"The rig spins for only {awake} at the end of a wait. Close other programs, or give the rig its own CPU"
-        )
-        return doubtful(ITEM, "schedule", text, remedy, **values)
-    return ok(ITEM, "schedule", text, **values)
+    awake_s = SPIN_NS * 1e-9
+    late_for = f"The rig spins for only {si(awake_s, 's')} at the end of a wait"
+    remedy = f"{late_for}. Close other programs, or give the rig its own CPU"
+    in_time = max(values["sleep_p99_s"], values["wait_p99_s"]) <= awake_s
+    return checked(ITEM, "schedule", text, "" if in_time else remedy, **values)
 
 
 def _percentile(rows_ns: Sequence[int], percent: float) -> float:
@@ -135,9 +126,8 @@ def _disk(runs: Path) -> Finding:
     text = f"{si(free, 'B')} free for {runs}/"
     if free < DISK_FULL:
         return broken(ITEM, "disk", text, "Free some, or give --out on another disk", StoreError, free_bytes=free)
-    if free < DISK_LOW:
-        return doubtful(ITEM, "disk", text, "A rail at 50 kHz writes 24 MB a minute", free_bytes=free)
-    return ok(ITEM, "disk", text, free_bytes=free)
+    remedy = "A rail at 50 kHz writes 24 MB a minute" if free < DISK_LOW else ""
+    return checked(ITEM, "disk", text, remedy, free_bytes=free)
 
 
 # ---- what drivers need of the host -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -49,7 +50,8 @@ def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, se
     item = device_item.name
     yield "opening it"
     device = build(device_item.factory, given, device_item.options)
-    try:
+    with ExitStack() as opened:
+        opened.callback(close_quietly, device)
         yield "reading its info"
         info = _info(device.info, DeviceInfo, DeviceError)
         yield ok(item, "identity", _identity(info.name, info.mode, info.description, info.versions))
@@ -61,9 +63,7 @@ def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, se
         else:
             text = f"it stamps by {info.clock.name}, which cannot be read (no timer())"
             yield ok(item, "clock", f"{text}: its offset is found only from the trace")
-    except BaseException:
-        close_quietly(device)
-        raise
+        opened.pop_all()
     held.append(device)
 
 
@@ -74,7 +74,8 @@ def examine_meter(
     item = meter_item.name
     yield "opening it"
     meter = build(meter_item.factory, given, meter_item.options)
-    try:
+    with ExitStack() as opened:
+        opened.callback(close_quietly, meter)
         yield "reading its info"
         info = _info(meter.info, MeterInfo, MeterError)
         sees = ", ".join(f"{r.name} ({r.conversion.unit}, {r.kind}{_range(r)})" for r in info.rails)
@@ -87,13 +88,9 @@ def examine_meter(
         if isinstance(meter, Clocked) and info.clock.name != "host":
             yield f"reading its clock for {seconds:g} s"
             yield from _clock(item, info.clock, meter, clock, seconds, MeterError)
-    except BaseException:
-        close_quietly(meter)
-        raise
-    if held is None:
-        close_quietly(meter)
-    else:
-        held.append(meter)
+        if held is not None:
+            opened.pop_all()
+            held.append(meter)
 
 
 def doctor_of(factory: Factory) -> Callable[..., Any] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rig.doctor.findings import Finding, Number, broken, doubtful, ok, rounded, si
+from rig.doctor.findings import Finding, Number, broken, checked, doubtful, ok, rounded, si
 from rig.errors import DataError, MeterError, MeterSilentError, SetupError
 from rig.recording.conversion import to_watts
 from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
@@ -165,11 +165,9 @@ def noise_finding(item: str, rail: Rail, value: Floats, start_s: Floats, unit: s
     values: dict[str, Number] = {"mean": mean, "deviation": deviation, "unit": unit, "n": n}
     values |= {"drift_per_s": float(slope), "doubt_per_s": twice_u}
     drifted = abs(float(slope)) * span_s > max(deviation, 1e-3 * abs(mean)) and abs(float(slope)) > 1.5 * twice_u
+    remedy = "It is not settled: let it and the device warm up" if drifted else ""
     if deviation <= 1e-9 * abs(mean):
         remedy = "Check that its input is connected, and its range: a live input shows noise"
-        return doubtful(item, "noise", text, remedy, **values)
-    if mean < -3.0 * deviation:
-        return doubtful(item, "noise", text, "It reads backwards: turn its leads, or zero it", **values)
-    if drifted:
-        return doubtful(item, "noise", text, "It is not settled: let it and the device warm up", **values)
-    return ok(item, "noise", text, **values)
+    elif mean < -3.0 * deviation:
+        remedy = "It reads backwards: turn its leads, or zero it"
+    return checked(item, "noise", text, remedy, **values)

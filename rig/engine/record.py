@@ -127,10 +127,7 @@ def start_document(
 
 def _described(workload: Workload) -> dict[str, Any]:
     return {
-        "name": workload.name,
-        "task": workload.task,
-        "version": workload.version,
-        "digest_sha256": workload.digest_sha256,
+        **{name: getattr(workload, name) for name in ("name", "task", "version", "digest_sha256")},
         "samples": len(workload.samples),
         "details": dict(workload.details or {}),
         "benchmark": getattr(workload, "benchmark", None),

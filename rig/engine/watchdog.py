@@ -72,12 +72,7 @@ class Watch:
 
     def guard(self, call: Callable[[], T], kind: type[RigError], what: str, name: str) -> T:
         """Run a driver's call as ``device_errors.guard`` does, and watch it."""
-        self._count += 1
-        self.call = name
-        try:
-            return guard(call, kind, what)
-        finally:
-            self.call = None
+        return self.read(name, lambda _: guard(call, kind, what), None)
 
     def read(self, name: str, look: Callable[[Any], T], given: Any) -> T:
         """Read what a driver returned, under watch. This runs between two queries."""
