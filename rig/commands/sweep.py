@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import Ended, RigError, SetupError, UsageError, refused
-from rig.plugins import check_trusted, code_of_others, load, names
+from rig.plugins import check_trusted, code_of_others, load
 from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
@@ -59,13 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="simulated cells at the same time; default: one for each core; 0 means in this process only",
     )  # fmt: skip
     add("--scheduler", metavar="ADDRESS", help="spread simulated cells over a Dask cluster")
-    add(
-        "--scheduler-timeout",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
-        help="longest wait for the scheduler; default: %(default)s",
-    )
     add(
         "--no-wait",
         action="store_true",
@@ -153,10 +146,7 @@ def _spec(args: argparse.Namespace) -> GridSpec:
 def _means(args: argparse.Namespace) -> Means:
     if args.jobs is not None and args.jobs < 0:
         raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
-    timeout_s = args.scheduler_timeout
-    if not timeout_s > 0:
-        raise refused("scheduler_timeout", timeout_s, "Give a positive number", f"--scheduler-timeout is {timeout_s}")
-    return Means(available_cores(), args.jobs, args.scheduler, timeout_s, not args.no_wait, args.retry_failed)
+    return Means(available_cores(), args.jobs, args.scheduler, not args.no_wait, args.retry_failed)
 
 
 def _columns(args: argparse.Namespace) -> Columns:
@@ -176,8 +166,7 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
     else:
         say(f"sweep   {folder}", f"cells   {', '.join(f'{n} {state}' for state, n in count.items())}")
         say(*(f"wrote   {file}" for file in files))
-        if "sweep-table" in names("reports"):
-            load("reports", "sweep-table")(table.rows, table.varied, table.figures)
+        load("reports", "sweep-table")(table.rows, table.varied, table.figures)
         say(*(f"failed  {key}: {error.get('message')}" for key, error in failed[:5]))
         if failed:
             again = command("sweep", folder, "--retry-failed", *(["--trust"] if args.trust else []))

@@ -22,18 +22,21 @@ from rig.sweep.store import PENDING
 AHEAD = 2
 """This many tasks per thread of the cluster are given out."""
 
+TIMEOUT_S = 10.0
+"""The longest wait for the scheduler, and for its first worker (s)."""
 
-def over_cluster(tasks: Sequence[Task], address: str, timeout_s: float, brake: Brake, say: Say) -> Outcomes:
+
+def over_cluster(tasks: Sequence[Task], address: str, brake: Brake, say: Say) -> Outcomes:
     """Yield the outcome of each task as it comes, and None now and then.
 
     When the brake is on, workers finish the cells in progress. Raises ``MissingExtraError`` without `distributed`.
-    Raises ``SetupError`` if the scheduler does not answer within ``timeout_s``, goes away or has no workers, and if
+    Raises ``SetupError`` if the scheduler does not answer in ``TIMEOUT_S``, goes away or has no workers, and if
     workers do not see the folder or run another version.
     """
     if not tasks:
         return
-    with closing(_client(address, timeout_s)) as client:
-        threads = _greeted(client, address, Path(tasks[0].folder), timeout_s)
+    with closing(_client(address)) as client:
+        threads = _greeted(client, address, Path(tasks[0].folder))
         say(f"{threads} threads at {address}")
         pool = client.get_executor(pure=False, retries=0)
         lost = yield from through(pool, perform, deque(tasks), AHEAD * threads, brake, _recall, _given_up)
@@ -57,20 +60,20 @@ def check_address(address: str, trust: bool) -> None:
     raise refused("scheduler", address, remedy, f"the scheduler {address} is on another host and not reached by TLS")
 
 
-def _client(address: str, timeout_s: float) -> Any:
+def _client(address: str) -> Any:
     distributed = imported("distributed", "--scheduler", "dask", field="scheduler", value=address)
     try:
-        return distributed.Client(address, timeout=timeout_s, set_as_default=False)
+        return distributed.Client(address, timeout=TIMEOUT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         what = f"the scheduler {address} does not answer: {error}"
         remedy = "Start it (`dask scheduler`), and give its address as it prints it"
         raise SetupError(what, field="scheduler", value=address, remedy=remedy) from error
 
 
-def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
+def _greeted(client: Any, address: str, folder: Path) -> int:
     """Return how many threads the workers have; each must see the folder and run this version."""
     try:
-        client.wait_for_workers(1, timeout=timeout_s)
+        client.wait_for_workers(1, timeout=TIMEOUT_S)
     except (OSError, TimeoutError) as error:
         raise SetupError(
             f"the scheduler {address} has no worker", field="scheduler", value=address, remedy="Start `dask worker`"

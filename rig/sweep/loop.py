@@ -32,7 +32,6 @@ class Means:
     cores: int = 1
     jobs: int | None = None
     scheduler: str | None = None
-    scheduler_timeout_s: float = 10.0
     wait: bool = True
     retry_failed: bool = False
 
@@ -138,7 +137,7 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
     if means.scheduler is not None and not exclusive:
         from rig.sweep.dask import over_cluster
 
-        outcomes = over_cluster(tasks, means.scheduler, means.scheduler_timeout_s, brake, progress.say)
+        outcomes = over_cluster(tasks, means.scheduler, brake, progress.say)
     else:
         outcomes = spread(tasks, jobs, brake, progress.say, quiet_cores=not exclusive)
     asked = 0

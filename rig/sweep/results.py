@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rig.plugins import load, names
+from rig.plugins import load
 from rig.sweep.grid import Cell, cells_of
 from rig.sweep.store import Frozen, keep
 from rig.sweep.table import Table, table_of, write
@@ -28,9 +28,8 @@ def write_results(folder: Path, grids: Sequence[Frozen], columns: Columns) -> tu
     cells = cells_of(entry.grid for entry in grids)
     table = table_of(folder, cells, [entry.grid for entry in grids], columns.all_columns)
     files = write(folder, table)
-    if columns.plot is not None or columns.against is not None or "sweep" in names("reports"):
-        figure = load("reports", "sweep")(table.rows, table.varied, table.figures, columns.plot, columns.against)
-        if figure is not None:
-            keep(folder, folder / FIGURE, figure)
-            files.append(folder / FIGURE)
+    figure = load("reports", "sweep")(table.rows, table.varied, table.figures, columns.plot, columns.against)
+    if figure is not None:
+        keep(folder, folder / FIGURE, figure)
+        files.append(folder / FIGURE)
     return cells, table, files

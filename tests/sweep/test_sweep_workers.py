@@ -138,11 +138,12 @@ def test_nothing_to_do_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None
 # ---- a cluster ------------------------------------------------------------------------------
 
 
-def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="extra dask is not installed")
+    monkeypatch.setattr("rig.sweep.dask.TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-    words = ("--device", "mock", *QUICK, "--out", str(tmp_path / "s"), "--scheduler-timeout", "0.5")
+    words = ("--device", "mock", *QUICK, "--out", str(tmp_path / "s"))
     with pytest.raises(SetupError, match="does not answer"):
         sweep(*words, "--scheduler", address)
     with pytest.raises(SetupError, match="does not answer"):
@@ -163,13 +164,14 @@ def test_no_worker_two_and_a_cluster_make_the_same_table(tmp_path: Path) -> None
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_scheduler_without_workers_is_named(tmp_path: Path) -> None:
+def test_a_scheduler_without_workers_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="extra dask is not installed")
+    monkeypatch.setattr("rig.sweep.dask.TIMEOUT_S", 0.3)
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
         pytest.raises(SetupError, match="has no worker"),
     ):
-        quick(tmp_path / "s", "--scheduler", cluster.scheduler_address, "--scheduler-timeout", "0.3")
+        quick(tmp_path / "s", "--scheduler", cluster.scheduler_address)
 
 
 def test_no_interpreter_that_is_probed_or_shaken_hands_with_takes_modules_of_the_working_directory(

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError, UsageError, refused
+from rig.errors import DataError, UsageError
 from rig.plugins import imported
 from rig.solving.model import ROWS, Qubo, from_hex
 from rig.solving.model import from_payload as qubo_of
@@ -81,22 +81,6 @@ class Graph:
         if vector.shape != (self.nodes,):
             raise _bad_vector(f"x has shape {vector.shape}, but the graph has {self.nodes} nodes", vector.shape)
         return vector
-
-    def q_matrix(self) -> NDArray[np.int8]:
-        """Return Q, dense: int8 of shape (nodes, nodes), symmetric, so ``x @ Q @ x`` in wide integers is the cost.
-
-        Raises ``UsageError`` when memory does not hold nodes^2 bytes.
-        """
-        try:
-            q = np.zeros((self.nodes, self.nodes), np.int8)
-        except (MemoryError, ValueError) as error:
-            what = f"a dense matrix of {self.nodes} nodes takes {self.nodes**2:.3g} bytes, more than memory holds"
-            raise refused("nodes", self.nodes, "Use the edges, or the compressed rows of neighbours()", what) from error
-        for part in self._parts():
-            q[part[:, 0], part[:, 1]] = PAIR_COST
-            q[part[:, 1], part[:, 0]] = PAIR_COST
-        np.fill_diagonal(q, NODE_COST)
-        return q
 
     def to_bqm(self) -> Any:
         """Return a ``dimod.BinaryQuadraticModel`` of bits 0 to n - 1, whose energy is the cost.

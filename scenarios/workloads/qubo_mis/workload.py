@@ -176,10 +176,7 @@ def _seeds(text: str, draw: int, announced: bool, file: TargetFile, nodes: int, 
 
 def drawn_seeds(count: int) -> tuple[int, ...]:
     """Draw ``count`` different seeds at random, none of them a tuning seed."""
-    drawn: dict[int, None] = {}
-    while len(drawn) < count:
-        drawn[TUNING_SEEDS.stop + secrets.randbelow(_DRAWN_BELOW - TUNING_SEEDS.stop)] = None
-    return tuple(drawn)
+    return tuple(secrets.SystemRandom().sample(range(TUNING_SEEDS.stop, _DRAWN_BELOW), count))
 
 
 def _drawn(count: int, known: Sequence[int], nodes: int, density: float) -> tuple[int, ...]:
