@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
-from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
+from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Notes, Problem, lab_of, read
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import names, unknown
@@ -23,7 +23,7 @@ from rig.terminal import command
 
 __all__ = [
     "BenchFile", "Chosen", "DeviceEntry", "Entry", "MeterEntry", "Problem",
-    "examine", "find_bench", "lab_of", "open_bench", "request_of",
+    "examine", "find_bench", "lab_of", "request_of",
 ]  # fmt: skip
 
 VARIABLE = "RIG_BENCH"
@@ -70,13 +70,6 @@ def examine(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
     bench, problems = read(path, trust)
     problems += _shadows(bench) + problems_of(bench, {**bench.devices, **bench.meters})
     return bench, sorted(problems, key=lambda p: p.line)
-
-
-def open_bench(path: Path) -> BenchFile:
-    """Return a bench file without problems. Raises as ``examine`` does, and ``DataError`` for the first problem."""
-    bench, problems = examine(path)
-    _raise_first(problems)
-    return bench
 
 
 def request_of(
@@ -180,8 +173,6 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
 
 def _shadows(bench: BenchFile) -> list[Problem]:
     """Return problems of entries named like another driver: the name would change its meaning."""
-    from rig.bench.read import Notes
-
     notes = Notes(bench.path, bench.lines)
     for kind, entries in (("devices", bench.devices), ("meters", bench.meters)):
         for entry in entries.values():

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, open_bench, request_of
+from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, request_of
 from rig.bench.lines import line_of, lines_of
 from rig.engine.record import record
 from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
 from rig.factories import build
 from rig.recording.reader import open_run
 from rig.session.setup import Request, set_up_bench
+from tests.support.benches import open_bench
 from tests.support.paths import ROOT
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=60)
@@ -200,7 +201,11 @@ def test_everything_that_is_wrong_is_found_at_once_in_the_order_of_the_lines(tmp
     _, problems = examine(path := written(tmp_path, text))
 
     assert [(p.entry, p.line) for p in problems] == [("board1", 7), ("dmm", 18), ("smu", 24)]
-    assert "And 2 more" in problem(path).remedy
+    path.write_text(GOOD.replace("rails", "rale").replace("sees", "seen"), encoding="utf-8")
+    _, problems = examine(path)
+    with pytest.raises(DataError) as caught:
+        request_of(path, "board1", (), ())
+    assert f"And {len(problems) - 1} more" in caught.value.remedy
 
 
 def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:

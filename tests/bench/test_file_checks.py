@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rig.bench.bench_file import examine, open_bench, request_of
+from rig.bench.bench_file import examine, request_of
 from rig.bench.check import factory_of
 from rig.errors import RigError, SetupError, UsageError
 from rig.factories import build, options_of
 from rig.session.setup import Request, set_up_bench, which_of
+from tests.support.benches import open_bench
 
 GOOD = """\
 [devices.board]

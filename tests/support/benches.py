@@ -1,0 +1,15 @@
+"""A bench file without problems, for tests of what it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rig.bench.bench_file import BenchFile, examine
+
+
+def open_bench(path: Path) -> BenchFile:
+    """Return a bench file; raise its first problem if it has one."""
+    bench, problems = examine(path)
+    for problem in problems:
+        raise problem.error
+    return bench
