@@ -53,17 +53,22 @@ def open_bounded(path: Path, most_bytes: int) -> BinaryIO:
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if found.st_size > most_bytes:
         file.close()
-        raise too_large(path, most_bytes)
+        raise _too_large(path, most_bytes)
     return file
 
 
 def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
     """Return the content of a file. Raises ``OSError`` as ``open_bounded`` does."""
     with open_bounded(path, most_bytes) as file:
-        size = os.fstat(file.fileno()).st_size
-        content = file.read(min(2 * size + 1, most_bytes + 1))  # it may grow while it is read
-    if len(content) > most_bytes:
-        raise too_large(path, most_bytes)
+        return content_of(file, path, most_bytes)
+
+
+def content_of(file: BinaryIO, path: Path, most_bytes: int) -> bytes:
+    """Return the content of the open file at ``path``. Raises ``OSError`` for more than ``most_bytes``."""
+    size = os.fstat(file.fileno()).st_size
+    content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow meanwhile
+    if max(size, len(content)) > most_bytes:
+        raise _too_large(path, most_bytes)
     return content
 
 
@@ -75,8 +80,7 @@ def check_lines(path: Path) -> None:
                 raise OSError(errno.EFBIG, f"it has a line of more than {CELLS_BYTES} bytes", str(path))
 
 
-def too_large(path: Path, most_bytes: int) -> OSError:
-    """Return the error for a file that is larger than allowed."""
+def _too_large(path: Path, most_bytes: int) -> OSError:
     return OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
 
 

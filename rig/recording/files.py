@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.bounded import check_dense, too_large
+from rig.recording.bounded import check_dense, content_of
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
@@ -131,11 +131,7 @@ class Folder:
     def read(self, name: str, most_bytes: int) -> bytes:
         """Return the content of a file. Raises what ``open`` raises, and ``OSError`` for more than ``most_bytes``."""
         with open(name, "rb", opener=self.open) as file:
-            size = os.fstat(file.fileno()).st_size
-            content = b"" if size > most_bytes else file.read(min(2 * size + 1, most_bytes + 1))  # it may grow
-        if max(size, len(content)) > most_bytes:
-            raise too_large(self.path / name, most_bytes)
-        return content
+            return content_of(file, self.path / name, most_bytes)
 
     def remove(self, name: str) -> None:
         """Remove a file, or the link in its place; it need not exist. Raises ``OSError``."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, Ended, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
@@ -105,7 +105,8 @@ class Recorder:
             raise DataError(f"sample {sample.id!r}: {error}", field="sample", value=sample.id, remedy=remedy) from error
         self.seen.add(sample.id)
         if sample.keep:
-            self._keep(sample)
+            with self._stored(payload_path(sample.id)) as file:
+                np.save(file, sample.payload, allow_pickle=False)
         digest = hashlib.sha256(sample.payload.tobytes()).hexdigest()
         described = (getattr(sample, name) for name in TABLES["samples"].names[2:])
         self._rows["samples"].append((sample.id, digest, *described))
@@ -130,10 +131,10 @@ class Recorder:
                 self.replies.put_row(issue, (reply.sample_id, phase, output, warmup), times_ns, span)
                 output = None
                 if self.replies.full:
-                    self._write_replies()
+                    _raise_first(self._append_replies())
             self._rows["progress"].extend(self._progress(issue, reply))
         if self.replies.full:
-            self._write_replies()
+            _raise_first(self._append_replies())
 
     def _progress(self, issue: int, reply: Reply) -> list[tuple[Any, ...]]:
         try:
@@ -156,7 +157,7 @@ class Recorder:
         """
         self.replies.put_row(issue, (sample_id, None, None, warmup), (due_ns, issued_ns, None), None)
         if self.replies.full:
-            self._write_replies()
+            _raise_first(self._append_replies())
 
     @property
     def waiting(self) -> float:
@@ -177,26 +178,20 @@ class Recorder:
         for name, rows in self._rows.items():
             if len(rows) >= (STEP_ROWS if long else ROWS):
                 waiting, rows[:STEP_ROWS] = rows[:STEP_ROWS], []
-                failed: list[RigError] = []
-                self._append_rows(name, waiting, failed)
-                if failed:
-                    raise failed[0]
+                _raise_first(self._append_rows(name, waiting))
                 return True
         return False
 
-    def _write_replies(self) -> None:
+    def _append_replies(self) -> list[RigError]:
+        """Write all waiting replies, and return the errors."""
         failed: list[RigError] = []
-        self._append_replies(failed)
-        if failed:
-            raise failed[0]
-
-    def _append_replies(self, failed: list[RigError]) -> None:
         begun, self._steps = self._steps, None
         for steps in (begun, self._replies_to_disk(ROWS)):
             try:
                 deque(steps or (), maxlen=0)
             except RigError as error:
                 failed.append(error)
+        return failed
 
     def _replies_to_disk(self, most: int) -> Steps[None]:
         error = None
@@ -208,10 +203,6 @@ class Recorder:
             (sample_id, why), self.replies.refused = self.replies.refused, None
             what = f"device {self.device} gave sample {sample_id} a span that {why}"
             raise DeviceError(what, field="spans", value=sample_id, remedy="Correct the spans of its driver")
-
-    def _keep(self, sample: Sample) -> None:
-        with self._stored(payload_path(sample.id)) as file:
-            np.save(file, sample.payload, allow_pickle=False)
 
     def activity(self, issue: int, reply: Reply) -> None:
         """Record the activity of a network, one count per execution, and once for each sample its own network, if any.
@@ -305,20 +296,17 @@ class Recorder:
         self._flush(self._readings.settle)
 
     def _flush(self, write_readings: Callable[[], None]) -> None:
-        failed: list[RigError] = []
-        self._append_replies(failed)
+        failed = self._append_replies()
         for name, rows in self._rows.items():
             waiting, rows[:] = list(rows), []
-            self._append_rows(name, waiting, failed)
+            failed += self._append_rows(name, waiting)
         write_readings()
         try:
             for line in self._readings.written():
                 self.event(line)
         except RigError as error:
             failed.append(error)
-        failed += self._readings.failed()
-        if failed:
-            raise failed[0]
+        _raise_first([*failed, *self._readings.failed()])
 
     def stop(self, error: Ended | None = None, issues: int = 0, replies: int = 0) -> None:
         """Flush, close, and write the last line with the hash of every other file, and then the seal.
@@ -363,16 +351,15 @@ class Recorder:
         self._chain.close()
         self._folder.close()
 
-    def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
-        """Append one batch, or one per row if a row is bad, so that the other rows are kept."""
-        found: list[RigError] = []
-        if rows and not self._append(f"{name}.arrows", partial(table_batch, name, rows), found):
-            for row in rows if len(rows) > 1 else []:
-                self._append_rows(name, [row], failed)
-            failed += found
+    def _append_rows(self, name: str, rows: list[tuple[Any, ...]]) -> list[RigError]:
+        """Append one batch, or one per row if a row is bad, so that the other rows are kept; return the errors."""
+        error = self._arrows.append(f"{name}.arrows", partial(table_batch, name, rows)) if rows else None
+        if error is None:
+            return []
+        alone = [self._append_rows(name, [row]) for row in rows] if len(rows) > 1 else []
+        return [*chain.from_iterable(alone), error]
 
-    def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[RigError]) -> bool:
-        error = self._arrows.append(name, make)
-        if error is not None:
-            failed.append(error)
-        return error is None
+
+def _raise_first(errors: Sequence[RigError]) -> None:
+    if errors:
+        raise errors[0]
