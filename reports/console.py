@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING
+from typing import IO
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.console import Group as Lines
+from rich.table import Table
+from rich.text import Text
 
 from reports.format import NO_NUMBER, within
 from reports.names import Group, brief, groups, parts_of, title
@@ -15,11 +21,6 @@ from rig.analysis.result.figure_key import LITERAL, FigureKey
 from rig.analysis.result.result import Result
 from rig.terminal import clean, own, width
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
 NOTES = 3
 """The first screen shows at most this many notes and failed rules; the report has all of them."""
 _STYLES = {"valid": "bold green", "partial": "bold yellow", "invalid": "bold red"}
@@ -29,9 +30,6 @@ ROUTINE = ("A session of", "Warm-up: ")
 
 def lines(result: Result, verbose: bool = False) -> RenderableType:
     """Return the result in a form that rich can print: verdict, figures, then refusals and notes."""
-    from rich.console import Group
-    from rich.text import Text
-
     verdict = verdict_of(result.validity, result.start.rules, result.verdict)
     parts: list[RenderableType] = [_heading(result)]
     parts += _verdict(verdict, verbose) if verdict is not None else ()
@@ -45,13 +43,11 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
     parts += [Text(f"note: {clean(note)}", style="dim") for note in shown]
     if len(shown) < len(notes):
         parts.append(Text(f"{len(notes) - len(shown)} more notes are in the report (or --verbose)", style="dim"))
-    return Group(*parts)
+    return Lines(*parts)
 
 
 def print_result(result: Result, file: IO[str] | None = None, verbose: bool = False) -> None:
     """Print ``lines(result)`` without spaces at their ends to ``file``, or to standard output."""
-    from rich.console import Console
-
     console = Console(file=file or own(), highlight=False, width=width())
     with console.capture() as printed:
         console.print(lines(result, verbose))
@@ -61,9 +57,6 @@ def print_result(result: Result, file: IO[str] | None = None, verbose: bool = Fa
 
 def _headlines(result: Result) -> Table:
     """Return the figures that a reader of this scenario wants first, one line each."""
-    from rich.table import Table
-    from rich.text import Text
-
     figures = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     figures.add_column(overflow="fold")
     figures.add_column(justify="right", no_wrap=True)
@@ -78,10 +71,6 @@ def _headlines(result: Result) -> Table:
 
 
 def _figures(result: Result) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     figures = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     figures.add_column("", overflow="fold")
     figures.add_column("value", justify="right", no_wrap=True)
@@ -113,8 +102,6 @@ def _shown(found: list[Group]) -> list[Group]:
 
 
 def _heading(result: Result) -> Text:
-    from rich.text import Text
-
     heading = Text(f"{'SIMULATED  ' if result.simulated else ''}{clean(result.run_id)}")
     if result.simulated:
         heading.stylize("bold white on magenta", 0, len("SIMULATED"))
@@ -126,8 +113,6 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
 
     Without ``verbose``, only the first of them follow.
     """
-    from rich.text import Text
-
     failed, total = verdict.failures, verdict.total
     shown = verdict.failed if verbose else verdict.failed[:NOTES]
     left = len(verdict.failed) - len(shown)
@@ -143,16 +128,12 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
 
 
 def _failed(rule: Rule) -> Iterator[Text]:
-    from rich.text import Text
-
     yield Text.assemble(("  ✗ ", "bold red"), f"{rule.rule}: {rule.found}, allowed: {rule.allowed}")
     if rule.remedy:
         yield Text(f"    remedy: {rule.remedy}", style="yellow")
 
 
 def _refusal(scope: str, reason: str, remedy: str) -> Text:
-    from rich.text import Text
-
     return Text.assemble(
         (f"refused: {clean(scope)}", "bold yellow"),
         (f" - {clean(reason)}\n", "yellow"),

@@ -26,7 +26,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     env.filters["md"] = _markdown
-    env.filters["code"] = _markdown_code
+    env.filters["code"] = lambda text: "`" + clean(text).replace("`", "'") + "`"
     env.filters["tight"] = lambda text: re.sub(r"(?<=\d) (?=[^\s\d(+])", "\u00a0", str(text))
     return env
 
@@ -35,7 +35,3 @@ def _markdown(text: object) -> str:
     """Escape text so that Markdown shows it unchanged: no markup, no table cell, no HTML."""
     plain = html.escape(clean(text).strip(), quote=False)
     return re.sub(r"([\\`*\[\]|#]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
-
-
-def _markdown_code(text: object) -> str:
-    return "`" + clean(text).replace("`", "'") + "`"

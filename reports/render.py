@@ -54,8 +54,8 @@ HALVES = ("latency", "clocks", "trials", "energy", "layers", "budget")
 _MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
 """The main picture of each scenario; elsewhere it is the picture of execution times."""
 _THEME = {
-    INK: "--ink", MUTED: "--muted", GRID: "--line", TRACE: "--accent", LIMIT: "--limit", SIM: "--sim",
-    "#ffffff": "--paper", "white": "--paper",
+    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", TRACE: "var(--accent)", LIMIT: "var(--limit)",
+    SIM: "var(--sim)", "#ffffff": "var(--paper)", "white": "var(--paper)",
 }  # fmt: skip
 """Colours of pictures that follow the page's theme, light or dark."""
 
@@ -214,12 +214,12 @@ def inline(svg: bytes, name: str, label: str) -> Any:
     text = text[text.index("<svg") :]
     text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", text)
     text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"(?<=(?:fill|roke): )(#?\w+)", lambda found: _themed(found[0]), text)
+    text = re.sub(
+        r"(?<=(?:fill|roke): )(#?\w+)",
+        lambda found: f"var({_THEME[found[0]]})" if found[0] in _THEME else found[0],
+        text,
+    )
     return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1))
-
-
-def _themed(colour: str) -> str:
-    return f"var({_THEME[colour]})" if colour in _THEME else colour
 
 
 # ---- files --------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
     line = LiveLine(quiet=args.json)
     try:
-        last = follow(args.path, line.show, _wait if line.shown else _once)
+        last = follow(args.path, line.show, _wait if line.shown else lambda: False)
     except KeyboardInterrupt:
         return 0
     finally:
@@ -63,7 +63,3 @@ def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) ->
 def _wait() -> bool:
     time.sleep(EVERY_S)
     return True
-
-
-def _once() -> bool:
-    return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from reports.figures.style import LIMIT, TRACE, margins, new_figure
 from reports.format import prefix
 from reports.names import title
@@ -27,10 +29,9 @@ def peak_figure(result: Result) -> Any:
     axis.plot(rates, values, color=TRACE, linewidth=0.9, zorder=2)
     for held, mark, colour, label in ((True, "o", TRACE, "keeps every rule"), (False, "x", LIMIT, "breaks one")):
         chosen = [k for k, p in enumerate(probes) if p.held is held]
-        low, high = zip(*(latencies[k].interval() for k in chosen), strict=True) if chosen else ((), ())
-        ends = [[values[k] - factor * a for k, a in zip(chosen, low, strict=True)]]
-        ends += [[factor * b - values[k] for k, b in zip(chosen, high, strict=True)]]
         x, y = [rates[k] for k in chosen], [values[k] for k in chosen]
+        limits = np.reshape([latencies[k].interval() for k in chosen], (-1, 2)).T
+        ends = np.abs(factor * limits - y)
         axis.errorbar(x, y, yerr=ends, fmt=mark, color=colour, ms=4, elinewidth=0.9, zorder=3, label=label)
     if isinstance(bound_s, float) and bound_s > 0:
         axis.axhline(bound_s * factor, color=LIMIT, linestyle=(0, (6, 2)), linewidth=1.2, label="bound")
