@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rig.errors import unfit
 from rig.types import Sample
 from scenarios.lazy import Lazy
-from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice
+from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice, grouped
 
 EDGE_S = 1e-9
 
@@ -86,9 +86,7 @@ def frames_of(
             raise unfit(name, value, "is less than one sample of audio", "Give a positive number of seconds")
     if not (math.isfinite(duration_s) and duration_s >= window_s):
         raise unfit("stream_s", duration_s, "is shorter than one window", f"Give {window_s:g} or more")
-    by_label: dict[str, list[Slice]] = {}
-    for part in slices:
-        by_label.setdefault(part.label, []).append(part)
+    by_label = grouped(slices)
     if len(by_label) < 2:
         raise unfit("workload", len(by_label), "label(s): too few for scenes to change", "Use a set of two or more")
     count = math.floor((duration_s - window_s) / stride_s + EDGE_S) + 1

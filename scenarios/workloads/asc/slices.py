@@ -56,17 +56,16 @@ def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:
     more are shuffled too. ``count`` must not exceed ``len(slices)``.
     """
     rng = np.random.default_rng(seed)
-    grouped = _grouped(slices)
-    labels = [sorted(grouped)[i] for i in rng.permutation(len(grouped))]
-    piles = [[grouped[label][i] for i in rng.permutation(len(grouped[label]))] for label in labels]
+    by_label = grouped(slices)
+    labels = [sorted(by_label)[i] for i in rng.permutation(len(by_label))]
+    piles = [[by_label[label][i] for i in rng.permutation(len(by_label[label]))] for label in labels]
     chosen = {part.id for part in _in_turns(piles)[:count]}
     return [part for part in slices if part.id in chosen]
 
 
 def interleave(slices: Sequence[Slice]) -> list[Slice]:
     """Return the slices with labels taking turns, so that an interrupted run has seen every scene."""
-    grouped = _grouped(slices)
-    return _in_turns([grouped[label] for label in sorted(grouped)])
+    return _in_turns([parts for _, parts in sorted(grouped(slices).items())])
 
 
 def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
@@ -76,7 +75,7 @@ def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
     """
     whole: list[list[Slice]] = []
     rest: list[Slice] = []
-    for _, parts in sorted(_grouped(slices).items()):
+    for _, parts in sorted(grouped(slices).items()):
         end = len(parts) - len(parts) % size
         whole += [parts[at : at + size] for at in range(0, end, size)]
         rest += parts[end:]
@@ -84,11 +83,12 @@ def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
     return tuple(Unit(f"sequence-{i:05d}", _common(parts), tuple(parts)) for i, parts in enumerate(whole))
 
 
-def _grouped(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
-    grouped: defaultdict[str, list[Slice]] = defaultdict(list)
+def grouped(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
+    """Return the slices of each label, in their order."""
+    found: defaultdict[str, list[Slice]] = defaultdict(list)
     for part in slices:
-        grouped[part.label].append(part)
-    return dict(grouped)
+        found[part.label].append(part)
+    return dict(found)
 
 
 def _in_turns(piles: Sequence[Sequence[Slice]]) -> list[Slice]:

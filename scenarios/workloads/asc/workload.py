@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, unfit
+from rig.recording.layout import sha256_of
 from rig.types import Benchmark, Sample
 from scenarios.lazy import Lazy
 from scenarios.workloads.asc import audio
@@ -256,8 +257,7 @@ def _drawn(slices: Sequence[Slice], samples: int | None, seed: int) -> list[Slic
 
 def _checked_digest(path: Path, clipped_limit: float) -> str:
     audio.read_native(path, clipped_limit=clipped_limit)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 def _digest(content: Mapping[str, Any]) -> str:

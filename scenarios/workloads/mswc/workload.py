@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,12 @@ def open_workload(
     if len(known) < sessions:
         what = f"{folder} has {len(known)} languages with an evaluation.csv, and {sessions} sessions need one each"
         raise DataError(what, field="sessions", value=len(known), remedy="Give the whole subset, or fewer sessions")
-    hear = _Ears(front_end)
-    asked = [
-        (OLD, word, k, hear.one(clip)) for word, clips in tests.items() for k, clip in enumerate(clips[:base_tests])
-    ]
+
+    @cache
+    def hear(clip: Path) -> Heard:
+        return FRONT_ENDS[front_end](sound_of(clip))
+
+    asked = [(OLD, word, k, hear(clip)) for word, clips in tests.items() for k, clip in enumerate(clips[:base_tests])]
     rate_hz = front_ends.RATE_HZ if front_end == "audio" else None
     samples = list(_asked(0, asked, rate_hz))
     order = [known[k] for k in rng.permutation(len(known))[:sessions]]
@@ -110,11 +113,11 @@ def open_workload(
             raise DataError(what, field="way", value=len(words), remedy="Give the whole subset, or ask for fewer (way)")
         for word in rng.choice(sorted(words), way, replace=False).tolist():
             clips = words[word]
-            taught = np.stack([hear.one(clips[k]) for k in rng.choice(pool, shots, replace=False)])
+            taught = np.stack([hear(clips[k]) for k in rng.choice(pool, shots, replace=False)])
             samples += (
                 [Sample(f"{session:02d}/learn/{word}", taught, word, rate_hz=rate_hz, learn=True)] if learn else []
             )
-            asked += [(NEW, word, k, hear.one(clips[k])) for k in range(pool, pool + queries)]
+            asked += [(NEW, word, k, hear(clips[k])) for k in range(pool, pool + queries)]
         samples += _asked(session, asked, rate_hz)
     details = {
         "front_end": front_end, "front_end_hz": [front_ends.LOW_HZ, front_ends.HIGH_HZ], "incremental": sessions,
@@ -122,19 +125,6 @@ def open_workload(
         "classes": sorted({sample.label for sample in samples if sample.label is not None}),
     }  # fmt: skip
     return Sessions(_digest(samples), tuple(samples), details, tuple(training), training, front_end)
-
-
-class _Ears:
-    """The front end, which processes each clip once."""
-
-    def __init__(self, front_end: str) -> None:
-        self._hear, self._heard = FRONT_ENDS[front_end], dict[Path, Heard]()
-
-    def one(self, clip: Path) -> Heard:
-        """Return what the front end gives for a clip."""
-        if clip not in self._heard:
-            self._heard[clip] = self._hear(sound_of(clip))
-        return self._heard[clip]
 
 
 def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]], rate_hz: float | None) -> Iterator[Sample]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from rig.bench.option_checks import within
-from rig.recording.atomic_write import replacing
+from rig.recording.atomic_write import write_whole
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.mnist import SIDE, idx_file
@@ -120,5 +120,4 @@ def _moved(image: Floats) -> Iterator[Floats]:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(data)
+    write_whole(path, data)
