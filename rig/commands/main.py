@@ -97,11 +97,8 @@ def _main(given: list[str], alone: bool) -> int:
     os.umask(os.umask(0o022) | 0o022)  # others cannot write the files that this process makes
     # Arrow's own allocators reserve 4 MB, although a few kilobytes suffice here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    if given[:1] in (
-        ["report"],
-        ["submit"],
-        ["compare"],
-    ):  # before numpy is loaded, because more threads change the order of sums, and so last digits
+    if given[0] in ("report", "submit", "compare"):
+        # before numpy is loaded, because more threads change the order of sums, and so last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
         gc.set_threshold(GARBAGE)
     if "open_run" not in dir(rig):  # another project's rig/__init__.py hides this one
