@@ -10,17 +10,12 @@ import os
 import shutil
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 MOST = 20_000
 """A line of text is cut to this many characters; JSON is printed whole."""
-
-QUIET_S, EVERY_S, EVERY_PLAIN_S = 2.0, 0.5, 5.0
-"""Seconds before progress is shown, and between two of its lines on a terminal and elsewhere."""
-Told = Callable[[int, int], None]
 
 
 def clean(text: object) -> str:
@@ -174,28 +169,3 @@ def _print(text: str, stream: TextIO) -> None:
 
 def _short(line: str) -> str:
     return line if len(line) <= MOST else f"{line[: MOST - 1]}…"
-
-
-@contextmanager
-def progress(now: Callable[[], float] = time.monotonic) -> Iterator[Told]:
-    """Yield a callback for (readings read, total readings or 0); it reports on standard error after 2 s."""
-    tty = sys.stderr.isatty()
-    began, last, shown = now(), now(), False
-
-    def told(done: int, of: int) -> None:
-        nonlocal last, shown
-        at = now()
-        if at - began < QUIET_S or at - last < (EVERY_S if tty else EVERY_PLAIN_S if shown else 0.0):
-            return
-        last, shown = at, True
-        share = f"{100.0 * done / of:3.0f} %  " if of else ""
-        left = f"  {(at - began) * (of / max(done, 1) - 1.0):.0f} s left" if of else ""
-        text = f"{share}{done:,} readings{left}"
-        sys.stderr.write(f"\r{text:<60}" if tty else text + "\n")
-        sys.stderr.flush()
-
-    try:
-        yield told
-    finally:
-        if tty and shown:
-            sys.stderr.write("\r" + " " * 60 + "\r")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 from reports.viewing.page import page_of, policy
 from reports.viewing.server import server_of
-from rig.terminal import answer, progress, say
+from rig.session.live_line import LiveLine
+from rig.terminal import answer, say
 
 LARGE_BYTES = 1e9
+QUIET_S = 2.0
+"""Work that is done by then shows no progress."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +30,16 @@ def run(args: argparse.Namespace) -> int:
 
     if sum(file.stat().st_size for file in args.run_path.rglob("*.arrows")) > LARGE_BYTES:
         say("verifying the hashes of the recording", error=True)
-    with progress() as told:
-        whole = whole_trace(args.run_path, told)
+    live, began_s = LiveLine(), time.monotonic()
+
+    def told(done: int, of: int) -> None:
+        lasted_s = time.monotonic() - began_s
+        if lasted_s > QUIET_S:
+            left = f"{lasted_s * (of / done - 1.0):.0f} s left"
+            live.pace(f"{100.0 * done / of:3.0f} %  {done:,} readings  {left}")
+
+    whole = whole_trace(args.run_path, told)
+    live.clear()
     model = whole.model()
     server, url = server_of(page_of(model).encode(), policy(scripts=True, server=True), whole.columns, args.port)
     document = {"url": url, "run": str(whole.run.path), "rails": [r["name"] for r in model["rails"]]}

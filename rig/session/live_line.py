@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rig.terminal import clean
+from rig.terminal import clean, say
+
+PLAIN_EVERY_S, TERMINAL_EVERY_S = 5.0, 0.2
 
 
 class LiveLine:
@@ -14,7 +18,7 @@ class LiveLine:
 
     def __init__(self, quiet: bool = False) -> None:
         console = Console(stderr=True)
-        self.shown = console.is_interactive and not quiet
+        self.shown, self._due_s = console.is_interactive and not quiet, float("-inf")
         self._live = Live(
             console=console, transient=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
@@ -24,6 +28,16 @@ class LiveLine:
         if self.shown:
             self._live.start()
             self._live.update(Text(clean(text), no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def pace(self, text: str) -> None:
+        """Show how far something is, if that is due: in place on a terminal, elsewhere as one more line."""
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s = time.monotonic() + (TERMINAL_EVERY_S if self.shown else PLAIN_EVERY_S)
+        if self.shown:
+            self.show(text)
+        else:
+            say(text, error=True)
 
     def clear(self) -> None:
         """Remove the line, before other output or at the end."""

@@ -9,9 +9,6 @@ from rig.session.live_line import LiveLine
 from rig.sweep.cells import Outcome
 from rig.terminal import say
 
-PLAIN_EVERY_S = 5.0
-TERMINAL_EVERY_S = 0.2
-
 
 class Progress:
     """Counts outcomes, and expects open cells to take as long as those that have ended.
@@ -21,7 +18,7 @@ class Progress:
 
     def __init__(self, total: int, left: Sequence[str], failed: int) -> None:
         self._total, self._left, self._failed = total, set(left), failed
-        self._open, self._began_s, self._shown_s = len(left), time.monotonic(), float("-inf")
+        self._open, self._began_s = len(left), time.monotonic()
         self._live = LiveLine()
 
     def note(self, outcome: Outcome) -> None:
@@ -39,18 +36,11 @@ class Progress:
 
     def show(self) -> None:
         """Show the progress of the sweep, if an update is due."""
-        now_s = time.monotonic()
-        if not self._left or now_s - self._shown_s < (TERMINAL_EVERY_S if self._live.shown else PLAIN_EVERY_S):
-            return
-        self._shown_s = now_s
         failed = f", {self._failed} failed" if self._failed else ""
         left_s = self.left_s()
         rest = f"; about {span(left_s)} left" if left_s is not None else ""
-        line = f"{self._total - len(self._left)}/{self._total} cells{failed}{rest}"
-        if self._live.shown:
-            self._live.show(line)
-        else:
-            say(line, error=True)
+        if self._left:
+            self._live.pace(f"{self._total - len(self._left)}/{self._total} cells{failed}{rest}")
 
     def say(self, text: str) -> None:
         """Print one line."""

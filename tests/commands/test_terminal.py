@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rig.commands.main import main
-from rig.terminal import MOST, clean, progress, say, usable_streams
+from rig.terminal import MOST, clean, say, usable_streams
 from tests.support.paths import ROOT
 from tests.support.submission_folder import unpacked
 
@@ -85,16 +85,6 @@ def test_a_measurement_goes_on_where_standard_error_is_full(tmp_path: Path, monk
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stderr", full)
         assert measure(tmp_path / "out", "--mode", "together") == 0
-
-
-def test_progress_is_told_after_two_seconds_and_not_before(capsys: pytest.CaptureFixture[str]) -> None:
-    at = iter([0.0, 0.0, 1.0, 2.5, 3.0, 9.0])
-    with progress(lambda: next(at)) as told:
-        for done in (100, 250, 300, 900):
-            told(done, 1000)
-    assert capsys.readouterr().err.split("\n")[:-1] == [
-        " 25 %  250 readings  8 s left", " 90 %  900 readings  1 s left"
-    ]  # fmt: skip
 
 
 def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:

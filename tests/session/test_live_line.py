@@ -13,3 +13,13 @@ def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str])
     line.clear()
     assert not line.shown
     assert capsys.readouterr() == ("", "")
+
+
+def test_without_a_terminal_how_far_something_is_is_told_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, at = LiveLine(), [0.0]
+    monkeypatch.setattr("rig.session.live_line.time.monotonic", lambda: at[0])
+    for at[0] in (0.0, 1.0, 4.9, 5.1):
+        line.pace(f"{at[0]} s")
+    assert capsys.readouterr().err == "0.0 s\n5.1 s\n"
