@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from reports.format import si
 from rig.errors import RigError
 from rig.recording.bounded import START_BYTES
 from rig.recording.conversion import to_watts
+from rig.recording.events import ChunkArrived, Stop
 from rig.recording.layout import EVENTS
 from rig.recording.session import REQUEST
 from rig.recording.trace_validation import rail_from_json
@@ -29,6 +31,7 @@ TAIL_BYTES = 1 << 14
 """The last chunk of each rail is searched in this many bytes at the end of ``events.jsonl``."""
 LATEST = 10_000
 """The latest power is the mean of at most this many readings."""
+_LAST = msgspec.json.Decoder(ChunkArrived | Stop)
 FAR_S = 30 * 86_400.0
 """A disk that will be full only later than this is reported as not filling."""
 
@@ -121,8 +124,8 @@ class Growing:
                 self._at[file], last = at, batch
             if last is not None and (power := _latest_w(last)) is not None:
                 watts[power[0]] = power[1]
-        lines = list(_last_lines(self.path / EVENTS))
-        stop = next((x for x in lines if isinstance(x, dict) and x.get("type") == "stop"), None)
+        stop = next((line for line in _last_lines(self.path / EVENTS) if isinstance(line, Stop)), None)
+        error = None if stop is None else stop.error
         return Standing(
             self.path,
             answered(self.path / "replies.arrows"),
@@ -130,7 +133,7 @@ class Growing:
             watts,
             self.room.look(),
             stop is not None,
-            _error(stop),
+            "" if error is None else clean(error.message),
         )
 
 
@@ -199,29 +202,18 @@ def _latest_w(batch: pa.RecordBatch) -> tuple[str, float] | None:
         return None
 
 
-def _error(stop: dict[str, Any] | None) -> str:
-    said = None if stop is None else stop.get("error")
-    return clean(said.get("message", "")) if isinstance(said, dict) else ""
-
-
 def waiting_s(events: Path) -> float:
     """Return how many seconds of readings waited to be written when the last came, or NaN if no line says so."""
-    found = {line["rail"]: line["waiting_s"] for line in _last_lines(events) if _waits(line)}
-    return max(found.values(), default=math.nan)
+    came = [line for line in _last_lines(events) if isinstance(line, ChunkArrived)]
+    return max({line.rail: line.waiting_s for line in came if line.waiting_s is not None}.values(), default=math.nan)
 
 
-def _waits(line: Any) -> bool:
-    kinds = {"type": str, "rail": str, "waiting_s": float}
-    fits = isinstance(line, dict) and all(isinstance(line.get(name), kind) for name, kind in kinds.items())
-    return fits and line["type"] == "chunk"
-
-
-def _last_lines(path: Path) -> Iterator[Any]:
+def _last_lines(path: Path) -> Iterator[ChunkArrived | Stop]:
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(path.stat().st_size - TAIL_BYTES, 0))
         for line in file.read(TAIL_BYTES).split(b"\n"):
-            with suppress(ValueError):  # the first may be cut, and the last not whole
-                yield json.loads(line)
+            with suppress(ValueError, RecursionError):  # the first may be cut, and the last not whole
+                yield _LAST.decode(line)
 
 
 # ---- text ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.viewing.pyramid import FINEST
+from reports.viewing.pyramid import FINEST, gathered
 from reports.viewing.trace_index import BLOCK, Index, Told, index_of, power_of, shown
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.reader import Run
@@ -179,8 +179,6 @@ def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) ->
     if len(mean) <= 2 * columns:
         return Look(edges, least, mean, most, readings, missing, readings == len(mean))
     at = np.unique(np.linspace(0, len(mean), columns + 1).astype(np.int64))
-    total, held = np.add.reduceat(np.where(count > 0, mean, 0.0) * count, at[:-1]), np.add.reduceat(count, at[:-1])
+    least, total, most, held = gathered(at[:-1], least, np.where(count > 0, mean, 0.0) * count, most, count)
     means = np.divide(total, held, out=np.full(len(held), np.nan), where=held > 0)
-    return Look(
-        edges[at], np.fmin.reduceat(least, at[:-1]), means, np.fmax.reduceat(most, at[:-1]), readings, missing, False
-    )
+    return Look(edges[at], least, means, most, readings, missing, False)

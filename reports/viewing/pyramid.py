@@ -70,7 +70,7 @@ class PyramidBuilder:
         columns: tuple[NDArray[Any], ...] = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
         found, step = [_level(FINEST, *columns)], FINEST
         while len(columns[0]) > 1:
-            columns, step = _gathered(*columns), step * FACTOR
+            columns, step = gathered(np.arange(0, len(columns[0]), FACTOR), *columns), step * FACTOR
             found.append(_level(step, *columns))
         return tuple(found)
 
@@ -90,15 +90,10 @@ def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     return least, total, most, count
 
 
-def _gathered(least: Floats, total: Floats, most: Floats, count: Indices) -> tuple[NDArray[Any], ...]:
-    """Return the columns of the next level."""
-    at = np.arange(0, len(least), FACTOR)
-    return (
-        np.fmin.reduceat(least, at),
-        np.add.reduceat(total, at),
-        np.fmax.reduceat(most, at),
-        np.add.reduceat(count, at),
-    )
+def gathered(at: Indices, least: Floats, total: Floats, most: Floats, count: Indices) -> tuple[NDArray[Any], ...]:
+    """Return the columns of wider buckets, which begin at the given ones."""
+    joins = (np.fmin, np.add, np.fmax, np.add)
+    return tuple(join.reduceat(column, at) for join, column in zip(joins, (least, total, most, count), strict=True))
 
 
 def _level(step: int, least: Floats, total: Floats, most: Floats, count: Indices) -> Level:

@@ -7,7 +7,7 @@ A ``rig.recording.traces.Trace`` holds them instead of arrays. They support what
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import RawIOBase
@@ -191,11 +191,6 @@ class Stored:
         parts = [self._part(k, max(first - int(row[k]), 0), min(last, int(row[k + 1])) - int(row[k])) for k in numbers]
         found = np.concatenate(parts) if len(parts) != 1 else parts[0]
         return found if step == 1 else found[::step]
-
-    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the column in order, in arrays of at most ``rows`` values."""
-        for first in range(0, len(self), rows):
-            yield self[first : first + rows]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)

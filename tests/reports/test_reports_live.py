@@ -111,8 +111,9 @@ def test_what_is_not_known_is_not_said(left: RoomLeft | None, said: str) -> None
 
 
 def test_the_recording_says_what_waits_to_be_written(tmp_path: Path) -> None:
-    lines = [{"type": "chunk", "rail": rail, "waiting_s": s} for rail, s in (("a", 9.0), ("a", 0.1), ("b", 0.5))]
-    others = [{"type": "chunk", "rail": []}, {"type": "chunk", "rail": {}, "waiting_s": 7.0}, [], 3]
+    came = {"type": "chunk", "readings": 1, "arrived_ns": 0}
+    lines = [came | {"rail": rail, "waiting_s": s} for rail, s in (("a", 9.0), ("a", 0.1), ("b", 0.5))]
+    others = [came | {"rail": []}, came | {"rail": {}, "waiting_s": 7.0}, came | {"rail": "c"}, [], 3]
     events = tmp_path / "events.jsonl"
     events.write_text("\n".join(map(json.dumps, [*lines, *others])) + '\n{"type": "chunk", "rail": "a", "wai')
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rig.errors import DataError, UsageError
+from rig.types import Floats
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.drawn import RETINA_STEP, retina, write_folder
 from scenarios.workloads.ne15.export import export
-from scenarios.workloads.ne15.focal import rank_order, reconstructed
+from scenarios.workloads.ne15.focal import cell_kernels, rank_order
 from scenarios.workloads.ne15.mnist import PIXELS, idx_file, read_digits
 from scenarios.workloads.ne15.poisson import Events, poisson
 from scenarios.workloads.ne15.workload import open_workload
@@ -126,6 +127,12 @@ def test_the_published_poisson_digit_and_ours_have_the_same_statistics() -> None
 
 
 # ---- rank order ---------------------------------------------------------------------------
+
+
+def reconstructed(events: Events, values: Floats) -> Floats:
+    """Return the image that the spikes encode, shape (784,): each spike adds its cell's kernel times its value."""
+    cells, kernels, _ = cell_kernels()
+    return np.asarray(values @ kernels[np.searchsorted(cells, events[:, 1])])
 
 
 @published

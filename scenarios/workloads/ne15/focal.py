@@ -35,7 +35,7 @@ def rank_order(image: NDArray[np.uint8], share: float = SHARE) -> tuple[Events, 
 
     A cell spikes at most once. ``share`` refers to the cells that the image makes non-zero.
     """
-    cells, kernels, overlap = _retina()
+    cells, kernels, overlap = cell_kernels()
     left = kernels @ (image / 255.0)
     wanted = int(share * np.count_nonzero(np.abs(left) > 1e-9))
     order: list[int] = []
@@ -49,15 +49,8 @@ def rank_order(image: NDArray[np.uint8], share: float = SHARE) -> tuple[Events, 
     return np.column_stack([times, cells[order]]), np.array(values)
 
 
-def reconstructed(events: Events, values: Floats) -> Floats:
-    """Return the image that the spikes encode, shape (784,): each spike adds its cell's kernel times its value."""
-    cells, kernels, _ = _retina()
-    rows = np.searchsorted(cells, events[:, 1])
-    return np.asarray(values @ kernels[rows])
-
-
 @lru_cache(maxsize=1)
-def _retina() -> tuple[NDArray[np.int64], Floats, Floats]:
+def cell_kernels() -> tuple[NDArray[np.int64], Floats, Floats]:
     """Return addresses of cells (n,), their kernels over the image (n, 784), and the kernels' correlations (n, n)."""
     kernels = [_kernel(*layer[:4]) for layer in LAYERS]
     grid = np.indices((SIDE, SIDE)).reshape(2, -1).T
