@@ -121,17 +121,16 @@ def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **st
     from matplotlib.path import Path
 
     seen = np.flatnonzero(np.diff(np.concatenate([[False], here & (high - low > _UNSEEN), [False]]).astype(int)))
-    corners, codes = [], []
+    pieces = []
     for first, last in seen.reshape(-1, 2):
         x = np.repeat(knots[first : last + 1], 2)[1:-1]
         flat = np.all(low[first:last] == low[first])
         under = low[[first, first]] if flat else np.repeat(low[first:last], 2)[::-1]
         back = x[[-1, 0]] if flat else x[::-1]
         y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # the closing point is never drawn
-        corners.append(np.column_stack([np.concatenate([x, back, [0.0]]), y]))
-        codes += [Path.MOVETO, *[Path.LINETO] * (len(y) - 2), Path.CLOSEPOLY]
-    if corners:
-        axis.add_patch(PathPatch(Path(np.concatenate(corners), codes), linewidth=0, **style))
+        pieces.append(Path(np.column_stack([np.concatenate([x, back, [0.0]]), y]), closed=True))
+    if pieces:
+        axis.add_patch(PathPatch(Path.make_compound_path(*pieces), linewidth=0, **style))
 
 
 def _answers(axis: Any, stream: Stream, shown: Shown) -> None:

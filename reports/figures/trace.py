@@ -9,6 +9,7 @@ import numpy as np
 
 from reports.figures.style import COLOURS, MUTED, TRACE, Floats, margins, new_figure
 from reports.format import prefix
+from reports.viewing.pyramid import gathered
 from rig.analysis.result.series import RailSeries, Series
 from rig.terminal import clean
 
@@ -116,12 +117,9 @@ def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[F
     filled = counts > 0
     least, mean, most = (np.full(buckets, np.nan) for _ in range(3))
     finite = np.isfinite(watts)
-    at = cuts[filled]
-    least[filled] = np.fmin.reduceat(np.where(finite, watts, np.nan), at)
-    most[filled] = np.fmax.reduceat(np.where(finite, watts, np.nan), at)
-    seen = np.add.reduceat(finite.astype(np.float64), at)
-    sums = np.add.reduceat(np.where(finite, watts, 0.0), at)
-    mean[filled] = np.divide(sums, seen, out=np.full(len(at), np.nan), where=seen > 0)
+    good, counted = np.where(finite, watts, np.nan), finite.astype(np.int64)
+    least[filled], sums, most[filled], seen = gathered(cuts[filled], good, np.where(finite, watts, 0.0), good, counted)
+    mean[filled] = np.divide(sums, seen, out=np.full(len(seen), np.nan), where=seen > 0)
     return 0.5 * (edges[:-1] + edges[1:]), least, mean, most
 
 
@@ -138,9 +136,9 @@ def _shade(axis: Any, windows: Windows, limits: tuple[float, float]) -> None:
             continue
         low, high = np.maximum(w[:, 0], limits[0]), np.minimum(w[:, 1], limits[1])
         zero, one = np.zeros(len(w)), np.ones(len(w))
-        corners = np.stack([low, zero, low, one, high, one, high, zero, low, zero], axis=1).reshape(-1, 2)
-        codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(w))
-        patch = PathPatch(Path(corners, codes), transform=axis.get_xaxis_transform(), zorder=0.5)
+        corners = np.stack([low, zero, low, one, high, one, high, zero], axis=1).reshape(-1, 4, 2)
+        boxes = Path.make_compound_path_from_polys(corners)
+        patch = PathPatch(boxes, transform=axis.get_xaxis_transform(), zorder=0.5)
         patch.set(facecolor=colours[name], alpha=0.32, linewidth=0)
         axis.add_patch(patch)
         if high[0] - low[0] > 0.09 * (limits[1] - limits[0]):  # a name shows what a colour alone does not
