@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,7 +12,7 @@ from typing import Any
 import msgspec
 
 from reports.names import short_text, title
-from reports.page_templates import templates
+from reports.page_templates import hash_of, templates
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Component, Quantity
 from rig.errors import DataError, RigError, refused
@@ -120,13 +118,12 @@ def run(args: argparse.Namespace) -> int:
 def page(entries: Sequence[Entry], left: Sequence[str] = ()) -> str:
     """Return the page: a table for each class with rows, and what was left out. The page makes no request."""
     script = files("reports").joinpath("templates", "sort.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     from markupsafe import Markup
 
     tables = [_table(of, [entry for entry in entries if entry.of == of]) for of in CLASSES]
     return templates().get_template("leaderboard.html.j2").render(
         tables=[table for table in tables if table["rows"]], left=[clean(text) for text in left],
-        script=Markup(script), digest=digest, simulated=False,
+        script=Markup(script), digest=hash_of(script), simulated=False,
     )  # fmt: skip
 
 

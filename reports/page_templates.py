@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import re
 from functools import cache
@@ -29,6 +31,11 @@ def templates() -> Environment:
     env.filters["code"] = lambda text: "`" + clean(text).replace("`", "'") + "`"
     env.filters["tight"] = lambda text: re.sub(r"(?<=\d) (?=[^\s\d(+])", "\u00a0", str(text))
     return env
+
+
+def hash_of(script: str) -> str:
+    """Return the hash by which the policy of a page allows this script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _markdown(text: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO
 
 from reports.figures.sweep import WANTED, Figures, Row
 from reports.figures.sweep_axes import HALF
@@ -18,14 +17,14 @@ CORRECT = (FigureKey("accuracy"), FigureKey("r2"), FigureKey("smape_mean"))
 """Figures that come first, like the gaps of ``WANTED``: they show whether the answers are right."""
 
 
-def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures, file: IO[str] | None = None) -> None:
-    """Print rows of a sweep to ``file``, or to standard output. The arguments are those of ``sweep_figure``."""
+def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures) -> None:
+    """Print rows of a sweep to standard output. The arguments are those of ``sweep_figure``."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=file or own(), highlight=False, width=width())
+    console = Console(file=own(), highlight=False, width=width())
     known = {key: name for name, key in figures.items()}
     wanted = [(known[key], key) for key in dict.fromkeys((*CORRECT, *WANTED)) if key in known][:COLUMNS]
     for count in range(len(wanted), -1, -1):  # as many figures as fit

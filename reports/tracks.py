@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil
-from typing import IO, Any
+from typing import Any
 
 from reports.figures.tracks import front_figure, line_figure, short
 from reports.names import short_text, title
@@ -44,17 +44,14 @@ def page(found: Tracks) -> bytes:
     return (text.rstrip("\n") + "\n").encode()
 
 
-def print_tracks(found: Tracks, file: IO[str] | None = None) -> None:
-    """Print the tables to ``file``, or to standard output, then energy per operation."""
+def print_tracks(found: Tracks) -> None:
+    """Print the tables to standard output, then energy per operation."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    file = file or own()
-    console = Console(file=file, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, highlight=False, width=140)
+    console = Console(file=own(), highlight=False, width=None if own().isatty() else 140)
     for table in _tables(found):
         shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=table["of"], title_justify="left")
         shown.add_column("")

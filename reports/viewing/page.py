@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from reports.page_templates import templates
+from reports.page_templates import hash_of, templates
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -31,8 +29,7 @@ def as_json(model: dict[str, Any]) -> Markup:
 
 def policy(*, scripts: bool, server: bool = False) -> str:
     """Return the Content-Security-Policy of a page: no requests, and no script but this one, by its hash."""
-    digest = base64.b64encode(hashlib.sha256(str(script()).encode()).digest()).decode()
-    own = f"; script-src 'sha256-{digest}'" if scripts else ""
+    own = f"; script-src 'sha256-{hash_of(script())}'" if scripts else ""
     return "default-src 'none'; style-src 'unsafe-inline'" + own + ("; connect-src 'self'" if server else "")
 
 
