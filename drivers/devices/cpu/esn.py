@@ -6,12 +6,15 @@ and a readout by regularised least squares. Learning is not part of the span.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from drivers.devices.cpu.forecasting import Model, forecasting_device
-from rig.bench.option_checks import positive, within
+from rig.bench.option_checks import within
+from rig.bench.settings import Positive, of_settings
 from rig.errors import DataError
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
@@ -20,53 +23,39 @@ from rig.types import Device, Floats
 NAME = "numpy-esn"
 
 
-def open_device(
-    *,
-    neurons: int = 186,
-    density: float = 0.11,
-    spectral_radius: float = 1.09,
-    leak: float = 0.58,
-    bias_scale: float = 0.34,
-    input_scale: float = 0.425,
-    ridge: float = 1e-8,
-    washout: int = 45,
-    seed: int = 0,
-) -> Device:
-    """Open an echo state network; ``seed`` and the seed of sample k draw the weights for sample k.
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Options: the parameters of a network; ``seed`` and the seed of sample k draw the weights for sample k.
 
     The defaults are from its authors' log, where scales of 0.68 and 0.85 belong to weights between -1/2 and 1/2;
     here weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero.
-    The readout does not learn from the first ``washout`` points. Raises ``UsageError`` for options out of
-    range.
+    The readout does not learn from the first ``washout`` points.
     """
-    within(1, 10_000, neurons=neurons)
-    within(0.0, 1.0, density=density, leak=leak)
-    within(0, 10**6, washout=washout)
-    positive(spectral_radius=spectral_radius, bias_scale=bias_scale, input_scale=input_scale, ridge=ridge)
-    shape = Shape(neurons, density, spectral_radius, leak, bias_scale, input_scale, ridge, washout)
+
+    neurons: Annotated[int, partial(within, 1, 10_000)] = 186
+    density: Annotated[float, partial(within, 0.0, 1.0)] = 0.11
+    spectral_radius: Positive = 1.09
+    leak: Annotated[float, partial(within, 0.0, 1.0)] = 0.58
+    bias_scale: Positive = 0.34
+    input_scale: Positive = 0.425
+    ridge: Positive = 1e-8
+    washout: Annotated[int, partial(within, 0, 10**6)] = 45
+    seed: int = 0
+
+
+@of_settings
+def open_device(settings: Shape) -> Device:
+    """Open an echo state network. Raises ``UsageError`` for options out of range."""
+    shape, seed = settings, settings.seed
     drawn = weights_of(shape, np.random.default_rng([seed, 0]))
     model = Model(
         NAME,
-        f"echo state network of {neurons} neurons",
+        f"echo state network of {shape.neurons} neurons",
         "regularised least squares on the first half of each sample",
-        {name: getattr(shape, name) for name in Shape.__slots__},
-        Trained(shape, *drawn, np.ones(neurons + 2), np.zeros(0), 0.0),
+        {name: value for name, value in asdict(shape).items() if name != "seed"},
+        Trained(shape, *drawn, np.ones(shape.neurons + 2), np.zeros(0), 0.0),
     )
-    return forecasting_device(model, lambda series, rng: (trained(shape, series, rng), {}), washout, seed)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The parameters of a network; see ``open_device``."""
-
-    neurons: int
-    density: float
-    spectral_radius: float
-    leak: float
-    bias_scale: float
-    input_scale: float
-    ridge: float
-    washout: int
+    return forecasting_device(model, lambda series, rng: (trained(shape, series, rng), {}), shape.washout, seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 
 from drivers.devices.cpu.forecasting import Model, forecasting_device
 from drivers.devices.cpu.lstm_training import Memories, Weights, drawn, fitted, normalised, step
-from rig.bench.option_checks import positive, within
+from rig.bench.option_checks import within
+from rig.bench.settings import Positive, of_settings
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Device, Floats
@@ -22,38 +24,44 @@ from rig.types import Device, Floats
 NAME = "numpy-lstm"
 
 
-def open_device(
-    *,
-    cells: int = 100,
-    window: int = 50,
-    epochs: int = 200,
-    learning_rate: float = 0.01,
-    washout: int = 45,
-    seed: int = 0,
-) -> Device:
-    """Open a network; ``seed`` and the seed of sample k draw the first weights for sample k.
+@dataclass(frozen=True, slots=True)
+class Lstm:
+    """Options: ``seed`` and the seed of sample k draw the first weights for sample k.
 
-    It reads the last ``window`` points. It learns for ``epochs``, but not from the first ``washout`` points of a
-    series. Learning 750 points takes some ten seconds, before the span. Raises ``UsageError`` for options out of range.
+    The network reads the last ``window`` points. It learns for ``epochs``, but not from the first ``washout`` points of
+    a series. Learning 750 points takes some ten seconds, before the span.
     """
-    within(1, 10_000, cells=cells, window=window)
-    within(1, 10**6, epochs=epochs)
-    within(0, 10**6, washout=washout)
-    positive(learning_rate=learning_rate)
+
+    cells: Annotated[int, partial(within, 1, 10_000)] = 100
+    window: Annotated[int, partial(within, 1, 10_000)] = 50
+    epochs: Annotated[int, partial(within, 1, 10**6)] = 200
+    learning_rate: Positive = 0.01
+    washout: Annotated[int, partial(within, 0, 10**6)] = 45
+    seed: int = 0
+
+
+@of_settings
+def open_device(settings: Lstm) -> Device:
+    """Open a network. Raises ``UsageError`` for options out of range."""
+    s = settings
+    unlearnt = drawn(s.cells, s.window, np.random.default_rng([s.seed, 0]))
 
     def learn(series: Floats, rng: np.random.Generator) -> tuple[Trained, dict[str, Any]]:
-        weights, memories, read, losses = fitted(drawn(cells, window, rng), series, washout, epochs, learning_rate)
+        first = drawn(s.cells, s.window, rng)
+        weights, memories, read, losses = fitted(first, series, s.washout, s.epochs, s.learning_rate)
         return Trained(weights, memories, read), {"training_loss": losses}
 
     model = Model(
         NAME,
-        f"long short-term memory of {cells} cells",
-        f"{epochs} epochs of the first half of each sample by Adam on the squared error at a learning rate of "
-        f"{learning_rate:g}; the last network is taken",
-        {"cells": cells, "window": window, "washout": washout},
-        Trained(drawn(cells, window, np.random.default_rng([seed, 0])), Memories.none(cells), np.zeros(window)),
+        f"long short-term memory of {s.cells} cells",
+        f"{s.epochs} epochs of the first half of each sample by Adam on the squared error at a learning rate of "
+        f"{s.learning_rate:g}; the last network is taken",
+        {"cells": s.cells, "window": s.window, "washout": s.washout},
+        Trained(
+            drawn(s.cells, s.window, np.random.default_rng([s.seed, 0])), Memories.none(s.cells), np.zeros(s.window)
+        ),
     )
-    return forecasting_device(model, learn, washout, seed)
+    return forecasting_device(model, learn, s.washout, s.seed)
 
 
 @dataclass(frozen=True, slots=True)
