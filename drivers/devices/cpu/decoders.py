@@ -31,7 +31,7 @@ _BLOCK = 1 << 14
 """This many steps are fitted together."""
 _EPSILON = np.float32(1e-5)
 """Added to variances, as torch does."""
-_NORM = ("running_mean", "running_var", "weight", "bias")
+_NORM = ("weight", "bias", "running_mean", "running_var")
 Kind = Literal["SNN", "SNN_Flat", "ANN", "ANN_Flat"]
 SPIKING = ("SNN", "SNN_Flat")
 Arrays = Mapping[str, Any]
@@ -217,7 +217,7 @@ def _shapes(held: Arrays, kind: Kind, channels: int) -> dict[str, tuple[int, ...
 
 def _normalised(values: Floats, arrays: Arrays, name: str) -> Floats:
     """Batch normalisation as it runs after training."""
-    mean, variance, scale, shift = (arrays[f"{name}.{what}"] for what in _NORM)
+    scale, shift, mean, variance = (arrays[f"{name}.{what}"] for what in _NORM)
     return np.asarray((values - mean) / np.sqrt(variance + _EPSILON) * scale + shift)
 
 
