@@ -1,6 +1,10 @@
-"""Errors that end a measurement (their text says that recorded data is kept), and errors of unfit data."""
+"""Errors that end a measurement (their text says that recorded data is kept), errors of unfit data, and clean-up."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from rig.errors import MeterError
 
@@ -17,3 +21,19 @@ def meter_failed(
 UNFIT = (OSError, EOFError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
          AssertionError, MemoryError)  # fmt: skip
 """Errors of numpy, HDF5, nir and torch for damaged or unfit data; any other error is reported as a driver's."""
+
+
+@contextmanager
+def released_on_error(release: Callable[[], None]) -> Iterator[None]:
+    """Call ``release`` when the block raises."""
+    try:
+        yield
+    except BaseException:
+        release()
+        raise
+
+
+def quietly(call: Callable[..., Any], *arguments: Any) -> None:
+    """Call ``call`` and ignore its failure, which no longer matters."""
+    with suppress(Exception):
+        call(*arguments)

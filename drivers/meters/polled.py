@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.cleanup import quietly
+from drivers.failures import quietly
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo
 

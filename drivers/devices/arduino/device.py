@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from drivers.cleanup import released_on_error
 from drivers.devices.arduino.about import FLASH, About, handshake
 from drivers.devices.arduino.complexity import network_info
 from drivers.devices.arduino.emulator import Emulator, GuestClock
@@ -27,6 +26,7 @@ from drivers.devices.mlperf_tiny.device import BAUDS
 from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.protocol import Board, Talk
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
+from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.option_checks import limits, positive
 from rig.errors import SetupError, refused

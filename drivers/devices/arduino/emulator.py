@@ -15,8 +15,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from drivers.cleanup import released_on_error
 from drivers.devices.arduino.toolchain import Firmware, build, qemu_command
+from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, SLICE_S, SerialLine
 from rig.errors import SetupError
 

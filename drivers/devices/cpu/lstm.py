@@ -57,9 +57,7 @@ def open_device(settings: Lstm) -> Device:
         f"{s.epochs} epochs of the first half of each sample by Adam on the squared error at a learning rate of "
         f"{s.learning_rate:g}; the last network is taken",
         {"cells": s.cells, "window": s.window, "washout": s.washout},
-        Trained(
-            drawn(s.cells, s.window, np.random.default_rng([s.seed, 0])), Memories.none(s.cells), np.zeros(s.window)
-        ),
+        Trained(unlearnt, Memories.none(s.cells), np.zeros(s.window)),
     )
     return forecasting_device(model, learn, s.washout, s.seed)
 

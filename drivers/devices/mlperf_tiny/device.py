@@ -14,12 +14,12 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from drivers.cleanup import released_on_error
 from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.model import model_of
 from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
+from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.option_checks import limits, one_of, positive
 from rig.errors import reason, refused

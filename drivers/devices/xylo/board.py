@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from drivers.cleanup import quietly
 from drivers.devices.xylo.kit import AUDIO_2, Kit
 from drivers.devices.xylo.stopwatch import StopWatch, span_of
+from drivers.failures import quietly
 from rig.errors import DeviceError, SetupError
 
 BUSY_S, IDLE_S = 2.5e-4, 4e-3

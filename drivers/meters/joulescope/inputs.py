@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.cleanup import quietly
-from drivers.failures import meter_failed
+from drivers.failures import meter_failed, quietly
 from rig.bench.option_checks import within
 from rig.errors import SetupError
 from rig.types import Chunk, Pin, Rail

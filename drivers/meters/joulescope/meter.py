@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from drivers.cleanup import released_on_error
+from drivers.failures import released_on_error
 from drivers.meters.joulescope.inputs import Input, Mark
 from drivers.meters.joulescope.stream import JoulescopeStream, let_go
-from drivers.meters.sampled import sampled_meter
 from drivers.meters.settings import Instrument
+from drivers.meters.threaded import sampled_meter
 from rig.bench.connected import Connected
 from rig.bench.settings import Positive, of_settings
 from rig.errors import SetupError, refused

@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from drivers.cleanup import quietly
-from drivers.failures import meter_failed
+from drivers.failures import meter_failed, quietly
 from drivers.meters.joulescope.inputs import Input
-from drivers.meters.lost_readings import GapFiller
-from drivers.meters.sampled import first_reading
-from drivers.meters.threaded import Batch
+from drivers.meters.threaded import Batch, GapFiller, first_reading
 from rig.errors import MeterError, MeterSilentError
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo
 

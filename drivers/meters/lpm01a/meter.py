@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from drivers.cleanup import released_on_error
+from drivers.failures import released_on_error
 from drivers.links.serial_line import METER, open_line
 from drivers.meters.lpm01a.powershield import BAUD, PowerShield, ShieldSettings
 from drivers.meters.lpm01a.stream import step_at
-from drivers.meters.sampled import sampled_meter
 from drivers.meters.settings import Instrument
+from drivers.meters.threaded import sampled_meter
 from rig.bench.settings import Positive, of_settings
 from rig.errors import refused
 from rig.types import Clock, Conversion, Meter, Rail

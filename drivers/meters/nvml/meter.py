@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from drivers.cleanup import released_on_error
+from drivers.failures import released_on_error
 from drivers.meters.nvml.gpu import Energy, Gpu, averages, gpus_of, open_nvml, part_time, text_of, update_s
 from drivers.meters.polled import HOST, Polled, polled_meter
 from rig.bench.connected import Connected

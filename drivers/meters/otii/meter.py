@@ -19,13 +19,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from drivers.cleanup import released_on_error
-from drivers.failures import meter_failed
-from drivers.meters.lost_readings import GapFiller
+from drivers.failures import meter_failed, released_on_error
 from drivers.meters.otii.server import DEVICES_S, OtiiServer
-from drivers.meters.sampled import sampled_meter
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import Batch
+from drivers.meters.threaded import Batch, GapFiller, sampled_meter
 from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, MeterSilentError, RigError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Floats, Meter, MeterInfo, Rail

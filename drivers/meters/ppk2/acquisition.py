@@ -15,8 +15,7 @@ from drivers.links.serial_line import SerialLine
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.loss_detection import NEAR_S, LossDetector, PendingReadings, Stretch
 from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers
-from drivers.meters.sampled import first_reading
-from drivers.meters.threaded import Batch, ThreadedMeter
+from drivers.meters.threaded import Batch, ThreadedMeter, first_reading
 from rig.errors import MeterError, MeterSilentError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail
 

@@ -15,7 +15,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Literal
 
-from drivers.cleanup import released_on_error
+from drivers.failures import released_on_error
 from drivers.links.serial_line import METER, open_line
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Meter, Ppk2Source

@@ -16,12 +16,10 @@ from typing import Annotated
 
 import numpy as np
 
-from drivers.cleanup import released_on_error
-from drivers.failures import meter_failed
-from drivers.meters.sampled import sampled_meter
+from drivers.failures import meter_failed, released_on_error
 from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import Batch
+from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.connected import Connected
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings

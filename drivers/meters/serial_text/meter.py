@@ -14,7 +14,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-from drivers.cleanup import released_on_error
+from drivers.failures import released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
 from drivers.meters.serial_text.acquisition import POLL_S, TextSource, first_line
 from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, numbers_by_rail

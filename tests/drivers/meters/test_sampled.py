@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from drivers.meters.sampled import sampled_meter
-from drivers.meters.threaded import Batch
+from drivers.meters.threaded import Batch, sampled_meter
 from rig.engine.clock import HostClock
 from tests.drivers.meters.test_threaded import INFO, Tape, error_of, readings, total
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-from drivers.cleanup import released_on_error
-from drivers.meters.sampled import sampled_meter
+from drivers.failures import released_on_error
 from drivers.meters.scpi.dmm.truevolt import APERTURE_LEAST_S, OVER_RANGE, CaptureSettings, Truevolt, range_for
 from drivers.meters.scpi.session import Visa, identified
 from drivers.meters.settings import Instrument
+from drivers.meters.threaded import sampled_meter
 from rig.bench.connected import Connected
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings

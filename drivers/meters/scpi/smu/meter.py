@@ -21,12 +21,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.cleanup import released_on_error
-from drivers.failures import meter_failed
-from drivers.meters.sampled import sampled_meter
+from drivers.failures import meter_failed, released_on_error
 from drivers.meters.scpi.session import Identity, ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import Batch
+from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.connected import Connected
 from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, SetupError, refused
