@@ -17,11 +17,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from drivers.devices.arduino.simulated import RAIL, SimulatedBoard
+from drivers.devices.arduino.emulator import RAIL, SimulatedBoard
+from drivers.devices.mlperf_tiny.queries import TinyDevice
 from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant, Traits, open_plant, seconds_of
 from fixtures.worlds.random_draw import BlankWorkload, truth
@@ -125,7 +126,7 @@ def compared(seed: int, way: str, folder: Path) -> list[dict[str, Any]]:
     """Measure one board one way; return the comparison of each figure of each phase with the truth."""
     d, (rate_hz, aperture, loop_s) = draw(seed), WAYS[way]
     plant = UnevenPlant(open_plant().clock, Traits(seed=seed))
-    device = SimulatedBoard(StatedBoard(d.seconds), plant, lambda: None)
+    device = SimulatedBoard(cast(TinyDevice, StatedBoard(d.seconds)), plant, lambda: None)
     plant.shape(d)
     rng = np.random.default_rng([seed, 0x3446])
     meter = open_meter(

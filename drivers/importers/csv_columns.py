@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from drivers.importers.csv_layout import Layout, unreadable
-from drivers.importers.refusals import bad_file
+from drivers.importers.files import bad_file
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import ALIASES, NS, named_unit
 from rig.errors import DataError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from drivers.importers.refusals import bad_file, unstated
+from drivers.importers.files import bad_file, unstated
 from rig.errors import DataError, UsageError, reason, refused
 from rig.recording.bounded import check_lines
 

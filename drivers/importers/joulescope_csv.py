@@ -7,7 +7,7 @@ from pathlib import Path
 
 from drivers.importers.csv_columns import Blocks, Table
 from drivers.importers.csv_layout import find
-from drivers.importers.refusals import bad_file
+from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from rig.types import Conversion, Rail
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from drivers.importers.refusals import bad_file, unstated
+from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
 from rig.errors import DataError, reason

@@ -10,7 +10,7 @@ import numpy as np
 
 from drivers.importers.csv_columns import read, unit_of_time
 from drivers.importers.csv_layout import find
-from drivers.importers.refusals import bad_file
+from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import axis_of
 from drivers.importers.windows import Windows, from_channel

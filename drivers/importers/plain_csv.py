@@ -10,7 +10,7 @@ import numpy as np
 
 from drivers.importers.csv_columns import FARTHEST_S, Blocks, Columns, Table, unit_of_time
 from drivers.importers.csv_layout import all_of, find
-from drivers.importers.refusals import unstated
+from drivers.importers.files import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import agree, expect, iso_ns

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.refusals import bad_file, unstated
+from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
 from drivers.importers.time_axis import BLOCK, TimeAxis
 from drivers.units import expect

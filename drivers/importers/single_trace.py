@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.refusals import unstated
+from drivers.importers.files import unstated
 from drivers.importers.time_axis import Block, TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits

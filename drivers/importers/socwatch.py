@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from drivers.importers.csv_columns import nanoseconds, unit_of_time
-from drivers.importers.refusals import bad_file, unstated
+from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import axis_of, placed
 from drivers.units import named_unit, unit_of

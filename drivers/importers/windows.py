@@ -11,7 +11,7 @@ import numpy as np
 
 from drivers.importers.csv_columns import Columns, read, unit_of_time
 from drivers.importers.csv_layout import find
-from drivers.importers.refusals import bad_file, check_inferences
+from drivers.importers.files import bad_file, check_inferences
 from drivers.units import NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError, refused
 from rig.importing.imported import ImportedSpan

@@ -14,18 +14,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from drivers.devices.arduino.about import FLASH, About, handshake
-from drivers.devices.arduino.complexity import network_info
-from drivers.devices.arduino.emulator import Emulator, GuestClock
-from drivers.devices.arduino.quantised import NetworkFile, Quantised, read_network
-from drivers.devices.arduino.simulated import SimulatedBoard, simulation, taken
-from drivers.devices.arduino.slices import SliceCoding
+from drivers.devices.arduino.about import FLASH, About, SliceCoding, handshake
+from drivers.devices.arduino.emulator import Emulator, GuestClock, SimulatedBoard, simulation, taken
+from drivers.devices.arduino.quantised import NetworkFile, Quantised, network_info, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, source_sha256
-from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.device import BAUDS
 from drivers.devices.mlperf_tiny.greeting import introduced
-from drivers.devices.mlperf_tiny.protocol import Board, Talk
-from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
+from drivers.devices.mlperf_tiny.protocol import Board, BoardClock, Talk
+from drivers.devices.mlperf_tiny.queries import TICK_HZ, Before, QueryPlan, TinyDevice
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.option_checks import limits, positive
@@ -40,27 +36,19 @@ TOUCH_BAUD = 1200
 COUNTER_BITS = 32
 
 
-class Phases:
+def announced(board: Board) -> Before:
     """Set the phase of the board's next loop, and refuse inference alone on a sample without features.
 
     Computing features outside of spans would be work in the gaps, which may be used for idle power.
     """
 
-    def __init__(self, board: Board) -> None:
-        self._board, self._features = board, False
-
-    def loaded(self) -> Talk[None]:
-        """Record that the features are gone."""
-        self._features = False
-        yield from ()
-
-    def before(self, phase: str) -> Talk[None]:
-        """Choose the phase. Raises ``UsageError`` for inference alone without features."""
-        if phase == INFERENCE and not self._features:
+    def before(phase: str, fresh: bool) -> Talk[None]:
+        if phase == INFERENCE and fresh:
             remedy = "Leave --per-phase out, or loop one slice with it (--option workload.samples=1)"
             raise refused("phase", phase, remedy, "the board has no features of this sample for inference alone")
-        self._features = True
-        yield from self._board.ask(f"phase {phase}")
+        yield from board.ask(f"phase {phase}")
+
+    return before
 
 
 def open_device(
@@ -116,8 +104,8 @@ def open_device(
             network=network_info(deployed.network, takes),
             details={**own_info.details, **more, "warmups": warmups},
         )
-        plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s, prints_first=False)
-        own = TinyDevice(board, info, SliceCoding(about, deployed.network.classes), plan, Phases(board))
+        plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s)
+        own = TinyDevice(board, info, SliceCoding(about, deployed.network.classes), plan, announced(board))
         return own if emulator is None or bench is None else SimulatedBoard(own, bench, end)
 
 

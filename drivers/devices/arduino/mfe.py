@@ -6,7 +6,7 @@ filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ. Silenc
 are triangles in hertz (librosa's ``mel(htk=True, norm=None)``): their corners are not moved to whole bins, which would
 leave some of them empty.
 
-Every constant comes from ``PARAMETERS``; ``c_source.py`` writes the tables that C takes from the same arrays.
+Every constant comes from ``PARAMETERS``; ``mfe_header`` writes the tables that C takes from the same arrays.
 """
 
 from __future__ import annotations
@@ -178,3 +178,45 @@ def _log2(values: Whole) -> Whole:
 
 def _whole(values: NDArray[np.float64]) -> Whole:
     return np.rint(values).astype(np.int64)
+
+
+def mfe_header() -> str:
+    """Return the parameters and tables of the pre-processing as a C header."""
+    made = tables()
+    reach = [np.flatnonzero(row) for row in made.weights]
+    spans = [(int(bins[0]), int(bins[-1]) + 1) for bins in reach]
+    packed = np.concatenate([row[a:b] for row, (a, b) in zip(made.weights, spans, strict=True)])
+    numbers = {
+        "RATE_HZ": PARAMETERS.rate_hz,
+        "SLICE": PARAMETERS.slice_samples,
+        "FRAMES": FRAMES,
+        "FILTERS": FILTERS,
+        "STRIDE": PARAMETERS.stride_samples,
+        "POINTS": POINTS,
+        "EMPHASIS_OVER_50": PARAMETERS.emphasis_over_50,
+        "TURN_BITS": TURN_BITS,
+        "POWER_SHIFT": POWER_SHIFT,
+        "LOG_BITS": LOG_BITS,
+        "LOG_STEPS_BITS": LOG_STEPS_BITS,
+        "CODE_BITS": CODE_BITS,
+        "CODE_PER_LOG2": made.code_per_log2,
+        "CODE_OFFSET": f"INT64_C({made.code_offset})",
+    }
+    lines = ["/* Generated from drivers/devices/arduino/mfe.py. */", "#include <stdint.h>"]
+    lines += [f"#define MFE_{name} {value}" for name, value in numbers.items()]
+    lines += [
+        array("int32_t", "MFE_COSINE", made.cosine),
+        array("int32_t", "MFE_SINE", made.sine),
+        array("uint8_t", "MFE_FIRST_BIN", np.array([a for a, _ in spans])),
+        array("uint8_t", "MFE_END_BIN", np.array([b for _, b in spans])),
+        array("uint16_t", "MFE_WEIGHTS", packed),
+        array("int32_t", "MFE_LOG2", made.log2),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def array(kind: str, name: str, values: NDArray[np.integer]) -> str:
+    """Return a constant array in C."""
+    flat = values.ravel().tolist()
+    rows = [",".join(map(str, flat[at : at + 24])) for at in range(0, len(flat), 24)]
+    return f"static const {kind} {name}[{len(flat)}] = {{\n" + ",\n".join(rows) + "};"

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
-from drivers.devices.arduino.c_source import array
+from drivers.devices.arduino.mfe import FILTERS, FRAMES, array
 from rig.errors import DataError, reason
+from rig.network.description import Connection, Layer, Memory, NetworkInfo
 from rig.recording.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
@@ -34,6 +36,7 @@ _DIGEST = re.compile(r"// sha256 of all that follows this line: ([0-9a-f]{64})\n
 _ABOUT = re.compile(r"// (\{.*\})\n")
 _ARRAY = re.compile(r"static const (u?int(?:8|16|32)_t) NETWORK_(\w+)\[\d+\] = \{([-\d,\s]*)\};")
 _KINDS = {"int8_t": "int8", "uint8_t": "uint8", "int32_t": "int32"}
+CONVENTION = "weights and constants as the firmware holds them; pre-processing and activations are not in it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +166,7 @@ def _parsed(body: str) -> Quantised:
     if arrays["DENSE_BIAS"].shape != (len(classes),):
         raise ValueError("NETWORK_DENSE_BIAS does not hold one value for each class")
     network = Quantised(classes, first, second, dense, arrays["DENSE_BIAS"], about["training"])
-    network.scores(np.zeros((1, mfe.FRAMES, mfe.FILTERS), np.int8))  # raises where the layers do not fit each other
+    network.scores(np.zeros((1, FRAMES, FILTERS), np.int8))  # raises where the layers do not fit each other
     if header(network).partition("\n")[2] != body:
         raise ValueError("its lines differ from those of the network in it")
     return network
@@ -177,3 +180,43 @@ def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> 
     if not all(1 <= shift <= MOST_SHIFT for shift in parts[2]):
         raise ValueError(f"NETWORK_{name}_SHIFT holds shifts that are not from 1 to {MOST_SHIFT}")
     return Convolution(weights, *parts)
+
+
+def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
+    """Describe an exported network; activations are counted after pooling. ``takes`` is the memory of the build."""
+    first, height, width = _convolved("first", "input", network.first, FRAMES, FILTERS)
+    second, height, width = _convolved("second", first[0].name, network.second, height, width)
+    weights = network.dense_weights
+    zeros = int(weights.size - (weights != 0).sum())
+    dense = Connection("dense", second[0].name, "classes", weights.size, zeros, weights.size, len(network.classes))
+    memory = chain(
+        _memory("first", network.first),
+        _memory("second", network.second),
+        [Memory("dense.weights", "weights", weights.size, 8), Memory("dense.bias", "weights", len(weights), 32)],
+    )
+    layers = (first[0], second[0], Layer("classes", len(network.classes)))
+    return NetworkInfo(layers, (first[1], second[1], dense), tuple(memory), 1.0, CONVENTION + takes)
+
+
+def _convolved(
+    name: str, source: str, layer: Convolution, height: int, width: int
+) -> tuple[tuple[Layer, Connection], int, int]:
+    """Return a convolution without padding and its pooling, with the height and the width of its output.
+
+    Pooling drops an odd last row or column, which the firmware does not compute.
+    """
+    high, wide = (height - KERNEL + 1) // 2, (width - KERNEL + 1) // 2
+    weights, channels = layer.weights, len(layer.weights)
+    zeros = int(weights.size - (weights != 0).sum())
+    neurons = Layer(f"{name}.pooled", high * wide * channels)
+    dense = weights.size * 4 * high * wide
+    synapses = Connection(name, source, neurons.name, weights.size, zeros, dense, KERNEL**2 * channels)
+    return (neurons, synapses), high, wide
+
+
+def _memory(name: str, layer: Convolution) -> list[Memory]:
+    parts = (("bias", layer.bias), ("multiplier", layer.multiplier), ("shift", layer.shift))
+    return [
+        Memory(f"{name}.weights", "weights", layer.weights.size, 8),
+        *(Memory(f"{name}.{part}", "weights", array.size, 8 * array.itemsize) for part, array in parts),
+    ]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.devices.arduino.c_source import mfe_header
+from drivers.devices.arduino.mfe import mfe_header
 from drivers.devices.arduino.quantised import read_network
 from rig.errors import SetupError
 

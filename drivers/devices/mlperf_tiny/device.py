@@ -10,18 +10,20 @@ In energy mode the board stamps by falling edges of a pin, which the power meter
 from __future__ import annotations
 
 import hashlib
+from dataclasses import astuple, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated, Literal
 
-from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.greeting import introduced
-from drivers.devices.mlperf_tiny.model import model_of
-from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST
+from drivers.devices.mlperf_tiny.model import Model
+from drivers.devices.mlperf_tiny.protocol import BoardClock
 from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
 from drivers.failures import released_on_error
 from drivers.links.serial_line import DEVICE, open_line
-from rig.bench.option_checks import limits, one_of, positive
+from rig.bench.option_checks import within
+from rig.bench.settings import Positive, of_settings
 from rig.errors import reason, refused
 from rig.types import ClockInfo, Device, DeviceInfo
 
@@ -29,86 +31,73 @@ MODES = ("hardware",)
 
 PHASE = "inference"
 BAUDS = {"performance": 115200, "energy": 9600}
-CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
 
 
-def open_device(
-    *,
-    port: str = "",
-    mode: str = "performance",
-    baud: int | None = None,
-    name: str = "mlperf-tiny",
-    input_type: str = "int8",
-    input_scale: float | None = None,
-    input_zero_point: int = 0,
-    labels: str = "",
-    threshold: float | None = None,
-    iterations: int = 1,
-    warmups: int = 0,
-    timeout_s: float = 10.0,
-    boot_s: float = 5.0,
-    chunk_bytes: int = 31,
-    timer_bits: int = 32,
-    clock_tolerance: float = 1e-3,
-    prints_first: bool = False,
-    dtr: bool = True,
-    firmware: str | None = None,
-    network: str = "",
-    tuning: str = "",
-) -> Device:
-    """Open the board on a serial ``port``; pyserial opens the port (extra ``serial``).
+@dataclass(frozen=True)
+class MlperfTiny:
+    """The options of a board, beside those of its ``model`` and of a query (``plan``).
 
     ``mode`` is the build of its firmware: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by falling
-    edges of a pin, wired to a logic input of the meter); ``baud`` sets another rate.
-    ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
-    round(x / scale) + zero point; without it, the payload must already be whole numbers that fit. ``labels`` are the
-    model's outputs in order, separated by commas (default 0, 1, ...). With one output, the label is the second of two
-    if the output is at least ``threshold``. ``iterations`` inferences make one span, after ``warmups`` outside of any
-    span. Each inference may take ``timeout_s``, and the board ``boot_s`` to send its name. One command carries
-    ``chunk_bytes`` (at most 38). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit
-    of its relative rate error. With ``prints_first`` a span begins when the line with the first time stamp has been
-    sent, as in the reference firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny.
-    ``dtr=false`` keeps low a line that resets some boards. ``firmware`` names a file whose digest is recorded.
-    ``network`` and ``tuning`` state for the report what the firmware runs, and how it was trained and tuned.
+    edges of a pin, wired to a logic input of the meter); ``baud`` sets another rate. The board may take ``boot_s`` to
+    send its name. ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit of its relative
+    rate error. With ``prints_first`` a span begins when the line with the first time stamp has been sent, as in the
+    reference firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny. ``dtr=false`` keeps
+    low a line that resets some boards. ``firmware`` names a file whose digest is recorded. ``network`` and ``tuning``
+    state for the report what the firmware runs, and how it was trained and tuned.
+    """
+
+    port: str = ""
+    mode: Literal["performance", "energy"] = "performance"
+    baud: int | None = None
+    name: str = "mlperf-tiny"
+    model: Model = Model()
+    plan: QueryPlan = QueryPlan()
+    boot_s: Positive = 5.0
+    timer_bits: Annotated[int, partial(within, 16, 64)] = 32
+    clock_tolerance: Positive = 1e-3
+    dtr: bool = True
+    firmware: str | None = None
+    network: str = ""
+    tuning: str = ""
+
+
+@of_settings
+def open_device(settings: MlperfTiny) -> Device:
+    """Open the board on a serial ``port``; pyserial opens the port (extra ``serial``).
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
     """
-    one_of(BAUDS, mode=mode)
-    on_pin, baud = mode == "energy", BAUDS[mode] if baud is None else baud
-    model = model_of(input_type, input_scale, input_zero_point, labels, threshold)
-    positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
-    limits(iterations=(iterations, 1, 10**9), warmups=(warmups, 0, 10**9))
-    limits(chunk_bytes=(chunk_bytes, 1, CHUNK_MOST), timer_bits=(timer_bits, 16, 64))
-    digest = {} if firmware is None else {"firmware": digest_of(firmware)}
-    line = open_line(port, baud, DEVICE, dtr=dtr)
+    s, model, plan = settings, settings.model, settings.plan
+    on_pin, baud, labels = s.mode == "energy", BAUDS[s.mode] if s.baud is None else s.baud, model.names
+    digest = {} if s.firmware is None else {"firmware": digest_of(s.firmware)}
+    line = open_line(s.port, baud, DEVICE, dtr=s.dtr)
     with released_on_error(line.close):
-        board, said = introduced(line, partial(BoardClock, timer_bits), boot_s, timeout_s, on_pin)
+        board, said = introduced(line, partial(BoardClock, s.timer_bits), s.boot_s, plan.timeout_s, on_pin)
         maker = said.get("name", "")
         info = DeviceInfo(
-            name=name,
+            name=s.name,
             mode="simulator" if maker.startswith("SIM") else "hardware",
             description=f"{'SIMULATED ' if maker.startswith('SIM') else ''}{maker}, MLPerf Tiny protocol, model "
             f"{said.get('model', 'not stated')}",
-            clock=None if on_pin else ClockInfo(name, TICK_HZ, clock_tolerance),
+            clock=None if on_pin else ClockInfo(s.name, TICK_HZ, s.clock_tolerance),
             spans_on_pin=on_pin,
             phases=(PHASE,),
-            timeout_s=timeout_s * (iterations + warmups),
+            timeout_s=plan.timeout_s * (plan.iterations + plan.warmups),
             versions={k: v for k, v in said.items() if k != "name"} | {"pyserial": version("pyserial")},
             artifacts=digest,
-            algorithm={"model": said.get("model"), "network": network, "tuning": tuning},
+            algorithm={"model": said.get("model"), "network": s.network, "tuning": s.tuning},
             details={
-                "port": port,
+                "port": s.port,
                 "baud": baud,
-                "input": {"type": input_type, "scale": input_scale, "zero_point": input_zero_point},
-                "labels": list(model.labels),
-                "iterations": iterations,
-                "warmups": warmups,
-                "prints_first": prints_first,
-                "mode": mode,
-                "span_begins": _begins(on_pin, prints_first),
+                "input": dict(zip(("type", "scale", "zero_point"), astuple(model), strict=False)),
+                "labels": list(labels),
+                "iterations": plan.iterations,
+                "warmups": plan.warmups,
+                "prints_first": plan.prints_first,
+                "mode": s.mode,
+                "span_begins": _begins(on_pin, plan.prints_first),
             },
         )
-        plan = QueryPlan(iterations, warmups, chunk_bytes, timeout_s, prints_first and not on_pin, on_pin)
         return TinyDevice(board, info, model, plan)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from drivers.devices.mlperf_tiny.clock import Unwraps
-from drivers.devices.mlperf_tiny.protocol import Board
+from drivers.devices.mlperf_tiny.protocol import Board, Unwraps
 from drivers.links.serial_line import SerialLine
 from rig.errors import RigError, SetupError
 

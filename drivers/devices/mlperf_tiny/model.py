@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.bench.option_checks import one_of, positive
+from rig.bench.option_checks import one_of
+from rig.bench.settings import Positive
 from rig.errors import DataError, DeviceError, refused
 from rig.types import Sample
 
@@ -22,26 +24,43 @@ KINDS: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True)
 class Model:
-    """Converts a sample to the bytes of the model's input, and the model's scores to an answer."""
+    """Options; converts a sample to the bytes of the model's input, and the model's scores to an answer.
 
-    kind: str
-    scale: float | None
-    zero_point: int
-    labels: tuple[str, ...]
-    threshold: float | None
+    ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
+    round(x / scale) + zero point; without it, the payload must already be whole numbers that fit. ``labels`` are the
+    model's outputs in order, separated by commas (default 0, 1, ...). With one output, the label is the second of two
+    if the output is at least ``threshold``.
+    """
+
+    input_type: Annotated[str, partial(one_of, KINDS)] = "int8"
+    input_scale: Positive | None = None
+    input_zero_point: int = 0
+    labels: str = ""
+    threshold: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels that were given. Raises ``UsageError`` for labels that are equal, or do not fit the threshold."""
+        names = tuple(part.strip() for part in self.labels.split(",")) if self.labels else ()
+        if len(set(names)) != len(names) or (names and not all(names)):
+            raise refused("labels", self.labels, "Name each once", "two labels are equal, or a label is empty")
+        if self.threshold is not None and len(names) not in (0, 2):
+            what = f"a threshold separates two labels, but {len(names)} labels are given"
+            raise refused("labels", self.labels, "Give two labels, first the one for scores below the threshold", what)
+        return names
 
     def encoded(self, sample: Sample) -> bytes:
         """Little-endian bytes. Raises ``DataError`` for values that the input cannot hold."""
-        payload, dtype = np.asarray(sample.payload), KINDS[self.kind]
+        payload, dtype = np.asarray(sample.payload), KINDS[self.input_type]
         if payload.dtype.kind not in "biuf" or not payload.size or not np.all(np.isfinite(payload)):
             raise _unfit(sample, f"{payload.dtype} of shape {payload.shape}, or not finite", "Give finite numbers")
         if dtype.kind == "f":
             if float(np.max(np.abs(payload))) > float(np.finfo(np.float32).max):
                 raise _unfit(sample, f"values up to {np.max(np.abs(payload))}", "Give numbers that float32 can hold")
             return payload.astype(dtype).tobytes()
-        limits = np.iinfo(self.kind)
-        if self.scale is not None:
-            steps = np.round(payload.astype(np.float64) / self.scale) + self.zero_point
+        limits = np.iinfo(self.input_type)
+        if self.input_scale is not None:
+            steps = np.round(payload.astype(np.float64) / self.input_scale) + self.input_zero_point
             return np.clip(steps, limits.min, limits.max).astype(dtype).tobytes()
         whole: NDArray[Any] = np.round(payload)
         if np.any(whole != payload) or np.any((whole < limits.min) | (whole > limits.max)):
@@ -51,7 +70,7 @@ class Model:
 
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
         """Return the label (arg max; for one score, by threshold), the scores, and probabilities if scores sum to 1."""
-        names = self.labels or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
+        names = self.names or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
         answer: dict[str, Any] = {"scores": list(scores)}
         if len(scores) == 1:
             if self.threshold is not None:
@@ -66,19 +85,6 @@ class Model:
         if min(scores) >= 0.0 and abs(total - 1.0) <= max(0.01, 1e-3 * len(scores)):  # printed to three decimals
             answer["probability"] = {name: score / total for name, score in zip(names, scores, strict=True)}
         return answer
-
-
-def model_of(kind: str, scale: float | None, zero_point: int, labels: str, threshold: float | None) -> Model:
-    """Return the model that the options describe. Raises ``UsageError`` for options that do not fit each other."""
-    one_of(KINDS, input_type=kind)
-    positive(input_scale=scale)
-    names = tuple(part.strip() for part in labels.split(",")) if labels else ()
-    if len(set(names)) != len(names) or (names and not all(names)):
-        raise refused("labels", labels, "Name each once", "two labels are equal, or a label is empty")
-    if threshold is not None and len(names) not in (0, 2):
-        what = f"a threshold separates two labels, but {len(names)} labels are given"
-        raise refused("labels", labels, "Give two labels, first the one for scores below the threshold", what)
-    return Model(kind, scale, zero_point, names, threshold)
 
 
 def _unfit(sample: Sample, found: str, remedy: str) -> DataError:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Annotated, Any, Protocol
 
-from drivers.devices.mlperf_tiny.protocol import Board, Inferred, Talk
+from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Inferred, Talk
+from rig.bench.option_checks import within
+from rig.bench.settings import Positive
 from rig.errors import DeviceError, refused
 from rig.types import UNSTAMPED, Budget, DeviceInfo, Reply, Sample, Span
 
 TICK_HZ = 1e6
+CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
 
 
 class Coding(Protocol):
@@ -22,23 +26,13 @@ class Coding(Protocol):
     def answer(self, scores: tuple[float, ...]) -> dict[str, Any]: ...
 
 
-class Between(Protocol):
-    """Commands for the board after a sample is loaded, and before a phase runs."""
-
-    def loaded(self) -> Talk[None]: ...
-    def before(self, phase: str) -> Talk[None]: ...
+Before = Callable[[str, bool], Talk[None]]
+"""Tells the board which phase it runs next. The flag is true until a phase has run on the sample that it holds."""
 
 
-class Nothing:
-    """No commands: a board of the reference has one phase."""
-
-    def loaded(self) -> Talk[None]:
-        """Say nothing."""
-        yield from ()
-
-    def before(self, phase: str) -> Talk[None]:
-        """Say nothing."""
-        yield from ()
+def one_phase(phase: str, fresh: bool) -> Talk[None]:
+    """Say nothing: a board of the reference has one phase."""
+    yield from ()
 
 
 @dataclass(frozen=True)
@@ -46,16 +40,14 @@ class QueryPlan:
     """How a query is issued, and how its span is stamped.
 
     A span has ``iterations`` inferences, after ``warmups`` outside of it, each within ``timeout_s``; a command loads
-    ``chunk`` bytes of a sample. With ``prints_first`` the board prints its first time stamp before it begins; with
-    ``on_pin`` it stamps by a pin instead of text.
+    ``chunk_bytes`` of a sample. With ``prints_first`` the board prints its first time stamp before it begins.
     """
 
-    iterations: int
-    warmups: int
-    chunk: int
-    timeout_s: float
-    prints_first: bool
-    on_pin: bool = False
+    iterations: Annotated[int, partial(within, 1, 10**9)] = 1
+    warmups: Annotated[int, partial(within, 0, 10**9)] = 0
+    chunk_bytes: Annotated[int, partial(within, 1, CHUNK_MOST)] = 31
+    timeout_s: Positive = 10.0
+    prints_first: bool = False
 
 
 @dataclass
@@ -75,11 +67,10 @@ class TinyDevice:
     """
 
     def __init__(
-        self, board: Board, info: DeviceInfo, model: Coding, plan: QueryPlan, between: Between | None = None
+        self, board: Board, info: DeviceInfo, model: Coding, plan: QueryPlan, before: Before = one_phase
     ) -> None:
         self._board, self._info, self._model, self._plan = board, info, model, plan
-        self._between = between or Nothing()
-        self._loaded: bytes | None = None
+        self._before, self._loaded, self._fresh = before, b"", True
         self._queries: deque[_Query] = deque()
         self._running = False
 
@@ -122,7 +113,7 @@ class TinyDevice:
 
     def timer(self) -> int:
         """Return the board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
-        if self._plan.on_pin:
+        if self._info.spans_on_pin:
             raise DeviceError(
                 "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"
             )
@@ -166,7 +157,8 @@ class TinyDevice:
         yield from self._load(data)
         spans = []
         for phase in phases:
-            yield from self._between.before(phase)
+            yield from self._before(phase, self._fresh)
+            self._fresh = False
             found = yield from self._board.infer(times, self._plan.warmups)
             spans.append(self._span(phase, found, times))
         prepares = self._info.preprocessing.phases if self._info.preprocessing else ()
@@ -174,7 +166,7 @@ class TinyDevice:
         return Reply(sample.id, output, tuple(spans))
 
     def _span(self, phase: str, found: Inferred, times: int) -> Span:
-        if self._plan.on_pin:
+        if self._info.spans_on_pin:
             return Span(phase, UNSTAMPED, UNSTAMPED, times)
         late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
         if found.on_tick + late > found.off_tick:
@@ -186,7 +178,6 @@ class TinyDevice:
 
     def _load(self, data: bytes) -> Talk[None]:
         if data != self._loaded:
-            self._loaded = None
-            yield from self._board.load(data, self._plan.chunk)
-            yield from self._between.loaded()
+            self._loaded, self._fresh = b"", True
+            yield from self._board.load(data, self._plan.chunk_bytes)
             self._loaded = data

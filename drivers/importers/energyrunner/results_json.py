@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from drivers.importers.energyrunner.session import REMEDY, Session, bad, other_count, texts_beside
-from drivers.importers.files import below, read_json
-from drivers.importers.refusals import bad_file, check_inferences, unstated
+from drivers.importers.files import bad_file, below, check_inferences, read_json, unstated
 from rig.errors import DataError, refused
 from rig.types import Floats
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.files import below, read_json, read_text
-from drivers.importers.refusals import bad_file, check_inferences, unstated
+from drivers.importers.files import bad_file, below, check_inferences, read_json, read_text, unstated
 from rig.errors import DataError, UsageError, reason, refused
 from rig.types import Floats
 

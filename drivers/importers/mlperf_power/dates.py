@@ -10,8 +10,8 @@ from itertools import pairwise, product
 
 import numpy as np
 
+from drivers.importers.files import unstated
 from drivers.importers.mlperf_power.phases import Phase, SessionFiles
-from drivers.importers.refusals import unstated
 from drivers.units import utc_ns
 from rig.errors import DataError
 from rig.types import Indices

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drivers.importers.files import read_text
+from drivers.importers.files import bad_file, check_inferences, read_text
 from drivers.importers.mlperf_power.dates import DateOptions, Stamp, on_one_axis, stamp_of
 from drivers.importers.mlperf_power.phases import read_session_files
-from drivers.importers.refusals import bad_file, check_inferences
 from rig.errors import DataError
 from rig.types import Floats, Indices
 

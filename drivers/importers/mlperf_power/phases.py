@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drivers.importers.files import read_json
-from drivers.importers.refusals import bad_file
+from drivers.importers.files import bad_file, read_json
 
 SERVER, CLIENT = "server.json", "client.json"
 SLACK_MS = 120_000

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from drivers.failures import released_on_error
-from drivers.meters.joulescope.inputs import Input, Mark
-from drivers.meters.joulescope.stream import JoulescopeStream, let_go
+from drivers.meters.joulescope.stream import Input, JoulescopeStream, Mark, let_go
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import sampled_meter
 from rig.bench.connected import Connected

@@ -14,10 +14,9 @@ import pytest
 
 from drivers.devices.arduino import toolchain
 from drivers.devices.arduino.about import NAME
-from drivers.devices.arduino.complexity import network_info
 from drivers.devices.arduino.device import open_device
 from drivers.devices.arduino.mfe import FILTERS, FRAMES
-from drivers.devices.arduino.quantised import read_network
+from drivers.devices.arduino.quantised import network_info, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from drivers.devices.mlperf_tiny import greeting
 from fixtures.bench.true_power import open_plant

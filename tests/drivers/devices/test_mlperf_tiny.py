@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.devices.mlperf_tiny import greeting
-from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.device import open_device
-from drivers.devices.mlperf_tiny.model import model_of
+from drivers.devices.mlperf_tiny.model import Model
+from drivers.devices.mlperf_tiny.protocol import BoardClock
 from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
@@ -419,7 +419,7 @@ def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: di
     st.sampled_from(["int8", "uint8", "int16"]),
 )
 def test_quantising_errs_by_half_a_step_or_saturates(xs: list[float], scale: float, zero: int, kind: str) -> None:
-    data = model_of(kind, scale, zero, "", None).encoded(Sample("s", np.array(xs)))
+    data = Model(kind, scale, zero).encoded(Sample("s", np.array(xs)))
     back = (np.frombuffer(data, dtype=f"<{np.dtype(kind).str[1:]}").astype(float) - zero) * scale
     limits = np.iinfo(kind)
     inside = np.clip(xs, (limits.min - zero) * scale, (limits.max - zero) * scale)
@@ -429,7 +429,7 @@ def test_quantising_errs_by_half_a_step_or_saturates(xs: list[float], scale: flo
 @CALM
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
 def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
-    data = model_of("float32", None, 0, "", None).encoded(Sample("s", np.array(xs)))
+    data = Model("float32").encoded(Sample("s", np.array(xs)))
     assert np.array_equal(np.frombuffer(data, "<f4"), np.array(xs, np.float32))
 
 
@@ -441,17 +441,17 @@ def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
     ],
 )  # fmt: skip
 def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload: Any) -> None:
-    error = error_of(lambda: model_of(kind, None, 0, "", None).encoded(Sample("s7", payload)))
+    error = error_of(lambda: Model(kind).encoded(Sample("s7", payload)))
     assert isinstance(error, DataError) and "s7" in error.message
 
 
 def test_one_output_is_parted_by_a_threshold() -> None:
-    model = model_of("int8", None, 0, "normal,anomaly", 10.0)
+    model = Model(labels="normal,anomaly", threshold=10.0)
     assert [model.answer((x,))["label"] for x in (9.9, 10.0)] == ["normal", "anomaly"]
-    assert model_of("int8", None, 0, "", None).answer((3.5,)) == {"scores": [3.5]}
+    assert Model().answer((3.5,)) == {"scores": [3.5]}
 
 
 def test_scores_that_are_no_probabilities_are_not_called_so() -> None:
-    model = model_of("int8", None, 0, "a,b", None)
+    model = Model(labels="a,b")
     assert "probability" not in model.answer((-3.0, 12.0))
     assert model.answer((0.25, 0.75))["probability"] == {"a": 0.25, "b": 0.75}

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from drivers.meters.joulescope import meter as joulescope
-from drivers.meters.joulescope.inputs import Bits
+from drivers.meters.joulescope.stream import Bits
 from fixtures.bench.live_plant import LivePlant
 from fixtures.bench.true_power import ORIGIN_NS
 from fixtures.instruments.joulescope_driver import TOPICS
