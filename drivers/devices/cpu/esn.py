@@ -12,7 +12,7 @@ from typing import Annotated
 
 import numpy as np
 
-from drivers.devices.cpu.forecasting import Model, forecasting_device
+from drivers.devices.cpu.numpy_device import Model, forecasting_device
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.errors import DataError
@@ -25,12 +25,7 @@ NAME = "numpy-esn"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Options: the parameters of a network; ``seed`` and the seed of sample k draw the weights for sample k.
-
-    The defaults are from its authors' log, where scales of 0.68 and 0.85 belong to weights between -1/2 and 1/2;
-    here weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero.
-    The readout does not learn from the first ``washout`` points.
-    """
+    """The options. See ``open_device``."""
 
     neurons: Annotated[int, partial(within, 1, 10_000)] = 186
     density: Annotated[float, partial(within, 0.0, 1.0)] = 0.11
@@ -45,7 +40,13 @@ class Shape:
 
 @of_settings
 def open_device(settings: Shape) -> Device:
-    """Open an echo state network. Raises ``UsageError`` for options out of range."""
+    """Open an echo state network; ``seed`` and the seed of sample k draw the weights for sample k.
+
+    The defaults are from its authors' log, where scales of 0.68 and 0.85 belong to weights between -1/2 and 1/2;
+    here weights are drawn between -1 and 1 and scaled. ``density`` is the share of recurrent weights that are not zero.
+    The readout does not learn from the first ``washout`` points. Raises ``UsageError`` for options out of
+    range.
+    """
     shape, seed = settings, settings.seed
     drawn = weights_of(shape, np.random.default_rng([seed, 0]))
     model = Model(

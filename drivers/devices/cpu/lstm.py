@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from drivers.devices.cpu.forecasting import Model, forecasting_device
 from drivers.devices.cpu.lstm_training import Memories, Weights, drawn, fitted, normalised, step
+from drivers.devices.cpu.numpy_device import Model, forecasting_device
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.network.counting import Synapses, linear, memory_of
@@ -26,11 +26,7 @@ NAME = "numpy-lstm"
 
 @dataclass(frozen=True, slots=True)
 class Lstm:
-    """Options: ``seed`` and the seed of sample k draw the first weights for sample k.
-
-    The network reads the last ``window`` points. It learns for ``epochs``, but not from the first ``washout`` points of
-    a series. Learning 750 points takes some ten seconds, before the span.
-    """
+    """The options. See ``open_device``."""
 
     cells: Annotated[int, partial(within, 1, 10_000)] = 100
     window: Annotated[int, partial(within, 1, 10_000)] = 50
@@ -42,7 +38,11 @@ class Lstm:
 
 @of_settings
 def open_device(settings: Lstm) -> Device:
-    """Open a network. Raises ``UsageError`` for options out of range."""
+    """Open a network; ``seed`` and the seed of sample k draw the first weights for sample k.
+
+    It reads the last ``window`` points. It learns for ``epochs``, but not from the first ``washout`` points of a
+    series. Learning 750 points takes some ten seconds, before the span. Raises ``UsageError`` for options out of range.
+    """
     s = settings
     unlearnt = drawn(s.cells, s.window, np.random.default_rng([s.seed, 0]))
 

@@ -1,18 +1,20 @@
-"""Shared by devices that run a network in numpy on this computer, and count its operations."""
+"""Shared by devices that run a network in numpy on this computer, and count its operations, or forecast a series."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rig.engine.blocking_device import Load, blocking
+from rig.errors import DataError
 from rig.network.counting import Synapses, count
 from rig.network.description import NetworkInfo
-from rig.types import Device, DeviceInfo, Sample
+from rig.types import Device, DeviceInfo, Floats, Sample
 
 Seen = Mapping[str, NDArray[Any]]
 """Outputs of each layer, and inputs of connections that begin elsewhere: (executions, ...), by name."""
@@ -51,3 +53,84 @@ def numpy_device(
         network=network,
     )
     return blocking(answer, info, load, lambda sample: count(synapses(sample), last))
+
+
+class Forecaster(Protocol):
+    """A network that has read a series."""
+
+    def forecast(self, points: int) -> tuple[Floats, Seen]:
+        """Return forecasts of shape (points,), and the inputs of each layer: (points, ...) by name of the source."""
+        ...
+
+    def synapses(self) -> tuple[Synapses, ...]:
+        """Return the connections."""
+        ...
+
+    def network(self) -> NetworkInfo:
+        """Return the description."""
+        ...
+
+
+Learn = Callable[[Floats, np.random.Generator], tuple[Forecaster, Mapping[str, Any]]]
+"""Draws a network, lets it learn a series of shape (n,), and returns it with a record of the training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A kind of network: its name, training and parameters, and an untrained one."""
+
+    name: str
+    title: str
+    training: str
+    parameters: Mapping[str, Any]
+    first: Forecaster
+
+
+def forecasting_device(model: Model, learn: Learn, washout: int, seed: int) -> Device:
+    """Return a device that learns the first half of each sample once, outside the span, and forecasts the second.
+
+    The weights of sample k are drawn from ``seed`` and the seed of the sample.
+    """
+    learnt: dict[tuple[str, bytes], tuple[Forecaster, Mapping[str, Any]]] = {}
+
+    def load(samples: Sequence[Sample]) -> None:
+        for sample in (sample for sample in samples if _key(sample) not in learnt):
+            series = _series(sample, washout)
+            learnt[_key(sample)] = learn(series[: len(series) // 2], np.random.default_rng([seed, sample.seed or 0]))
+
+    def forecast(sample: Sample) -> tuple[dict[str, Any], Seen]:
+        load([sample])
+        network, said = learnt[_key(sample)]
+        points, seen = network.forecast(len(sample.payload) - len(sample.payload) // 2)
+        return {"forecast": [float(p) if np.isfinite(p) else None for p in points], **said}, seen
+
+    algorithm = {
+        "model": f"{model.title}, weights of each sample drawn anew",
+        "training": f"{model.training}, outside the span",
+        "parameters": model.parameters,
+    }
+    return numpy_device(
+        model.name,
+        model.title,
+        model.first.network(),
+        algorithm,
+        forecast,
+        lambda sample: learnt[_key(sample)][0].synapses(),
+        load,
+    )
+
+
+def _key(sample: Sample) -> tuple[str, bytes]:
+    return sample.id, np.asarray(sample.payload).tobytes()
+
+
+def _series(sample: Sample, washout: int) -> Floats:
+    """Return the series of a sample, shape (n,). Raises ``DataError`` unless half of it is longer than ``washout``."""
+    series = np.asarray(sample.payload)
+    if series.ndim != 1 or not np.issubdtype(series.dtype, np.floating) or not np.all(np.isfinite(series)):
+        what = f"a series must be finite floats of shape (n,), not {series.dtype} of shape {series.shape}"
+        raise DataError(what, field="payload", value=str(series.shape))
+    if len(series) // 2 < washout + 3:
+        what = f"half of a series of {len(series)} points is too short to learn from after a washout of {washout}"
+        raise DataError(what, field="payload", value=len(series), remedy="Use longer samples, or a smaller washout")
+    return series.astype(np.float64)

@@ -35,16 +35,7 @@ BAUDS = {"performance": 115200, "energy": 9600}
 
 @dataclass(frozen=True)
 class MlperfTiny:
-    """The options of a board, beside those of its ``model`` and of a query (``plan``).
-
-    ``mode`` is the build of its firmware: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by falling
-    edges of a pin, wired to a logic input of the meter); ``baud`` sets another rate. The board may take ``boot_s`` to
-    send its name. ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit of its relative
-    rate error. With ``prints_first`` a span begins when the line with the first time stamp has been sent, as in the
-    reference firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny. ``dtr=false`` keeps
-    low a line that resets some boards. ``firmware`` names a file whose digest is recorded. ``network`` and ``tuning``
-    state for the report what the firmware runs, and how it was trained and tuned.
-    """
+    """The options. See ``open_device``."""
 
     port: str = ""
     mode: Literal["performance", "energy"] = "performance"
@@ -64,6 +55,19 @@ class MlperfTiny:
 @of_settings
 def open_device(settings: MlperfTiny) -> Device:
     """Open the board on a serial ``port``; pyserial opens the port (extra ``serial``).
+
+    ``mode`` is the build of its firmware: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by falling
+    edges of a pin, wired to a logic input of the meter); ``baud`` sets another rate.
+    ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
+    round(x / scale) + zero point; without it, the payload must already be whole numbers that fit. ``labels`` are the
+    model's outputs in order, separated by commas (default 0, 1, ...). With one output, the label is the second of two
+    if the output is at least ``threshold``. ``iterations`` inferences make one span, after ``warmups`` outside of any
+    span. Each inference may take ``timeout_s``, and the board ``boot_s`` to send its name. One command carries
+    ``chunk_bytes`` (at most 38). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit
+    of its relative rate error. With ``prints_first`` a span begins when the line with the first time stamp has been
+    sent, as in the reference firmware, which prints before it infers; without, at that stamp, as in MLPerf Tiny.
+    ``dtr=false`` keeps low a line that resets some boards. ``firmware`` names a file whose digest is recorded.
+    ``network`` and ``tuning`` state for the report what the firmware runs, and how it was trained and tuned.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
     """

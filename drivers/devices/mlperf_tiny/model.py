@@ -24,13 +24,7 @@ KINDS: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True)
 class Model:
-    """Options; converts a sample to the bytes of the model's input, and the model's scores to an answer.
-
-    ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
-    round(x / scale) + zero point; without it, the payload must already be whole numbers that fit. ``labels`` are the
-    model's outputs in order, separated by commas (default 0, 1, ...). With one output, the label is the second of two
-    if the output is at least ``threshold``.
-    """
+    """Converts a sample to the bytes of the model's input, and the model's scores to an answer. See ``open_device``."""
 
     input_type: Annotated[str, partial(one_of, KINDS)] = "int8"
     input_scale: Positive | None = None

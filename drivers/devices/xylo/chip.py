@@ -19,8 +19,7 @@ import numpy as np
 
 from drivers.devices.xylo.backend import Done, Job, Raster, SimBackend
 from drivers.devices.xylo.board import Board, default_rate_hz
-from drivers.devices.xylo.configuration import configuration_of
-from drivers.devices.xylo.kit import AUDIO_2, Kit
+from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of
 from drivers.devices.xylo.networks.network import Network
 from drivers.devices.xylo.stopwatch import TICK_HZ, HeldUpError
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError

@@ -26,11 +26,10 @@ from drivers.devices.xylo.chip import ChipBackend, ChipOptions
 from drivers.devices.xylo.describe import describe_chip, describe_microphone, describe_simulator
 from drivers.devices.xylo.kit import Kit, only_one
 from drivers.devices.xylo.learner import Learner
-from drivers.devices.xylo.microphone import MicrophoneBackend, overlapping
+from drivers.devices.xylo.microphone import SLACK_S, MicrophoneBackend, Play, Playing, overlapping, player_of
 from drivers.devices.xylo.networks.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.networks.network import Network, load_network
 from drivers.devices.xylo.networks.nir_deploy import load_nir
-from drivers.devices.xylo.player import SLACK_S, Play, Playing, player_of
 from rig.bench.option_checks import one_of, parts_of, positive
 from rig.errors import DataError, SetupError, UsageError, refused
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload

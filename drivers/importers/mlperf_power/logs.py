@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drivers.importers.files import bad_file, check_inferences, read_text
-from drivers.importers.mlperf_power.dates import DateOptions, Stamp, on_one_axis, stamp_of
-from drivers.importers.mlperf_power.phases import read_session_files
+from drivers.importers.mlperf_power.dates import DateOptions, Stamp, on_one_axis, read_session_files, stamp_of
 from rig.errors import DataError
 from rig.types import Floats, Indices
 

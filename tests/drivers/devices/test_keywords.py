@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.spoken_words import write_folder
-from drivers.devices.keywords.device import SHAPES, Keywords, open_device
-from drivers.devices.keywords.networks import STEPS, m5, spiking
+from drivers.devices.keywords.device import SHAPES, STEPS, Keywords, m5, open_device, spiking
 from rig.analysis.complexity.static import static_figures
 from rig.commands.main import main
 from rig.conformance.device import check_device

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivers.devices.loihi2 import lava_setup
+from drivers.devices.loihi2 import device as loihi2
 from drivers.devices.loihi2.device import doctor, open_device
 from drivers.links.remote import RemoteDevice
 from rig.analysis.evaluate import evaluate
@@ -39,7 +39,7 @@ pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 def python() -> str:
     try:
-        return lava_setup.chosen().path
+        return loihi2.chosen().path
     except SetupError as error:
         return pytest.skip(error.message)
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from drivers.devices.loihi2 import device as loihi2
-from drivers.devices.loihi2 import lava_setup
 from drivers.links import remote_link
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
@@ -42,7 +41,7 @@ ROOMY: dict[str, Any] = {"simulate": True, "start_s": 30.0, "load_s": 30.0}
 @pytest.fixture(autouse=True)
 def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No interpreter is found unless a test puts one there."""
-    monkeypatch.delenv(lava_setup.VARIABLE, raising=False)
+    monkeypatch.delenv(loihi2.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -62,7 +61,7 @@ def python(path: Path, version: str, lava: str | None) -> str:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use this test's worker instead of Lava's, in this interpreter."""
     monkeypatch.setattr(loihi2, "shipped", lambda module: (module, SOLVER))
-    monkeypatch.setattr(loihi2, "chosen", lambda path: lava_setup.Interpreter(sys.executable, "3.10.0", "0.5.0"))
+    monkeypatch.setattr(loihi2, "chosen", lambda path: loihi2.Interpreter(sys.executable, "3.10.0", "0.5.0"))
 
 
 def opened(**options: Any) -> Device:
@@ -173,7 +172,7 @@ def test_a_named_interpreter_that_is_missing_is_not_replaced_by_another(
     python(nothing_here / "cache/neurorig/lava/bin/python", "3.10.13", "0.5.0")
     with pytest.raises(SetupError, match="nowhere"):
         opened(interpreter="/nowhere")
-    monkeypatch.setenv(lava_setup.VARIABLE, "/nowhere/else")
+    monkeypatch.setenv(loihi2.VARIABLE, "/nowhere/else")
     with pytest.raises(SetupError, match="nowhere/else"):
         opened()
 
@@ -182,17 +181,17 @@ def test_the_first_interpreter_with_lava_is_taken(nothing_here: Path, monkeypatc
     pyenv = nothing_here / "pyenv/versions"
     python(pyenv / "3.10.14/bin/python3", "3.10.14", None)
     older = python(pyenv / "3.10.13/bin/python3", "3.10.13", "0.5.0")
-    assert lava_setup.chosen().path == older
+    assert loihi2.chosen().path == older
     own = python(nothing_here / "cache/neurorig/lava/bin/python", "3.10.13", "0.5.0")
-    assert lava_setup.chosen().path == own
+    assert loihi2.chosen().path == own
     named = python(nothing_here / "named", "3.10.1", "0.5.0")
-    monkeypatch.setenv(lava_setup.VARIABLE, named)
-    assert lava_setup.chosen().path == named
-    assert lava_setup.chosen(own).path == own
+    monkeypatch.setenv(loihi2.VARIABLE, named)
+    assert loihi2.chosen().path == named
+    assert loihi2.chosen(own).path == own
 
 
 def test_an_interpreter_without_lava_is_told_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loihi2, "chosen", lambda path: lava_setup.Interpreter(sys.executable, "3.10.0", "0.5.0"))
+    monkeypatch.setattr(loihi2, "chosen", lambda path: loihi2.Interpreter(sys.executable, "3.10.0", "0.5.0"))
     with pytest.raises(MissingExtraError, match="cannot import Lava") as caught:
         opened()
     assert "rig doctor loihi2" in caught.value.remedy

@@ -17,8 +17,7 @@ import pytest
 
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import rockpool_import
-from drivers.devices.xylo.configuration import configuration_of
-from drivers.devices.xylo.kit import AUDIO_2, AUDIO_3, Kit, only_one
+from drivers.devices.xylo.kit import AUDIO_2, AUDIO_3, Kit, configuration_of, only_one
 from drivers.devices.xylo.networks.network import Network, load_network
 from fixtures.instruments import xylo_ear as ear
 from fixtures.instruments import xylo_helpers as helpers

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from drivers.devices.xylo import float_device
 from drivers.devices.xylo.backend import SimBackend
 from drivers.devices.xylo.networks.encoder import EncoderParams
-from drivers.devices.xylo.networks.fitting import fitted, wanted_of
 from drivers.devices.xylo.networks.float_network import MOST_SPIKES, MOST_SPIKES_OUT, FloatNetwork, Neurons
 from drivers.devices.xylo.networks.network import Network, load_network, write_network
+from drivers.devices.xylo.networks.nir_deploy import fitted, wanted_of
 from rig.conformance.device import check_device
 from rig.errors import SetupError, UsageError
 from rig.network.description import activity_faults

@@ -17,8 +17,8 @@ from drivers.devices.xylo import microphone
 from drivers.devices.xylo.backend import SimBackend
 from drivers.devices.xylo.chip import ChipOptions
 from drivers.devices.xylo.device import XyloDevice
+from drivers.devices.xylo.microphone import player_of, wav_of
 from drivers.devices.xylo.networks.encoder import raster_of
-from drivers.devices.xylo.player import player_of, wav_of
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.instruments.xylo_bench import Playback, listening, small_network
 from fixtures.instruments.xylo_board import SimBoard, Traits

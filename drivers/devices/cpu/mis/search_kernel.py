@@ -3,16 +3,17 @@
 
 ``key[w]`` of a vertex outside holds the count of adjacent members, and the sum of their numbers: with one
 member that sum is the member. ``lists[k]`` holds the vertices outside that are adjacent to k members, each at its
-``positions``; a vertex stays out until the move ``until``.
+``positions``; a vertex stays out until the move ``until``. Imports numba: import this file when opening.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-
-from drivers.devices.cpu.mis.compiled import compiled
+from numba import njit
 
 # counters, one int64 each: the lengths of the three lists come first
 FREE, ONE, TWO, MOVE, RANDOM, SIZE, BEST, CYCLE_START, CYCLE, COUNTERS = range(10)
@@ -21,6 +22,17 @@ STEP = 64
 _SHIFT = 40
 _TIGHT = 1 << _SHIFT
 _IDS = _TIGHT - 1
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Return the function as machine code that does not hold the interpreter's lock, compiled at its first call.
+
+    A later process loads it from the source's folder, or from the user's cache if that folder cannot be written.
+    """
+    try:
+        return njit(function, nogil=True, cache=True)
+    except RuntimeError:  # neither place can be written: compile in each process
+        return njit(function, nogil=True)
 
 
 @compiled

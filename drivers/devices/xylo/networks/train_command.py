@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from drivers.devices.training_data import labelled, train_split
 from drivers.devices.xylo.networks import training
 from drivers.devices.xylo.networks.encoder import EncoderParams, encode
-from drivers.devices.xylo.networks.fitting import fitted, wanted_of
 from drivers.devices.xylo.networks.network import LIMITS, MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS, Network, chain
+from drivers.devices.xylo.networks.nir_deploy import fitted, wanted_of
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from rig.bench.option_checks import within
 from rig.errors import DataError, refused
