@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.mis_proof.exact import maximum_independent_set, proven
 from drivers.devices.cpu.mis import search
-from drivers.devices.cpu.mis.compute import compute, specified_tabu
+from drivers.devices.cpu.mis.command import compute, specified_tabu
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import better, write_rows

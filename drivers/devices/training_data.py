@@ -1,9 +1,12 @@
-"""The training data of a workload for all trainers: the train split, encoded, with its labels."""
+"""The training data of a workload for all trainers: the train split, encoded, with its labels.
+
+Devices that learn classes from a few samples (NeuroBench, algorithm 1) share the readout and the workload.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,11 @@ from numpy.typing import NDArray
 from rig.errors import DataError, refused
 from rig.factories import build, options_of, split_options
 from rig.plugins import load
-from rig.types import Sample, Workload
+from rig.types import Floats, Sample, Workload
+
+LEARNING, INFERENCE = "learning", "inference"
+Shown = Callable[[], Iterable[tuple[str, NDArray[Any]]]]
+"""Gives each base word with all of its training samples, shape (n, ...)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,3 +62,25 @@ def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Label
     labels = np.array([classes.index(name) for name in names])
     record = {"workload": data.name, "digest_sha256": data.digest_sha256, **data.details}
     return Labelled(tuple(inputs), labels, classes, record)
+
+
+def prototypes(means: Floats) -> tuple[Floats, Floats]:
+    """Return the weights and the biases of a linear readout from the mean features of classes (classes, features).
+
+    Weights are twice the mean, biases minus its square, so that the largest output belongs to the nearest mean.
+    """
+    return 2.0 * means, -np.sum(means**2, axis=1)
+
+
+def base_words(workload: Workload) -> tuple[list[str], Shown]:
+    """Return the words that a device knows from the start. Raises ``DataError`` for a workload without them."""
+    words, shown = getattr(workload, "base", None), getattr(workload, "base_training", None)
+    if words is None or shown is None:
+        what = f"{workload.name} has no base words to learn from"
+        raise DataError(what, field="workload", value=workload.name, remedy="Use --workload mswc-fscil")
+    return list(words), shown
+
+
+def shots_of(sample: Sample) -> list[Sample]:
+    """Return the samples that a sample to learn from holds."""
+    return [replace(sample, payload=shot, learn=False) for shot in sample.payload]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.mis_proof.reduce import reduced, undone
-from drivers.devices.cpu.mis import compute
+from drivers.devices.cpu.mis import command
 from rig.errors import DataError
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
@@ -76,7 +76,7 @@ def test_a_tree_needs_no_search() -> None:
 
 def test_a_row_is_proven_and_a_contradiction_is_refused() -> None:
     graph = gnm_edges(30, 0.1, 7)
-    row = compute.compute(graph, 0.1, 7, seconds=0.02)
+    row = command.compute(graph, 0.1, 7, seconds=0.02)
     found = exact.proven(row, graph, seconds=10.0)
     assert found.proven == exact.PROOF
     assert fault_of(found, graph) is None

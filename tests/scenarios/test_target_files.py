@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drivers.devices.cpu.mis import command, compute
+from drivers.devices.cpu.mis import command
 from rig.commands import main as cli
 from rig.errors import DataError, UsageError
 from rig.recording.atomic_write import regular, replacing, write_whole
@@ -49,18 +49,18 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_targets_of_a_file_stand_under_their_own_names(file: Path) -> None:
-    tabu = row(6, name="specified", method=compute.TABU, versions="dwave-samplers 1.6.0")
+    tabu = row(6, name="specified", method=command.TABU, versions="dwave-samplers 1.6.0")
     write_rows([row(5), row(6), tabu], file)
     details = opened(file).details
     assert details["targets_proven"] == {}
     assert details["targets"] == {"best_known": dict.fromkeys(IDS, -1), "specified": {IDS[1]: -1}}
-    assert details["targets_by"]["specified"] == [f"{compute.TABU} (dwave-samplers 1.6.0)"]
+    assert details["targets_by"]["specified"] == [f"{command.TABU} (dwave-samplers 1.6.0)"]
     assert details["targets_file"]["name"] == "targets.json"
 
 
 def test_what_is_proven_optimal_is_told(file: Path) -> None:
-    write_rows([row(5, proven=compute.PROOF), row(6)], file)
-    assert opened(file).details["targets_proven"] == {IDS[0]: compute.PROOF}
+    write_rows([row(5, proven=command.PROOF), row(6)], file)
+    assert opened(file).details["targets_proven"] == {IDS[0]: command.PROOF}
 
 
 def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
@@ -73,8 +73,8 @@ def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
 
 
 def test_a_proof_outranks_tabu_whose_target_stands_beside_it(file: Path) -> None:
-    tabu = row(5, name="specified", method=compute.TABU)
-    proof = row(5, cost=-2, certificate="90" + "00" * 2, proven=compute.PROOF)
+    tabu = row(5, name="specified", method=command.TABU)
+    proof = row(5, cost=-2, certificate="90" + "00" * 2, proven=command.PROOF)
     write_rows([tabu, proof], file)
     targets = opened(file, "5").details["targets"]
     assert targets == {"best_known": {IDS[0]: -2}, "specified": {IDS[0]: -2}, "tabu": {IDS[0]: -1}}
@@ -177,8 +177,8 @@ def rig(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The specified method with fewer reads and restarts; in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    fewer = partial(compute.specified_tabu, reads=2, restarts=1)
-    monkeypatch.setattr(compute, "specified_tabu", fewer)
+    fewer = partial(command.specified_tabu, reads=2, restarts=1)
+    monkeypatch.setattr(command, "specified_tabu", fewer)
 
 
 @pytest.mark.usefixtures("quick_tabu")
@@ -202,8 +202,8 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(
 @pytest.mark.parametrize(
     ("nodes", "seconds", "rows"),
     [
-        ("20", "20", [("specified", compute.PROOF)]),
-        ("50", "0.05", [("best_known", compute.SEARCH), ("specified", compute.TABU)]),
+        ("20", "20", [("specified", command.PROOF)]),
+        ("50", "0.05", [("best_known", command.SEARCH), ("specified", command.TABU)]),
     ],
 )
 def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_stands_beside(

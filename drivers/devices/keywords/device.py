@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.prototypes import INFERENCE, LEARNING, base_words, prototypes
+from drivers.devices.training_data import INFERENCE, LEARNING, base_words, prototypes
 from drivers.failures import UNFIT
 from drivers.torch_counting import TorchCounter
 from rig.bench.option_checks import one_of, within

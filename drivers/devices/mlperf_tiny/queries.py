@@ -1,4 +1,7 @@
-"""A board of the MLPerf Tiny protocol as a device: it loads a sample, runs the phases, and answers."""
+"""A board of the MLPerf Tiny protocol as a device: it loads a sample, runs the phases, and answers.
+
+When it is opened, it may be booting, or in the middle of a command of an earlier run.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Protocol
 
-from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Inferred, Talk
+from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Inferred, Talk, Unwraps
+from drivers.links.serial_line import SerialLine
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive
-from rig.errors import DeviceError, refused
+from rig.errors import DeviceError, RigError, SetupError, refused
 from rig.types import UNSTAMPED, Budget, DeviceInfo, Reply, Sample, Span
 
 TICK_HZ = 1e6
 CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
+HELLO_S = 1.0
+QUIET_S = 0.05
 
 
 class Coding(Protocol):
@@ -181,3 +187,48 @@ class TinyDevice:
             self._loaded, self._fresh = b"", True
             yield from self._board.load(data, self._plan.chunk_bytes)
             self._loaded = data
+
+
+def introduced(
+    line: SerialLine, clock: Callable[[], Unwraps], boot_s: float, answer_s: float, on_pin: bool = False
+) -> tuple[Board, dict[str, str]]:
+    """Return the board on a line, and what it states of itself.
+
+    ``clock`` makes the object that unwraps its counter. Raises ``SetupError`` when no board names itself within
+    ``boot_s``, or when it stamps in another way than ``on_pin`` states.
+    """
+    until_s = time.monotonic() + boot_s
+    last = "it said nothing"
+    while (left_s := until_s - time.monotonic()) > 0:
+        board = Board(line, clock(), answer_s, on_pin)
+        allowed_s = min(HELLO_S, left_s)
+        try:
+            line.quiet(QUIET_S)
+            said = board.converse(board.hello(), allowed_s)
+            line.quiet(QUIET_S)
+            if "name" in said:
+                if board.converse(board.stamps(), allowed_s) == on_pin:
+                    raise _other_mode(on_pin)
+                return board, said
+            last = "it gave no name"
+        except SetupError:
+            raise
+        except RigError as error:
+            last = error.message
+            if " is gone" in last:
+                break
+    what = f"no MLPerf Tiny board answers on {line.port} at {line.baud} baud: {last}"
+    remedy = "Check the port and the baud rate (115200; 9600 means energy mode), and that its firmware runs"
+    raise SetupError(what, field="port", value=line.port, remedy=remedy)
+
+
+def _other_mode(on_pin: bool) -> SetupError:
+    """Return the error for a board that stamps in text instead of by a pin, or by a pin instead of in text."""
+    found, asked, how, remedy = "performance", "energy", "answers `timestamp` in text", "Give mode=performance"
+    if not on_pin:
+        found, asked = asked, found
+        how = "does not answer `timestamp` in text, but marks times by a falling edge of a pin"
+        remedy = "Give mode=energy, with its pin on a logic input of the power meter; or build its firmware for "
+        remedy += "performance mode"
+    what = f"the board's firmware was built for {found} mode: it {how}"
+    return SetupError(what, field="mode", value=asked, remedy=remedy)

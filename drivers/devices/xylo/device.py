@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.devices.prototypes import LEARNING, shots_of
+from drivers.devices.training_data import LEARNING, shots_of
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.afe_model import AfeModel
 from drivers.devices.xylo.backend import Backend, Done, Job, Raster, SimBackend, SimulatedChip

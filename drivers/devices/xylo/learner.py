@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from drivers.devices.prototypes import LEARNING, base_words, prototypes, shots_of
+from drivers.devices.training_data import LEARNING, base_words, prototypes, shots_of
 from drivers.devices.xylo.backend import Job, Raster, SimBackend, SimulatedChip
 from drivers.devices.xylo.networks.complexity import inspection_of
 from drivers.devices.xylo.networks.network import LIMITS, Network

@@ -26,8 +26,7 @@ from drivers.importers.energyrunner.session import (
     read_session,
     texts_beside,
 )
-from drivers.importers.files import bad_file, below, check_inferences, read_json, unstated
-from drivers.importers.recognise import looks_like
+from drivers.importers.files import bad_file, below, check_inferences, looks_like, read_json, unstated
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
 from rig.bench.option_checks import within

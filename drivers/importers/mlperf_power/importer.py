@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.files import below
+from drivers.importers.files import below, looks_like
 from drivers.importers.mlperf_power.dates import MS, ORDERS, DateOptions
 from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Counted, Part, counts_of, detail_of, read_part
-from drivers.importers.recognise import looks_like
 from drivers.units import zone
 from rig.bench.calibration import stated as calibrated
 from rig.bench.option_checks import within

@@ -7,19 +7,34 @@ It supplies the board that it measures. Sources: UM2269 (firmware), UM2243 (boar
 
 from __future__ import annotations
 
+import contextlib
+import re
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
+from typing import Annotated, Literal
+
+import numpy as np
 
 from drivers.failures import released_on_error
-from drivers.links.serial_line import METER, open_line
-from drivers.meters.lpm01a.powershield import BAUD, PowerShield, ShieldSettings
-from drivers.meters.lpm01a.stream import step_at
+from drivers.links.serial_line import METER, SerialLine, open_line
+from drivers.meters.lpm01a.stream import Parsed, Stream, StreamError, Timekeeper, step_at
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import sampled_meter
+from drivers.meters.threaded import Batch, sampled_meter
+from rig.bench.option_checks import one_of, within
 from rig.bench.settings import Positive, of_settings
-from rig.errors import refused
-from rig.types import Clock, Conversion, Meter, Rail
+from rig.errors import MeterError, RigError, SetupError, refused
+from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 
+BAUD = 3686400
+PROMPT = "PowerShield >"
+SUPPLY_V = (1.8, 3.3)
+RATES_HZ = (1e5, 5e4, 2e4, 1e4, 5e3, 2e3, 1e3, 5e2, 2e2, 1e2, 5e1, 2e1, 1e1, 5.0, 2.0, 1.0)
+QUIET_S = 0.05
+
+_VOLT = re.compile(r"(\d+)([+-]\d+)")
 MODES = ("hardware",)
 FEEDS = True
 
@@ -30,6 +45,159 @@ APERTURE_S = 1e-5
 """The aperture of a current, "instantaneous" in ``help``: the analog path has 100 kHz (UM2243, chapter 10)."""
 BUFFER_S = 0.2
 """The port is emptied ten times in this time (s). An LPM01A's memory holds more."""
+
+
+@dataclass(frozen=True)
+class ShieldSettings:
+    """The settings of a PowerShield. Without ``supply_v`` its supply is not changed."""
+
+    rate_hz: Annotated[float, partial(one_of, RATES_HZ)] = 1000.0
+    output: Literal["energy", "current"] = "energy"
+    supply_v: Annotated[float, partial(within, *SUPPLY_V, "V")] | None = None
+    high_current: bool = False
+    power: Literal["on", "keep"] = "on"
+
+    @property
+    def energy(self) -> bool:
+        """Return whether each reading is the energy of its period."""
+        return self.output == "energy"
+
+    @property
+    def per_reading(self) -> float:
+        """Return the factor from a sent reading to the rail's unit: joules per period to watts, or 1."""
+        return self.rate_hz if self.energy else 1.0
+
+
+class PowerShield:
+    """The instrument, and the ``Source`` of the readings of its one ``rail``."""
+
+    def __init__(self, line: SerialLine, settings: ShieldSettings, rail: str, timeout_s: float) -> None:
+        self._line, self._settings, self._rail, self._timeout_s = line, settings, rail, timeout_s
+        self._stream = Stream()
+        self._early: list[Parsed] = []
+
+    # ---- setting up -----------------------------------------------------------------------
+
+    def introduce(self) -> dict[str, str]:
+        """Take control; return serial number and firmware. Raises ``SetupError`` when no PowerShield answers."""
+        try:
+            self._line.quiet(QUIET_S, 6 * QUIET_S)
+            self._line.write(b"stop\n")  # in case an earlier run was not stopped
+            self._line.quiet(QUIET_S)
+            self._command("htc")
+            return {"serial": self._command("powershield"), "firmware": self._command("version")}
+        except MeterError as error:
+            what = f"no PowerShield answers: {error.message}"
+            remedy = f"Check the port, and that no other program uses it; its rate is {BAUD} baud"
+            raise SetupError(what, field="port", value=self._line.port, remedy=remedy) from error
+
+    def configure(self) -> float:
+        """Set the instrument; return the supply voltage that it states. Raises ``SetupError`` if it refuses."""
+        p = self._settings
+        held_v = self._volts()
+        if p.supply_v is not None and abs(held_v - p.supply_v) > 0.01:  # setting it again would recalibrate
+            self._command(f"volt {round(p.supply_v * 1e3)}m")
+            held_v = self._volts()
+        if p.power == "on":
+            self._command("pwr on nostatus")
+        mode, freq = "high" if p.high_current else "optim", short_hz(p.rate_hz)
+        for command in (
+            "pwrend on", "acqmode dyn", f"funcmode {mode}", f"output {p.output}", "format bin_hexa", f"freq {freq}",
+            "acqtime inf", "trigsrc sw", "trigdelay 0",
+        ):  # fmt: skip
+            self._command(command)
+        return held_v
+
+    # ---- as a source ----------------------------------------------------------------------
+
+    def begin(self, clock: Clock) -> Bracket:
+        """Start. The first reading begins after the command, and at least one reading's length before it arrives."""
+        p = self._settings
+        self._stream, self._keeper = Stream(), Timekeeper(p.rate_hz)
+        self._early = []
+        before_ns = clock.now_ns()
+        self._command("start")
+        until_s = time.monotonic() + self._timeout_s + 1.0 / p.rate_hz
+        while not any(parsed.value for parsed in self._early):
+            if time.monotonic() > until_s:
+                raise self._line.failed("acknowledged the start but sends no reading", silent=True)
+            self._early.append(self._parsed())
+            time.sleep(min(1e-3, 0.1 / p.rate_hz))
+        began_ns = clock.now_ns() - round(1e9 / p.rate_hz)
+        return Bracket(before_ns, 0, max(began_ns, before_ns))
+
+    def fetch(self) -> Iterator[Batch]:
+        """Raises ``MeterError`` for lost readings and for errors that the instrument reports."""
+        early, self._early = self._early, []
+        yield self._batch([*early, self._parsed()])
+
+    def finish(self) -> Iterator[Batch]:
+        self._line.write(b"stop\n")
+        until_s = time.monotonic() + self._timeout_s
+        pieces: list[Parsed] = []
+        while not (pieces and pieces[-1].ended):
+            if time.monotonic() > until_s:
+                raise self._line.failed(f"did not stop within {self._timeout_s:g} s", silent=True)
+            time.sleep(2e-3)
+            pieces.append(self._parsed())
+        self._line.quiet(0.4 * QUIET_S)
+        yield self._batch(pieces)
+
+    def close(self) -> None:
+        """Return control, if it still answers, and close the port. Its target stays powered."""
+        with contextlib.suppress(RigError):
+            self._line.write(b"stop\nhrc\n")
+        self._line.close()
+
+    # ---- parts ----------------------------------------------------------------------------
+
+    def _parsed(self) -> Parsed:
+        try:
+            parsed = self._stream.feed(self._line.waiting())
+            for stamp in parsed.stamps:
+                self._keeper.check(stamp)
+        except StreamError as error:
+            raise self._line.failed(str(error)) from error
+        return parsed
+
+    def _batch(self, pieces: Sequence[Parsed]) -> Batch:
+        value, flags = (np.concatenate(parts) for parts in zip(*(piece.arrays() for piece in pieces), strict=True))
+        return [Chunk(self._rail, value * self._settings.per_reading, flags=flags)]
+
+    def _volts(self) -> float:
+        answer = self._command("volt get")
+        found = _VOLT.search(answer)
+        volts = float(f"{found[1]}e{found[2]}") if found else 0.0
+        if not 0.5 * SUPPLY_V[0] <= volts <= 1.5 * SUPPLY_V[1]:
+            raise SetupError(
+                f"the PowerShield states a supply of {answer!r}", field="supply_v", value=answer, remedy="Reset it"
+            )
+        return volts
+
+    def _command(self, command: str) -> str:
+        """Send a command; return the text that follows the command in its acknowledgement.
+
+        Raises ``SetupError`` with the firmware's message for a refusal, ``MeterError`` for no answer.
+        """
+        self._line.write(command.encode("ascii") + b"\n")
+        until_s = time.monotonic() + self._timeout_s
+        while (line := self._line.line(until_s)) is not None:
+            text = line.removeprefix(PROMPT).strip()
+            if text.startswith(f"ack {command}"):
+                return text.removeprefix(f"ack {command}").lstrip(": ").strip()
+            if text.startswith("error stop") and command != "stop":
+                continue  # an answer to the first ``stop``, which a busy host reads late
+            if text.startswith(("error", "err ")):
+                detail = self._line.line(min(until_s, time.monotonic() + 0.2)) or ""
+                what = f"the PowerShield refuses {command!r}: {text} {detail}".strip()
+                remedy = "Change the option that it refuses"
+                raise SetupError(what, field=command.partition(" ")[0], value=command, remedy=remedy)
+        raise self._line.failed(f"gave no answer to {command!r} within {self._timeout_s:g} s", silent=True)
+
+
+def short_hz(rate_hz: float) -> str:
+    """Return a rate as the firmware writes it: 500, 1k, 100k."""
+    return f"{rate_hz / 1e3:g}k" if rate_hz >= 1e3 else f"{rate_hz:g}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from drivers.devices.mlperf_tiny import device as mlperf_tiny
-from drivers.devices.mlperf_tiny import greeting
+from drivers.devices.mlperf_tiny import queries
 from drivers.meters.joulescope import meter as joulescope
 from fixtures.bench.live_plant import live_plant
 from fixtures.worlds.random_draw import BlankWorkload
@@ -32,7 +32,7 @@ HOLD_S = 2e-3
 
 
 def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
+    monkeypatch.setattr(queries, "QUIET_S", 0.015)
     plant = live_plant()
     installed(plant, monkeypatch)
     chip = Chip(energy_mode=True, hold_s=HOLD_S, inference_s=0.03)

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from drivers.devices.arduino import toolchain
-from drivers.devices.arduino.about import NAME
-from drivers.devices.arduino.device import open_device
+from drivers.devices.arduino.device import NAME, open_device
 from drivers.devices.arduino.mfe import FILTERS, FRAMES
 from drivers.devices.arduino.quantised import network_info, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
-from drivers.devices.mlperf_tiny import greeting
+from drivers.devices.mlperf_tiny import queries
 from fixtures.bench.true_power import open_plant
 from fixtures.instruments.pty_wire import PtyWire
 from rig.errors import DataError, DeviceError, SetupError, UsageError
@@ -37,7 +36,7 @@ QUICK = Chip(input_bytes=2 * SLICE, inference_s=0.004)
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pseudo terminal becomes quiet sooner than a USB cable."""
-    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
+    monkeypatch.setattr(queries, "QUIET_S", 0.015)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.cpu.mis import compute
+from drivers.devices.cpu.mis import command
 from rig.errors import DataError, UsageError
 from scenarios.workloads.qubo_mis import targets
 from scenarios.workloads.qubo_mis.certify import certify, digest, members
@@ -29,7 +29,7 @@ ENDS = to_hex([1, 0, 1, 0, 1])
 
 def row(**changes: object) -> Target:
     return replace(
-        Target(5, 0.32, 0, -3, ENDS, digest(5, PATH.edges), compute.SEARCH),
+        Target(5, 0.32, 0, -3, ENDS, digest(5, PATH.edges), command.SEARCH),
         **changes,  # type: ignore[arg-type]
     )
 
@@ -76,7 +76,7 @@ def test_the_digest_is_of_sorted_little_endian_pairs_in_any_order() -> None:
 
 
 def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
-    old, proven, lower = row(), row(proven=compute.PROOF), row(cost=-4)
+    old, proven, lower = row(), row(proven=command.PROOF), row(cost=-4)
     assert better(None, old) is old
     assert better(old, row(searched_s=9.0)) is old
     assert better(old, proven) is proven
@@ -147,19 +147,19 @@ def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph) -> None:
     inside = np.zeros(len(subsets), bool)
     for u, v in graph.edges:
         inside |= (subsets[:, u] & subsets[:, v]).astype(bool)
-    assert graph.cost(compute.largest_set(graph)) == -int(subsets[~inside].sum(axis=1).max())
+    assert graph.cost(command.largest_set(graph)) == -int(subsets[~inside].sum(axis=1).max())
 
 
 @pytest.mark.parametrize("density", DENSITIES)
 def test_a_proof_below_50_nodes_agrees_with_the_table(density: float) -> None:
     graph = gnm_edges(25, density, 1)
-    found, known = compute.compute(graph, density, 1, method="exact"), targets.best_known(25, density, 1)
-    assert known is not None and (found.cost, found.proven, fault_of(found, graph)) == (known.cost, compute.PROOF, None)
+    found, known = command.compute(graph, density, 1, method="exact"), targets.best_known(25, density, 1)
+    assert known is not None and (found.cost, found.proven, fault_of(found, graph)) == (known.cost, command.PROOF, None)
 
 
 def test_a_proof_of_a_larger_graph_is_refused() -> None:
     with pytest.raises(UsageError, match="proofs are for fewer than 50 nodes"):
-        compute.compute(gnm_edges(50, 0.1, 0), 0.1, 0, method="exact")
+        command.compute(gnm_edges(50, 0.1, 0), 0.1, 0, method="exact")
 
 
 def test_the_table_states_its_rows_in_si_units_and_plain_types() -> None:
@@ -169,6 +169,6 @@ def test_the_table_states_its_rows_in_si_units_and_plain_types() -> None:
 
 def test_tabu_as_specified_answers_with_a_set_and_its_time() -> None:
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    solution, seconds = compute.specified_tabu(PATH, seed=3, reads=2, restarts=1)
+    solution, seconds = command.specified_tabu(PATH, seed=3, reads=2, restarts=1)
     assert to_hex(solution) == ENDS
     assert seconds > 0

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.mlperf_tiny import greeting
-from drivers.devices.mlperf_tiny.device import open_device
-from drivers.devices.mlperf_tiny.model import Model
+from drivers.devices.mlperf_tiny import queries
+from drivers.devices.mlperf_tiny.device import Model, open_device
 from drivers.devices.mlperf_tiny.protocol import BoardClock
 from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
@@ -30,7 +29,7 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pseudo terminal becomes quiet sooner than a USB cable."""
-    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
+    monkeypatch.setattr(queries, "QUIET_S", 0.015)
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)

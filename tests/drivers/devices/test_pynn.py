@@ -19,13 +19,12 @@ import pytest
 
 from benchmarks.busy_cores import RAIL, BusyCores
 from benchmarks.ne15_nest import true_power
-from drivers.devices.pynn import command, training
-from drivers.devices.pynn.command import add_arguments
+from drivers.devices.pynn import command
+from drivers.devices.pynn.command import Course, add_arguments
 from drivers.devices.pynn.command import run as train
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import VARIABLE, open_device, opened
-from drivers.devices.pynn.training import Course
 from drivers.meters.rapl import open_meter
 from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
@@ -181,15 +180,15 @@ def test_templates_are_taught_equally_long_however_many_images_they_have(monkeyp
     """Digit d has d + 1 images outside the fold; a lesson ends with its last event, with 2050 events each second."""
     labels = np.repeat(np.arange(10, dtype=np.uint8), range(1, 11))
     images, lasting_s = np.full((55, PIXELS), 9, np.uint8), list[float]()
-    monkeypatch.setattr(training, "read_digits", lambda *_: (images, labels))
-    monkeypatch.setattr(training, "kept_numbers", lambda count, *_: list(range(count)))
+    monkeypatch.setattr(command, "read_digits", lambda *_: (images, labels))
+    monkeypatch.setattr(command, "kept_numbers", lambda count, *_: list(range(count)))
 
     def learn(lessons: Iterator[Any]) -> Iterator[Any]:
         for events in lessons:
             lasting_s.append(events[-1, 0] * 1e-6)
             yield np.zeros(PIXELS)
 
-    origin = training.taught(Course(Path(), 1, 0, 5, lesson_s=5.5), learn, "x").description.origin
+    origin = command.taught(Course(Path(), 1, 0, 5, lesson_s=5.5), learn, "x").description.origin
     assert lasting_s == pytest.approx([5.5] * 10, abs=0.02)
     assert origin["biological_s"] == 55.0
 
@@ -243,7 +242,7 @@ def test_a_stream_is_taught_with_the_encoding_s_own_sources_and_a_relay_that_one
             yield np.bincount(events[:, 1], minlength=3137)[:3136] > 0
 
     course = Course(tmp_path, 1, None, 5, encoding="rank-order", lesson_s=2.0, md5=False)
-    made = training.taught(course, learn, "x")
+    made = command.taught(course, learn, "x")
     assert made.description.sizes == {"pixels": 3136, "input": 3136, "decision": 10}
     assert made.description.projections[0].weight == teaching(*course.network).projections[0].weight == 6.0
     assert lasting_s == pytest.approx([2.0] * 10, abs=0.4)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.spoken_words import write_folder
-from drivers.devices.prototypes import prototypes
+from drivers.devices.training_data import prototypes
 from drivers.devices.xylo.device import XyloDevice, open_device
 from drivers.devices.xylo.power import LIVE_PHASE_W
 from fixtures.bench.true_power import open_plant

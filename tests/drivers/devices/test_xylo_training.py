@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.xylo.networks import training
+from drivers.devices.xylo.networks import train_command as training
 from drivers.devices.xylo.networks.network import load_network
 from rig.commands.main import main
 from scenarios.workloads.asc.workload import TRAINING_SEEDS, open_workload

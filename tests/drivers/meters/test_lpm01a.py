@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.mlperf_tiny import greeting
+from drivers.devices.mlperf_tiny import queries
 from drivers.devices.mlperf_tiny.device import open_device
-from drivers.meters.lpm01a import powershield as lpm01a_powershield
+from drivers.meters.lpm01a import meter as lpm01a_powershield
 from drivers.meters.lpm01a.meter import open_meter
 from drivers.meters.lpm01a.stream import WRAP_S, Parsed, Stamp, Stream, StreamError, Timekeeper, step_at
 from fixtures.bench.live_plant import live_plant
@@ -46,7 +46,7 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pseudo terminal becomes quiet sooner than a USB cable."""
     monkeypatch.setattr(lpm01a_powershield, "QUIET_S", 0.015)
-    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
+    monkeypatch.setattr(queries, "QUIET_S", 0.015)
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)
