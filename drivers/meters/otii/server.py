@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from drivers.failures import meter_failed
 from rig.errors import MeterError, MeterSilentError, SetupError
@@ -17,11 +18,24 @@ PATIENCE_S = {"otii_get_devices": DEVICES_S + 3.0, "arc_add_to_project": 10.0}
 """Timeouts of Qoitech's client for these commands; all other commands have ``timeout_s``."""
 
 
+class _Answer(msgspec.Struct):
+    """What the server sends; everything that it may leave out has a default."""
+
+    type: str = ""
+    trans_id: Any = ""
+    errorcode: Any = "no reason"
+    data: dict[str, Any] | None = None
+
+    def ends(self, trans_id: str) -> bool:
+        """Return whether this is the answer to a request."""
+        return self.type != "progress" and self.trans_id == trans_id
+
+
 class OtiiServer:
     """One connection to the server. After an error it is broken, and every further request fails."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
-        self._timeout_s, self._sent, self._rest = timeout_s, 0, b""
+        self._timeout_s, self._sent = timeout_s, 0
         self.last: list[tuple[str, dict[str, Any]]] = []  # sent before closing
         self.where = f"{host}:{port}"
         try:
@@ -31,6 +45,7 @@ class OtiiServer:
             remedy = "Start the Otii application, or otii_server, and enable its TCP server"
             raise SetupError(what, field="port", value=self.where, remedy=remedy) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lines = self._socket.makefile("rb")
         try:
             hello = self._answer("", timeout_s)
         except MeterError as error:
@@ -38,23 +53,23 @@ class OtiiServer:
             what = f"the program that listens on {self.where} is not an Otii server"
             remedy = "Give the port of the TCP server in the Otii application's settings"
             raise SetupError(what, field="port", value=self.where, remedy=remedy) from error
-        self.version = str(hello.get("data", {}).get("otii_version", ""))
+        self.version = str((hello.data or {}).get("otii_version", ""))
 
     def request(self, cmd: str, **data: Any) -> dict[str, Any]:
         """Send a command; return the data of its answer. Raises ``MeterError`` if refused, or not answered in time."""
         self._sent += 1
         request = {"type": "request", "cmd": cmd, "trans_id": str(self._sent), "data": data}
         try:
-            self._socket.sendall(json.dumps(request).encode() + b"\r\n")
+            self._socket.sendall(msgspec.json.encode(request) + b"\r\n")
         except OSError as error:
             raise self._gone(str(error)) from error
         answer = self._answer(str(self._sent), max(PATIENCE_S.get(cmd, 0.0), self._timeout_s))
-        if answer.get("type") == "error":
-            said = answer.get("data", {}).get("message", "")
-            what = f"the Otii server refused {cmd}: {answer.get('errorcode', 'no reason')} {said}".strip()
+        data = answer.data or {}
+        if answer.type == "error":
+            what = f"the Otii server refused {cmd}: {answer.errorcode} {data.get('message', '')}".strip()
             remedy = "Check the instrument in the Otii application"
-            raise meter_failed(what, cmd, str(answer.get("errorcode")), remedy)
-        return dict(answer.get("data") or {})
+            raise meter_failed(what, cmd, str(answer.errorcode), remedy)
+        return data
 
     def close(self) -> None:
         """Send the ``last`` commands and close the connection. May be called twice; raises nothing."""
@@ -66,40 +81,26 @@ class OtiiServer:
 
     def _hang_up(self) -> None:
         with suppress(OSError):
+            self._lines.close()
             self._socket.close()
 
-    def _answer(self, trans_id: str, timeout_s: float) -> dict[str, Any]:
-        until_s = time.monotonic() + timeout_s
-        while True:
-            while b"\r\n" in self._rest:
-                line, self._rest = self._rest.split(b"\r\n", 1)
-                found = self._parsed(line)
-                if found.get("type") == "information" and not trans_id:
-                    return found
-                if found.get("type") != "progress" and found.get("trans_id") == trans_id and trans_id:
-                    return found
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                raise self._silent(timeout_s)
-            self._socket.settimeout(left_s)
-            try:
-                data = self._socket.recv(1 << 17)
-            except TimeoutError as error:
-                raise self._silent(timeout_s) from error
-            except OSError as error:
-                raise self._gone(str(error)) from error
-            if not data:
-                raise self._gone("it closed the connection")
-            self._rest += data
-
-    def _parsed(self, line: bytes) -> dict[str, Any]:
+    def _answer(self, trans_id: str, timeout_s: float) -> _Answer:
+        until_s, line = time.monotonic() + timeout_s, b""
         try:
-            found = json.loads(line)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise self._gone(f"it sent {line[:60]!r}")
-        return found
+            while (left_s := until_s - time.monotonic()) > 0:
+                self._socket.settimeout(left_s)
+                if not (line := self._lines.readline()):
+                    raise self._gone("it closed the connection")
+                found = msgspec.json.decode(line, type=_Answer)
+                if found.type == "information" if not trans_id else found.ends(trans_id):
+                    return found
+        except TimeoutError as error:
+            raise self._silent(timeout_s) from error
+        except OSError as error:
+            raise self._gone(str(error)) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._gone(f"it sent {line[:60]!r}") from error
+        raise self._silent(timeout_s)
 
     def _gone(self, why: str) -> MeterError:
         self._hang_up()
