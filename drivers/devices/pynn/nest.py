@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from drivers.devices.pynn.description import NetworkFile, read_network
 from drivers.links.remote import RemoteDevice, open_remote
@@ -16,10 +16,19 @@ from rig.errors import refused
 from rig.network.description import NetworkInfo
 from rig.types import Device, Workload
 
-NAME = "nest"
-VARIABLE = "RIG_NEST_PYTHON"
-"""This environment variable is the path of an interpreter that has nest-simulator and PyNN."""
-SOURCES = ("pynn_network", "pynn_nest")
+
+class Backend(NamedTuple):
+    """One simulator behind PyNN: ``variable`` may hold the path of an interpreter that has the ``packages``."""
+
+    name: str
+    variable: str
+    packages: str
+    lacking: str
+
+
+NEST = Backend(
+    "nest", "RIG_NEST_PYTHON", "nest-simulator==3.10.0 PyNN==0.13.0", "NEST and PyNN need an interpreter of their own"
+)
 
 
 def open_device(
@@ -55,13 +64,16 @@ def opened(
     start_s: float = 120.0,
     load_s: float = 120.0,
     about: Mapping[str, Any] = MappingProxyType({}),
+    backend: Backend = NEST,
+    **machine: Any,
 ) -> RemoteDevice:
     """Return the device of a network, as ``open_device`` does; ``about`` overrides parts of its description."""
     positive(start_s=start_s, load_s=load_s)
-    interpreter = interpreter or os.environ.get(VARIABLE, "")
+    interpreter = interpreter or os.environ.get(backend.variable, "")
     if not interpreter:
-        remedy = f"Make one: pip install nest-simulator==3.10.0 PyNN==0.13.0; give its python here, or set {VARIABLE}"
-        raise refused("interpreter", interpreter, remedy, "NEST and PyNN need an interpreter of their own")
-    options = {**network.options(), "about": {**network.about(), **about}}
-    worker = Worker(NAME, [shipped(name) for name in SOURCES], interpreter, "", options, start_s, "nest")
+        remedy = f"Make one: pip install {backend.packages}; give its python here, or set {backend.variable}"
+        raise refused("interpreter", interpreter, remedy, backend.lacking)
+    options = {**network.options(), **machine, "about": {**network.about(), **about}}
+    sources = [shipped(name) for name in ("pynn_network", f"pynn_{backend.name}")]
+    worker = Worker(backend.name, sources, interpreter, "", options, start_s, backend.name)
     return open_remote(worker, check=network.check, load_s=load_s, network=network.network())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from drivers.failures import released_on_error
 from drivers.meters.joulescope.stream import Input, JoulescopeStream, Mark, let_go
@@ -25,7 +25,6 @@ from rig.types import Clock, Conversion, Meter, Rail
 MODES = ("hardware",)
 FEEDS = True
 
-SIGNALS = {"power": "p", "current": "i"}
 RANGES = "10 A, 180 mA, 18 mA, 1.8 mA, 180 uA, 18 uA"
 
 
@@ -37,9 +36,7 @@ class Joulescope:
     rail: str = "supply"
     mark: Mark = Mark()
     instrument: str = ""
-    signal: Literal["power", "current"] = "power"
     rate_hz: Positive = 100_000.0
-    supply_v: float | None = None
     range_mode: str = "auto"
     hold_s: Positive = 20.0
     timeout_s: Positive = 2.0
@@ -49,7 +46,7 @@ class Joulescope:
 def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     """Open a Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
 
-    ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is 1, 2, 5, 10 and so on up to
+    ``rate_hz`` is 1, 2, 5, 10 and so on up to
     1,000,000 (JS110: 2,000,000). ``range_mode`` is ``auto``, a range of current such as ``180 mA``, or ``manual`` (as
     it was last; not on a JS110). ``clock_tolerance`` limits its sample timer's rate (relative). ``calibration`` names a
     file with limits in the rail's unit; without one no accuracy is stated. At most ``hold_s`` of readings wait unread;
@@ -62,10 +59,6 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     ``SetupError`` for an instrument that is not there or refuses its settings.
     """
     s = settings
-    if s.signal == "current" and not (s.supply_v is not None and s.supply_v > 0):
-        remedy = "Add --option supply_v=VOLTS of the supply, or leave signal=current out, to measure power itself"
-        what = "power cannot be computed from a current without the supply voltage"
-        raise refused("supply_v", s.supply_v, remedy, what)
     if s.rate_hz != round(s.rate_hz):
         raise refused("rate_hz", s.rate_hz, "Give a whole number")
     if s.range_mode == "off":
@@ -77,22 +70,21 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     with released_on_error(lambda: let_go(driver, path)):
         path = _path(driver, s.instrument)
         own_filter = _settings(driver, path, s.rate_hz, range_mode)
-        conversion = Conversion("W") if s.signal == "power" else Conversion("A", s.supply_v)
-        rail = Rail(s.rail, "mean", conversion, s.rate_hz, gain_id=f"{path}:{s.signal}")
+        rail = Rail(s.rail, "mean", Conversion("W"), s.rate_hz, gain_id=f"{path}:power")
         serial = path.rsplit("/", 1)[-1]
         marks = None if s.mark.mark_input is None else Input(driver, path, s.own.name, s.mark, s.timeout_s)
         info = s.own.info(
-            f"Joulescope {path}, {s.signal}, {s.rate_hz:g} readings/s",
+            f"Joulescope {path}, power, {s.rate_hz:g} readings/s",
             s.own.limited(rail, serial, one_range=range_mode != "auto"), *([marks.rail] if marks else []),
             buffer_s=s.hold_s, versions={"pyjoulescope_driver": str(getattr(package, "__version__", ""))},
             details={
-                "instrument": path, "signal": s.signal, "range_mode": range_mode, "supply_v": s.supply_v,
+                "instrument": path, "signal": "power", "range_mode": range_mode,
                 "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers show",
             },
             serial_number=serial,
         )  # fmt: skip
         most = round(s.hold_s * s.rate_hz)
-        source = JoulescopeStream(driver, path, SIGNALS[s.signal], info, marks, s.timeout_s, most)
+        source = JoulescopeStream(driver, path, info, marks, s.timeout_s, most)
         return sampled_meter(info, source, clock, s.timeout_s + 2.0, most)
 
 

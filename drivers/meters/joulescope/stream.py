@@ -145,14 +145,14 @@ class Input:
 
 
 class JoulescopeStream:
-    """The ``Source``: a signal's readings, and the edges of an input where there is one."""
+    """The ``Source``: the readings of power, and the edges of an input where there is one."""
 
     def __init__(
-        self, driver: Any, path: str, signal: str, info: MeterInfo, marks: Input | None, timeout_s: float, most: int
+        self, driver: Any, path: str, info: MeterInfo, marks: Input | None, timeout_s: float, most: int
     ) -> None:
         self._driver, self._path, self._info, self._marks = driver, path, info, marks
         self._timeout_s, self._most = timeout_s, most
-        self._data, self._ctrl = f"{path}/s/{signal}/!data", f"{path}/s/{signal}/ctrl"
+        self._data, self._ctrl = f"{path}/s/p/!data", f"{path}/s/p/ctrl"
         self._lock = threading.Lock()
         self._blocks: deque[tuple[int, float, Floats]] = deque()
         self._held, self._heard_s, self._arrived_ns = 0, 0.0, 0

@@ -24,7 +24,7 @@ from drivers.devices.pynn.command import Course, add_arguments
 from drivers.devices.pynn.command import run as train
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
-from drivers.devices.pynn.nest import VARIABLE, open_device, opened
+from drivers.devices.pynn.nest import NEST, open_device, opened
 from drivers.meters.rapl import open_meter
 from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
@@ -44,6 +44,7 @@ from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers
 
+VARIABLE = NEST.variable
 DIGITS = tuple(k // 2 for k in range(20))
 
 

@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from drivers.devices.pynn.description import Population, Projection, checked, write_network
-from drivers.devices.pynn.spinnaker import VARIABLE, _opened, open_device
+from drivers.devices.pynn.nest import opened
+from drivers.devices.pynn.spinnaker import SPINNAKER, open_device
 from drivers.workers.pynn_network import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
@@ -23,6 +24,8 @@ from rig.errors import DeviceError, SetupError, UsageError
 from tests.drivers.devices.test_pynn import network, sent, shown, synapses
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers
+
+VARIABLE = SPINNAKER.variable
 
 
 class FrontEnd:
@@ -163,10 +166,11 @@ def test_without_a_machine_it_says_what_it_looked_for() -> None:
     assert "add --simulate" in caught.value.rig["remedy"]
 
 
-def test_without_an_interpreter_it_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_interpreter_it_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
+    write_network(network(), tmp_path / "n.npz")
     with pytest.raises(UsageError, match="pip install 'sPyNNaker"):
-        open_device(simulate=True, network="n.npz")
+        open_device(simulate=True, network=str(tmp_path / "n.npz"))
 
 
 # ---- sPyNNaker itself ---------------------------------------------------------------------
@@ -233,7 +237,7 @@ def test_on_the_way_to_a_machine_nobody_named_the_error_is_one_of_setup(tmp_path
 @pytest.mark.real_time
 def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_is_refused() -> None:
     """By sPyNNaker itself: no computer has this address, and the network needs 57 chips."""
-    worker = _opened(network(), {"simulate": False, "board": "192.0.2.1", "spalloc": ""}, python(), 120.0, 120.0)
+    worker = opened(network(), python(), backend=SPINNAKER, simulate=False, board="192.0.2.1", spalloc="")
     try:
         worker.stage([shown(0)])
         worker.submit([shown(0)], None)
@@ -249,5 +253,5 @@ def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_i
         labels=("0",) * 230_000,
     )
     with pytest.raises(SetupError, match="cannot be mapped on 48 chips: PacmanPlaceException") as large:
-        _opened(checked(given, {}), {"simulate": True, "board": "", "spalloc": ""}, python(), 120.0, 120.0)
+        opened(checked(given, {}), python(), backend=SPINNAKER, simulate=True, board="", spalloc="")
     assert large.value.field == "network"

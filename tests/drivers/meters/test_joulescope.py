@@ -25,7 +25,7 @@ from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, SetupError, UsageError
 from rig.types import Meter
 from tests.support.joulescope_driver import PATH, FakeDriver, installed
-from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
+from tests.support.meters import IDLE_W, RUN_W
 
 pytestmark = pytest.mark.real_time
 
@@ -91,9 +91,8 @@ def test_it_keeps_the_rules_of_a_meter(fake: type[FakeDriver]) -> None:
     check_meter(opened(), seconds=0.4)
 
 
-@pytest.mark.parametrize(("signal", "volts"), [("power", 1.0), ("current", SUPPLY_V)])
-def test_its_readings_are_the_plants(plant: LivePlant, fake: type[FakeDriver], signal: str, volts: float) -> None:
-    meter = opened(signal=signal, supply_v=SUPPLY_V)
+def test_its_readings_are_the_plants(plant: LivePlant, fake: type[FakeDriver]) -> None:
+    meter = opened()
     bracket = meter.start()
     on_ns = plant.clock.now_ns() + 30_000_000
     plant.occupy("inference", on_ns, on_ns + 50_000_000)
@@ -105,8 +104,8 @@ def test_its_readings_are_the_plants(plant: LivePlant, fake: type[FakeDriver], s
     at_s = (began_ns - on_ns) * 1e-9 + np.arange(len(got)) / 20_000
     busy = (at_s > 1e-3) & (at_s < 0.049)
     idle = (at_s < -1e-3) | (at_s > 0.051)
-    assert got[busy] == pytest.approx(RUN_W / volts, rel=1e-6)
-    assert got[idle] == pytest.approx(IDLE_W / volts, rel=1e-6)
+    assert got[busy] == pytest.approx(RUN_W, rel=1e-6)
+    assert got[idle] == pytest.approx(IDLE_W, rel=1e-6)
 
 
 def test_readings_missing_by_their_numbers_are_nan(fake: type[FakeDriver]) -> None:
@@ -223,7 +222,7 @@ def test_off_is_no_range_since_it_cuts_the_supply(fake: type[FakeDriver]) -> Non
         opened(range_mode="off")
 
 
-@pytest.mark.parametrize("options", [{"signal": "volts"}, {"signal": "current"}, {"rate_hz": 0.5}, {"hold_s": 0.0}])
+@pytest.mark.parametrize("options", [{"rate_hz": 0.5}, {"hold_s": 0.0}])
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         opened(**options)
