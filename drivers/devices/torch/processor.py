@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from drivers.meters.nvml.gpu import gpus_of, open_nvml
+from drivers.meters.nvml.meter import gpus_of, open_nvml
 from drivers.meters.rapl import CONTROL, ROOT
 from rig.errors import SetupError, refused
 

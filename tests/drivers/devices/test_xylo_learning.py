@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.spoken_words import write_folder
 from drivers.devices.training_data import prototypes
+from drivers.devices.xylo.backend import LIVE_PHASE_W
 from drivers.devices.xylo.device import XyloDevice, open_device
-from drivers.devices.xylo.power import LIVE_PHASE_W
 from fixtures.bench.true_power import open_plant
 from rig.commands.main import main
 from rig.errors import DataError, UsageError

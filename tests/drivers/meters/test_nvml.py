@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.nvml import gpu as nvml_gpu
+from drivers.meters.nvml import meter as nvml_gpu
 from drivers.meters.nvml.meter import open_meter
 from drivers.meters.polled import LOOKS
 from fixtures.bench.live_plant import LivePlant, live_plant
