@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.devices.arduino import mfe, toolchain, train_command, training
+from drivers.devices.arduino import mfe, toolchain, training
 from drivers.devices.arduino.device import open_device
-from drivers.devices.arduino.quantised import Quantised, header, read_network
+from drivers.devices.arduino.quantised import Quantised, header, read_network, write_network
 from fixtures.bench.true_power import open_plant
 from scenarios.workloads.asc.workload import AscWorkload, open_workload
 
@@ -38,7 +38,7 @@ def shipped(samples: int, again: bool) -> Iterator[Trial]:
     floats, whole = None, read_network(toolchain.DEFAULT_NETWORK).network
     if again:
         heard = open_workload(split="train", samples=SHIPPED_SAMPLES)
-        floats, whole = train_command.train(heard, training.Settings(0, train_command.EPOCHS), lambda _: None)
+        floats, whole = training.train(heard, training.Settings(0, training.EPOCHS), lambda _: None)
         print("the shipped file:", header(whole) == toolchain.DEFAULT_NETWORK.read_text(), flush=True)
     yield open_workload(samples=samples), floats, whole
 
@@ -48,7 +48,7 @@ def by_fold(data: str, folds: int) -> Iterator[Trial]:
     for k in range(1, folds + 1):
         fold = f"{k}/{folds}"
         heard = open_workload(data=data, fold=fold, split="train")
-        floats, whole = train_command.train(heard, training.Settings(0, train_command.EPOCHS), lambda _: None)
+        floats, whole = training.train(heard, training.Settings(0, training.EPOCHS), lambda _: None)
         yield open_workload(data=data, fold=fold), floats, whole
 
 
@@ -56,7 +56,7 @@ def trial_of(trial: Trial, folder: Path) -> Counter[str]:
     """Count right answers of each form of the network, and slices with equal scores in firmware and Python."""
     workload, floats, whole = trial
     path = folder / "net.h"
-    train_command.write(path, whole)
+    write_network(path, whole)
     found: Counter[str] = Counter()
     lasted: defaultdict[str, list[int]] = defaultdict(list)
     with closing(open_device(open_plant(), simulate=True, network=str(path))) as device:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from drivers.devices.cpu.mis.search_kernel import compiled
+from drivers.devices.cpu.mis.search import compiled
 
 DEPTH, BEST, STATE = range(3)
 """Places in ``state``: the chosen vertices on this path, the largest set so far, and whether the tree found it."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drivers.devices.arduino import quantised
-from drivers.devices.arduino import train_command as arduino
-from drivers.devices.arduino.training import Settings
+from drivers.devices.arduino import training as arduino
 from drivers.devices.training_data import train_split
 from drivers.devices.xylo.device import read_network
 from drivers.devices.xylo.networks import train_command as xylo
@@ -124,11 +123,11 @@ def _xylo(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[str,
 def _arduino(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[str, Any]]:
     if args.hidden is not None:
         raise refused("hidden", args.hidden, "Leave it out: the network of the Arduino has its published layers")
-    settings = Settings(args.seed, arduino.EPOCHS if args.epochs is None else args.epochs)
+    settings = arduino.Settings(args.seed, arduino.EPOCHS if args.epochs is None else args.epochs)
     within(0, 2**32 - 1, seed=settings.seed)
     within(1, 10**6, epochs=settings.epochs)
     _, network = arduino.train(train_split(args.workload, given), settings, partial(say, error=True))
-    _saved(args.out, arduino.write, network)
+    _saved(args.out, quantised.write_network, network)
     return quantised.read_network(args.out).sha256, network.training
 
 

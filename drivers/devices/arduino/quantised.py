@@ -125,6 +125,11 @@ class NetworkFile:
     text: str
 
 
+def write_network(path: Path, network: Quantised) -> None:
+    """Write the header. Raises ``OSError`` if that fails."""
+    path.write_text(header(network), encoding="utf-8")
+
+
 def read_network(path: Path) -> NetworkFile:
     """Read and verify an exported header.
 

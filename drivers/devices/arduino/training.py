@@ -1,4 +1,4 @@
-"""Trains the float network of the microcontroller in numpy, and rounds it to int8.
+"""The microcontroller's part of ``rig network train``: a float network is trained in numpy, and rounded to int8.
 
 Two convolutions of 3 x 3 with batch normalisation, rectification and maximum pooling, dropout, and a dense layer: the
 published form. No sizes are published; 8 and 16 channels are the first choice of Edge Impulse. All random numbers come
@@ -7,14 +7,20 @@ from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file 
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.devices.arduino import mfe
 from drivers.devices.arduino.quantised import AT_ONCE, KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
+from drivers.devices.training_data import labelled
+from rig.errors import DataError
+from rig.types import Sample, Workload
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -28,6 +34,8 @@ VARIANCE_LEAST = 1e-5
 KEPT_OF_MOMENTS = 0.9
 """The weight of the previous value in the running mean and variance."""
 _GREATEST_BIAS = 2.0**30
+EPOCHS = 30
+_CHOSEN = "every setting as shipped, and none was tuned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +256,36 @@ def _gradients(
         for column in range(KERNEL):
             back[:, row : row + sums.shape[1], column : column + sums.shape[2]] += seen[:, :, :, row, column]
     return loss, found | _backward(weights, 0, first, back)[0]
+
+
+def train(data: Workload, settings: Settings, tell: Callable[[str], None]) -> tuple[FloatNetwork, Quantised]:
+    """Train on a workload's samples; return the network before and after rounding, with the record of its training.
+
+    Raises ``DataError`` for samples that are not slices or lack labels, and for a single label.
+    """
+    found = labelled(data, _features)
+    if len(found.classes) < 2:
+        what = "the data have one class, and a network needs two or more"
+        raise DataError(what, field="classes", value=1, remedy="Use data with more classes")
+    features = np.stack(found.inputs)
+    tell(f"training on {len(features)} samples of {len(found.classes)} classes, {settings.epochs} epochs")
+    floats = trained(features, found.labels, len(found.classes), settings, tell)
+    whole = quantised(floats, features, found.classes, {})
+    record: dict[str, Any] = {
+        "program": "rig network train",
+        "data": found.record,
+        **asdict(settings),
+        "channels": CHANNELS,
+        "batch": batch_of(len(features)),
+        "tuning": _CHOSEN if (settings.epochs, settings.seed) == (EPOCHS, 0) else "epochs or seed were given",
+        "versions": {"numpy": importlib.metadata.version("numpy")},
+        "accuracy_on_training_data": {
+            "float": round(accuracy(floats.scores(features), found.labels), 4),
+            "int8": round(accuracy(whole.scores(features), found.labels), 4),
+        },
+    }
+    return floats, replace(whole, training=json.loads(json.dumps(record)))
+
+
+def _features(sample: Sample) -> NDArray[np.int8]:
+    return mfe.features(mfe.pcm16(np.asarray(sample.payload)))

@@ -2,18 +2,21 @@
 
 It is the published baseline of chaotic function prediction (NeuroBench, "Chaotic Function Prediction"): one layer of
 100 cells that reads the last 50 points, a ReLU, and a linear readout. Learning is not part of the span.
+
+The cell is that of Hochreiter and Schmidhuber with a forget gate, as torch has it: ``c' = f c + i g`` and
+``h' = o tanh(c')``. Gates are in torch's order: input, forget, candidate, output. Adam is that of Kingma and Ba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from drivers.devices.cpu.lstm_training import Memories, Weights, drawn, fitted, normalised, step
 from drivers.devices.cpu.numpy_device import Model, forecasting_device
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
@@ -21,7 +24,154 @@ from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
 from rig.types import Device, Floats
 
+EPSILON = 1e-5
+"""The constant that torch adds to the variance of a window before it divides by the root."""
 NAME = "numpy-lstm"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The learnt parameters of ``n`` cells that read windows of ``m`` points.
+
+    ``norm`` (2, m) scales and shifts a normalised window, ``into`` (m, 4 n) and ``back`` (n, 4 n) lead to the gates,
+    ``bias`` is (2, 4 n), and ``out`` (n + 1,) reads the cells and a constant.
+    """
+
+    norm: Floats
+    into: Floats
+    back: Floats
+    bias: Floats
+    out: Floats
+
+    def arrays(self) -> Iterator[tuple[str, Floats]]:
+        """Yield each array with its name."""
+        return ((f.name, getattr(self, f.name)) for f in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """The state that cells carry from step to step: hidden state and cell state, shapes (n,)."""
+
+    hidden: Floats
+    cell: Floats
+
+    @staticmethod
+    def none(cells: int) -> Memories:
+        """Return the state before the first step."""
+        return Memories(np.zeros(cells), np.zeros(cells))
+
+
+def drawn(cells: int, window: int, rng: np.random.Generator) -> Weights:
+    """Draw the first weights, uniform within 1 / sqrt(cells), as torch does."""
+    bound = 1.0 / np.sqrt(cells)
+    shapes = {"into": (window, 4 * cells), "back": (cells, 4 * cells), "bias": (2, 4 * cells), "out": (cells + 1,)}
+    return Weights(
+        norm=np.array([np.ones(window), np.zeros(window)]),
+        **{name: rng.uniform(-bound, bound, shape) for name, shape in shapes.items()},
+    )
+
+
+def normalised(windows: Floats) -> Floats:
+    """Return windows of shape (..., m) with mean 0 and variance 1 each (layer normalisation)."""
+    centred = windows - windows.mean(axis=-1, keepdims=True)
+    return np.asarray(centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON))
+
+
+def step(weights: Weights, driven: Floats, before: Memories) -> Memories:
+    """Return the state after one step; ``driven``, shape (4 n,), is the input's part of the gates' sums."""
+    n = len(before.cell)
+    gates = _gates(driven + weights.bias.sum(axis=0) + before.hidden @ weights.back, _halves(n))
+    cell = gates[n : 2 * n] * before.cell + gates[:n] * gates[2 * n : 3 * n]
+    return Memories(gates[3 * n :] * np.tanh(cell), cell)
+
+
+def fitted(
+    weights: Weights, series: Floats, washout: int, epochs: int, rate: float
+) -> tuple[Weights, Memories, Floats, tuple[float, ...]]:
+    """Learn to predict the next point of a series, shape (k,); points before the first one are 0.
+
+    Returns the weights after the last epoch, the state and window with which a forecast begins, and three losses.
+    """
+    window = weights.norm.shape[1]
+    inputs = sliding_window_view(np.concatenate((np.zeros(window - 1), series)), window)
+    first, second = ({name: np.zeros_like(a) for name, a in weights.arrays()} for _ in range(2))
+    losses = []
+    for epoch in range(1, epochs + 1):
+        loss, gradient = loss_and_gradient(weights, inputs[:-1], series[1:], washout)
+        losses.append(loss)
+        moved = {}
+        for name, g in gradient.arrays():
+            first[name] = 0.9 * first[name] + 0.1 * g
+            second[name] = 0.999 * second[name] + 0.001 * g**2
+            mean, spread = first[name] / (1.0 - 0.9**epoch), second[name] / (1.0 - 0.999**epoch)
+            moved[name] = getattr(weights, name) - rate * mean / (np.sqrt(spread) + 1e-8)
+        weights = replace(weights, **moved)
+    memories = Memories.none(len(weights.back))
+    for driven in _driven(weights, normalised(inputs[:-1])):
+        memories = step(weights, driven, memories)
+    return weights, memories, inputs[-1].copy(), (losses[0], losses[len(losses) // 2], losses[-1])
+
+
+def loss_and_gradient(weights: Weights, inputs: Floats, wanted: Floats, washout: int) -> tuple[float, Weights]:
+    """Return the mean squared error from point ``washout`` on, and its gradient through time (Werbos 1990)."""
+    n, points, known = len(weights.back), len(inputs), normalised(inputs)
+    hidden, cell, gates = np.zeros((points + 1, n)), np.zeros((points + 1, n)), np.zeros((points, 4 * n))
+    bias, halves = weights.bias.sum(axis=0), _halves(n)
+    for k, driven in enumerate(_driven(weights, known)):
+        gates[k] = now = _gates(driven + bias + hidden[k] @ weights.back, halves)
+        cell[k + 1] = now[n : 2 * n] * cell[k] + now[:n] * now[2 * n : 3 * n]
+        hidden[k + 1] = now[3 * n :] * np.tanh(cell[k + 1])
+    read = np.maximum(hidden[1:], 0.0)
+    off = (read @ weights.out[:-1] + weights.out[-1] - wanted) * (np.arange(points) >= washout)
+    scale = 2.0 / max(points - washout, 1)
+    to_hidden = scale * off[:, None] * weights.out[:-1] * (hidden[1:] > 0.0)
+    pulled = _through_time(weights, gates, cell, to_hidden)
+    scaled = known * weights.norm[0] + weights.norm[1]
+    to_window = pulled @ weights.into.T
+    gradient = Weights(
+        norm=np.array([(to_window * known).sum(axis=0), to_window.sum(axis=0)]),
+        into=scaled.T @ pulled,
+        back=hidden[:-1].T @ pulled,
+        bias=np.broadcast_to(pulled.sum(axis=0), (2, 4 * n)),
+        out=scale * np.append(off @ read, off.sum()),
+    )
+    return float((off**2).sum() * scale / 2.0), gradient
+
+
+def _through_time(weights: Weights, gates: Floats, cell: Floats, to_hidden: Floats) -> Floats:
+    """The gradient at the sums of all gates, shape (points, 4 n), from that at the hidden states, (points, n)."""
+    points, n = to_hidden.shape
+    bent = np.tanh(cell[1:])
+    # derivatives of gates by their sums: s (1 - s) of a sigmoid, 1 - t**2 of a hyperbolic tangent
+    slope = np.where(_halves(n) < 1.0, gates * (1.0 - gates), 1.0 - gates**2).reshape(points, 4, n)
+    i, f, g, o = gates.reshape(points, 4, n).transpose(1, 0, 2)
+    by_cell = np.stack([g, cell[:-1], i], axis=1) * slope[:, :3]
+    by_hidden, into_cell = bent * slope[:, 3], o * (1.0 - bent**2)
+    pulled, of_hidden, of_cell = np.zeros((points, 4, n)), np.zeros(n), np.zeros(n)
+    back = weights.back.T.copy()
+    for k in range(points - 1, -1, -1):
+        of_hidden += to_hidden[k]
+        of_cell += of_hidden * into_cell[k]
+        pulled[k, :3] = of_cell * by_cell[k]
+        pulled[k, 3] = of_hidden * by_hidden[k]
+        of_hidden = pulled[k].ravel() @ back
+        of_cell *= f[k]
+    return pulled.reshape(points, 4 * n)
+
+
+def _driven(weights: Weights, known: Floats) -> Floats:
+    """Return the part of normalised windows in the gates' sums, shape (points, 4 n)."""
+    return np.asarray((known * weights.norm[0] + weights.norm[1]) @ weights.into)
+
+
+def _halves(n: int) -> Floats:
+    """Return 1/2 for each sigmoid gate and 1 for the candidate, a hyperbolic tangent; shape (4 n,)."""
+    return np.repeat([0.5, 0.5, 1.0, 0.5], n)
+
+
+def _gates(sums: Floats, halves: Floats) -> Floats:
+    """Return the gates from their sums; the sigmoid of x is tanh(x / 2) / 2 + 1/2."""
+    return np.asarray(np.tanh(sums * halves) * halves + (1.0 - halves))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,15 +60,12 @@ class Forecaster(Protocol):
 
     def forecast(self, points: int) -> tuple[Floats, Seen]:
         """Return forecasts of shape (points,), and the inputs of each layer: (points, ...) by name of the source."""
-        ...
 
     def synapses(self) -> tuple[Synapses, ...]:
         """Return the connections."""
-        ...
 
     def network(self) -> NetworkInfo:
         """Return the description."""
-        ...
 
 
 Learn = Callable[[Floats, np.random.Generator], tuple[Forecaster, Mapping[str, Any]]]

@@ -19,7 +19,7 @@ import numpy as np
 
 from drivers.devices.xylo.backend import Done, Job, Raster, SimBackend
 from drivers.devices.xylo.board import Board, default_rate_hz
-from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of
+from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of, unusable
 from drivers.devices.xylo.networks.network import Network
 from drivers.devices.xylo.stopwatch import TICK_HZ, HeldUpError
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError
@@ -51,9 +51,7 @@ class ChipOptions:
 def no_network(kit: Kit, error: Exception) -> SetupError:
     """Return the error for a board that does not accept its network."""
     remedy = "Unplug the board, plug it in again, and close other programs that use it"
-    return SetupError(
-        f"{kit.chip.name} does not take the network: {error}", field="device", value="xylo", remedy=remedy
-    )
+    return unusable(f"{kit.chip.name} does not take the network: {error}", remedy)
 
 
 class ChipBackend:

@@ -79,6 +79,11 @@ class Kit:
         return None if made_mhz is None else float(made_mhz) * 1e6
 
 
+def unusable(what: str, remedy: str) -> SetupError:
+    """Return the error for boards that cannot be used."""
+    return SetupError(what, field="device", value="xylo", remedy=remedy)
+
+
 def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
     """Return every attached board of a known chip. Raises ``SetupError`` if they cannot be listed."""
     try:
@@ -87,14 +92,10 @@ def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
     except ValueError as error:  # ``find`` stops at a board that it refuses
         least = ", ".join(f"{chip.firmware} for {chip.name}" for chip in CHIPS.values())
         remedy = f"Update it to at least {least}, as in the vendor's manual"
-        raise SetupError(
-            f"Rockpool refuses an attached Xylo board as too old: {error}", field="device", value="xylo", remedy=remedy
-        ) from error
+        raise unusable(f"Rockpool refuses an attached Xylo board as too old: {error}", remedy) from error
     except Exception as error:
         remedy = "Check its cable, its USB permissions, and that no other program holds it"
-        raise SetupError(
-            f"the attached Xylo boards cannot be opened: {error}", field="device", value="xylo", remedy=remedy
-        ) from error
+        raise unusable(f"the attached Xylo boards cannot be opened: {error}", remedy) from error
     return [_kit(samna, *board, simulated) for board in boards if board[2] in CHIPS]
 
 
@@ -102,7 +103,7 @@ def only_one(kits: Sequence[Kit], board: int | None) -> Kit:
     """Return the chosen board. Raises ``SetupError`` without one, ``UsageError`` if several need a choice."""
     if not kits:
         remedy = "Connect a Xylo Audio 2 or 3 board, check its cable and USB permissions, or add --simulate"
-        raise SetupError("no Xylo board found: samna lists none", field="device", value="xylo", remedy=remedy)
+        raise unusable("no Xylo board found: samna lists none", remedy)
     listed = ", ".join(f"{k}: {kit.chip.name}" for k, kit in enumerate(kits))
     if board is None and len(kits) > 1:
         what = f"{len(kits)} Xylo boards are attached ({listed})"

@@ -46,11 +46,9 @@ class Playing(Protocol):
 
     def ended(self, timeout_s: float) -> bool:
         """Wait for the end, for ``timeout_s`` at most; return whether the sample ended. Raises ``DeviceError``."""
-        ...
 
     def stop(self) -> None:
         """Stop playing. May be called twice, and after the end."""
-        ...
 
 
 Play = Callable[[Sample, int], Playing]

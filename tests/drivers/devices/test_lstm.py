@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.devices.cpu.lstm import open_device
-from drivers.devices.cpu.lstm_training import Memories, drawn, loss_and_gradient, normalised, step
+from drivers.devices.cpu.lstm import Memories, drawn, loss_and_gradient, normalised, open_device, step
 from rig.analysis.complexity.static import static_figures
 from rig.analysis.scores.predictions import smape
 from rig.conformance.device import check_device

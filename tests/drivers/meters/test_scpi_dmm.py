@@ -18,8 +18,7 @@ import pytest
 
 from drivers.meters.scpi import session as scpi_session
 from drivers.meters.scpi.dmm import meter as scpi_dmm
-from drivers.meters.scpi.dmm import truevolt as scpi_truevolt
-from drivers.meters.scpi.dmm.truevolt import NODE, CaptureSettings, Truevolt, setup_lines
+from drivers.meters.scpi.dmm.meter import NODE, CaptureSettings, Truevolt, setup_lines
 from drivers.meters.scpi.session import open_session
 from fixtures.bench.live_plant import live_plant
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
@@ -184,7 +183,7 @@ def unknown(lines: Sequence[str], simulator: TruevoltSim) -> list[str]:
 
 def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send() -> None:
     lines = [line for f in NODE for line in setup_lines(CaptureSettings(f, 1.0, 1e-3, 5e-4))]
-    lines += sent_by(scpi_truevolt) + sent_by(scpi_dmm) + sent_by(scpi_session)
+    lines += sent_by(scpi_dmm) + sent_by(scpi_session)
 
     assert {"R? 1", "SYST:ERR?", "*OPT?", "STAT:QUES:EVEN?"} <= set(lines)
     assert unknown(lines, TruevoltSim(live_plant())) == []

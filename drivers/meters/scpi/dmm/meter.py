@@ -2,29 +2,225 @@
 
 rig measure --device ... --meter scpi-dmm --option address=TCPIP::192.0.2.7::5025::SOCKET
     --option rate_hz=50000 --option range_max=0.1 --option supply_v=1.8
+
+Range and sample timer are fixed. Commands and facts are from the Keysight Truevolt Series Operating and Service Guide
+(SCPI programming reference: SAMPle, TRIGger, R?, DATA, STATus). Readings carry no time stamp: reading k starts at
+trigger + TRIG:DEL + k * SAMP:TIM, by the instrument's own clock. ``R?`` erases what it returns. A full memory drops its
+oldest readings and reports no error; only Questionable bit 14 shows it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
 
-from drivers.failures import released_on_error
-from drivers.meters.scpi.dmm.truevolt import APERTURE_LEAST_S, OVER_RANGE, CaptureSettings, Truevolt, range_for
-from drivers.meters.scpi.session import Visa, identified
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.failures import meter_failed, released_on_error
+from drivers.meters.scpi.session import ScpiSession, Visa, await_state, identified
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import sampled_meter
+from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.connected import Connected
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
-from rig.errors import refused
-from rig.types import Clock, Conversion, Meter, Rail
+from rig.errors import MeterError, SetupError, refused
+from rig.types import Bracket, Chunk, Clock, Conversion, Floats, Meter, Rail
 
+MODELS = ("34465A", "34470A")
+RANGES = {"current": (1e-4, 1e-3, 1e-2, 0.1, 1.0, 3.0, 10.0), "voltage": (0.1, 1.0, 10.0, 100.0, 1000.0)}
+NODE = {"current": "CURR:DC", "voltage": "VOLT:DC"}
+OVER_RANGE = 1.2
+"""Readings go up to 120 % of the range; beyond it they are 9.9E37."""
+APERTURE_LEAST_S = {True: 20e-6, False: 300e-6}
+"""With and without the digitizing option (DIG), standard since firmware 3.0."""
+MEMORY = {True: 2_000_000, False: 50_000}
+"""Readings, with and without the option MEM."""
+COUNT_MOST = 1_000_000_000
+TRIGGERED_S = 5.0
+PIECE = 25_000
+"""Readings in one query."""
+MEASURING, WAITING = 1 << 4, 1 << 5
+TIMING, OVERFLOW = 1 << 2, 1 << 14
+# smallest integration times, in power line cycles of 20 ms, and the resolution there relative to the range
+RESOLUTION = {
+    "34465A": ((1.0, 0.3e-6), (0.2, 0.7e-6), (0.06, 1.5e-6), (0.02, 3e-6), (0.006, 6e-6), (0.002, 15e-6)),
+    "34470A": ((1.0, 0.1e-6), (0.2, 0.3e-6), (0.06, 0.5e-6), (0.02, 1e-6), (0.006, 3e-6), (0.002, 10e-6)),
+}
+RESOLUTION_WORST = 30e-6
 MODES = ("hardware",)
 FEEDS = True
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """The sampling of one multimeter. ``range`` is one of ``RANGES``; ``terminals_a`` names a current's terminals."""
+
+    function: str
+    range: float
+    period_s: float
+    aperture_s: float
+    terminals_a: float = 0.0
+
+
+def setup_lines(settings: CaptureSettings) -> list[str]:
+    """Return the commands for the settings, in the order of the manual: the timer comes after what limits it."""
+    node = NODE[settings.function]
+    return [
+        "*RST;*CLS",
+        f"CONF:{node} {settings.range:g}",
+        f"{node}:RANG:AUTO OFF",
+        f"{node}:APER {settings.aperture_s:.6g}",
+        f"{node}:ZERO:AUTO OFF",
+        "TRIG:SOUR BUS",
+        "TRIG:COUN 1",
+        "TRIG:DEL 0",
+        f"SAMP:COUN {COUNT_MOST}",
+        "SAMP:SOUR TIM",
+        f"SAMP:TIM {settings.period_s:.6g}",
+        "FORM:DATA REAL,64",
+    ]
+
+
+class Truevolt:
+    """One multimeter, and the ``Source`` of ``rail``, whose readings are the multimeter's times ``scale``.
+
+    ``fast`` and ``memory`` are what its options and firmware allow.
+    """
+
+    def __init__(self, session: ScpiSession) -> None:
+        self.session, self.rail, self.scale = session, "core", 1.0
+        self.identity = session.identity()
+        if self.identity.model not in MODELS:
+            raise SetupError(
+                f"the instrument at {session.address} is a {self.identity.model}, whose sample timer is not supported",
+                field="address",
+                value=self.identity.model,
+                remedy=f"Use a {' or a '.join(MODELS)}",
+            )
+        options = [option.strip(' "') for option in session.query("*OPT?").split(",")]
+        self.options = tuple(option for option in options if option not in ("", "0"))
+        self.fast = "DIG" in self.options or _major(self.identity.firmware) >= 3
+        self.memory = MEMORY["MEM" in self.options]
+        self._range = 0.0
+
+    def configure(self, settings: CaptureSettings) -> CaptureSettings:
+        """Set the instrument; return the settings that it confirms.
+
+        Raises ``UsageError`` when it changed the sample timer or the aperture, ``MeterError`` for any other error that
+        it reports.
+        """
+        for line in setup_lines(settings):
+            self.session.write(line)
+        node = NODE[settings.function]
+        query, terminals_a = f"{node}:RANG?;:{node}:APER?;:SAMP:TIM?", 0.0
+        if settings.function == "current":
+            range_, aperture_s, period_s, terminals_a = self.session.numbers(f"{query};:{node}:TERM?", 4)
+            range_ = 10.0 if terminals_a == 10.0 else range_  # RANG? shows the 3 A terminals only (manual, p. 192)
+        else:
+            range_, aperture_s, period_s = self.session.numbers(query, 3)
+        asked = (("aperture_s", settings.aperture_s, aperture_s), ("rate_hz", settings.period_s, period_s))
+        for name, asked_s, got_s in asked:
+            if abs(got_s - asked_s) > 1e-3 * asked_s:
+                said = "; ".join(self.session.errors()) or "no error"
+                what = f"the instrument set {got_s:g} s where {asked_s:g} s was requested for {name} ({said})"
+                remedy = "Leave a microsecond or more between aperture_s and 1/rate_hz, or leave aperture_s out"
+                raise refused(name, asked_s, remedy, what)
+        self.session.check("it is set up")
+        self._range = range_
+        return replace(settings, range=range_, period_s=period_s, aperture_s=aperture_s, terminals_a=terminals_a)
+
+    def begin(self, clock: Clock) -> Bracket:
+        """Clear the memory, wait until the instrument is ready, and trigger it. Return the bracket of tick 0."""
+        self.session.write("ABOR;*CLS")
+        self.session.write("INIT")
+        await_state(self.session, "STAT:OPER:COND?", WAITING, WAITING, 5.0)
+        before_ns = clock.now_ns()
+        state = int(self.session.numbers("*TRG;:STAT:OPER:COND?", 1)[0])
+        while not state & MEASURING or state & WAITING:
+            if (clock.now_ns() - before_ns) * 1e-9 > TRIGGERED_S:
+                what = f"the instrument at {self.session.address} does not start"
+                raise MeterError(what, field="trigger", value=state, remedy="Check that no other program uses it")
+            asked_ns = clock.now_ns()
+            state = int(self.session.numbers("STAT:OPER:COND?", 1)[0])
+            before_ns = asked_ns if state & WAITING else before_ns
+        return Bracket(before_ns, 0, clock.now_ns())
+
+    def fetch(self) -> Iterator[Batch]:
+        """Yield the content of its memory, a piece at a time; a reading over the range is flagged."""
+        more = True
+        while more:
+            value, flags, more = self.readings()
+            yield [Chunk(self.rail, value * self.scale, flags=flags)]
+
+    def finish(self) -> Iterator[Batch]:
+        """Stop sampling; the memory can still be fetched. Raises ``MeterError`` for errors in the queue."""
+        self.session.write("ABOR")
+        self.session.check("it measures")
+        return self.fetch()
+
+    def close(self) -> None:
+        self.session.close()
+
+    def readings(self) -> tuple[Floats, NDArray[np.uint8], bool]:
+        """Readings and overload flags (1: over range) of shape (n,), and whether there may be more.
+
+        Raises ``MeterError`` when the memory overflowed: its readings do not continue the earlier ones.
+        """
+        payload = self.session.block(f"R? {PIECE}")
+        self._refuse(int(self.session.numbers("STAT:QUES:EVEN?", 1)[0]))
+        if len(payload) % 8:
+            raise self._garbage(f"a block of {len(payload)} bytes, which is not a whole number of readings")
+        value = np.frombuffer(payload, ">f8").astype(np.float64)
+        value[np.abs(value - 9.91e37) < 1e35] = np.nan
+        over = np.abs(value) > 9e37
+        value[over] = np.copysign(OVER_RANGE * self._range, value[over])
+        if np.any(np.abs(value) > 1.3 * self._range):
+            worst = float(np.nanmax(np.abs(value)))
+            raise self._garbage(f"a reading of {worst:g} on its range {self._range:g}")
+        return value, over.astype(np.uint8), len(value) >= PIECE
+
+    def resolution(self, settings: CaptureSettings) -> float:
+        """Return the manual's step for this integration time, in the function's unit."""
+        table = RESOLUTION[self.identity.model]
+        share = next((share for cycles, share in table if settings.aperture_s >= cycles * 20e-3), RESOLUTION_WORST)
+        return share * settings.range
+
+    def _refuse(self, questionable: int) -> None:
+        if questionable & OVERFLOW:
+            raise meter_failed(
+                f"the memory of the {self.identity.model} ({self.memory} readings) overflowed. Its oldest readings "
+                "are lost, so the times of the later readings are not known",
+                "rate_hz",
+                questionable,
+                "Lower rate_hz, use a faster link, or an instrument with the option MEM",
+            )
+        if questionable & TIMING:
+            what = f"the {self.identity.model} reports a timing violation: its readings are not on its timer's grid"
+            raise meter_failed(what, "rate_hz", questionable, "Lower rate_hz or shorten aperture_s")
+
+    def _garbage(self, what: str) -> MeterError:
+        message = f"the instrument at {self.session.address} sent {what}"
+        remedy = "Check its connection, and that no other program changes its settings"
+        return meter_failed(message, "address", self.session.address, remedy)
+
+
+def range_for(function: str, largest: float) -> float:
+    """Return the smallest range that includes ``largest``. Raises ``UsageError`` if no range does."""
+    fitting = [r for r in RANGES.get(function, ()) if r >= largest * (1.0 - 1e-9)]
+    if not fitting or not largest > 0:
+        known = ", ".join(f"{r:g}" for r in RANGES.get(function, ()))
+        raise refused("range_max", largest, f"Known: {known}", f"no {function} range holds {largest:g}")
+    return fitting[0]
+
+
+def _major(firmware: str) -> int:
+    """Return the major number of the main firmware, ``h.ff.ff-pp.pp-...`` (manual: *IDN?); 0 where it is not stated."""
+    parts = firmware.partition("-")[0].split(".")
+    return int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:
