@@ -17,18 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.devices.pynn import ne15
 from drivers.devices.pynn.description import NetworkFile, checked, write_network
-from drivers.devices.pynn.ne15 import (
-    RELAY_NA,
-    SURE_RELAY_NA,
-    TEACHING_HZ,
-    TEACHING_S,
-    deployed,
-    lesson,
-    replayed,
-    subclasses,
-    teaching,
-)
 from drivers.devices.pynn.nest import opened
 from rig.bench.option_checks import one_of, within
 from rig.errors import UsageError
@@ -64,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--encoding", default="poisson", help="poisson (default), rank-order or dvs")
     train.add_argument("--dialect", default="jaer", help="dialect of dvs: jaer (default) or ne15")
-    train.add_argument("--lesson-s", type=float, default=TEACHING_S, metavar="S", help="for a template; default: 180")
+    train.add_argument(
+        "--lesson-s", type=float, default=ne15.TEACHING_S, metavar="S", help="for a template; default: 180"
+    )
     train.add_argument("--no-md5", dest="md5", action="store_false", help=NO_MD5)
     train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
     train.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
@@ -145,7 +137,7 @@ def _on_nest(course: Course, interpreter: str, quiet: bool, lessons: Iterator[Ev
         used = np.union1d(stimulus[:, 1], [sources])
         events = np.column_stack([stimulus[:, 0], np.searchsorted(used, stimulus[:, 1])])
         sample = Sample(f"lesson-{k}", events, duration_s=course.lesson_s + 0.01)
-        device = opened(checked(teaching(len(used) - 1, relay_na), {}), interpreter)
+        device = opened(checked(ne15.teaching(len(used) - 1, relay_na), {}), interpreter)
         try:
             device.stage([sample])
             device.submit([sample], None)
@@ -172,7 +164,7 @@ class Course:
     scale: float = 1.0
     encoding: str = "poisson"
     dialect: str = "jaer"
-    lesson_s: float = TEACHING_S
+    lesson_s: float = ne15.TEACHING_S
     """Seconds that teach one template."""
     md5: bool = True
     """Whether the content of the files must be that of MNIST."""
@@ -185,7 +177,7 @@ class Course:
     @property
     def network(self) -> tuple[int, float]:
         """Return how many sources the encoding has, and the weight of a relay in nA."""
-        return ADDRESSES[self.encoding], RELAY_NA if self.encoding == "poisson" else SURE_RELAY_NA
+        return ADDRESSES[self.encoding], ne15.RELAY_NA if self.encoding == "poisson" else ne15.SURE_RELAY_NA
 
 
 def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
@@ -206,12 +198,12 @@ def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
         "subclasses": course.subclasses,
         "templates": len(digits),
         "biological_s": course.lesson_s * len(digits),
-        "input_hz": TEACHING_HZ if course.encoding == "poisson" else None,
+        "input_hz": ne15.TEACHING_HZ if course.encoding == "poisson" else None,
         "seed": course.seed,
         "scale": course.scale,
         "templates_sha256": hashlib.sha256(templates.tobytes()).hexdigest(),
     }
-    return deployed(templates.T, digits, course.scale, origin, trained_on, course.network[1])
+    return ne15.deployed(templates.T, digits, course.scale, origin, trained_on, course.network[1])
 
 
 def _rated(course: Course) -> Lessons:
@@ -219,9 +211,9 @@ def _rated(course: Course) -> Lessons:
     images, labels = read_digits(course.data, course.split, course.md5)
     numbers = kept_numbers(len(images), course.fold, course.folds, False)
     images, labels = images[numbers], labels[numbers]
-    groups = subclasses(images, labels, course.subclasses, course.seed)
+    groups = ne15.subclasses(images, labels, course.subclasses, course.seed)
     lessons = (
-        lesson(images[group], poisson, np.random.default_rng([course.seed, k]), course.lesson_s)
+        ne15.lesson(images[group], poisson, np.random.default_rng([course.seed, k]), course.lesson_s)
         for k, (_, group) in enumerate(groups)
     )
     return [digit for digit, _ in groups], frozenset(sample_id(course.split, n) for n in numbers), lessons
@@ -241,9 +233,9 @@ def _streamed(course: Course) -> Lessons:
     counts = np.stack([np.bincount(sample.payload[:, 1], minlength=sources) for sample in samples])
     labels = np.array([int(sample.label or 0) for sample in samples], np.uint8)
     each_s = REST_S + 1e-6 * max(int(sample.payload[-1, 0]) for sample in samples)
-    groups = subclasses(counts, labels, course.subclasses, course.seed)
+    groups = ne15.subclasses(counts, labels, course.subclasses, course.seed)
     lessons = (
-        replayed([samples[n].payload for n in group], sources, each_s, course.lesson_s, poisson,
+        ne15.replayed([samples[n].payload for n in group], sources, each_s, course.lesson_s, poisson,
                  np.random.default_rng([course.seed, k]))
         for k, (_, group) in enumerate(groups)
     )  # fmt: skip

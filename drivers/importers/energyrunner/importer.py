@@ -14,18 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.energyrunner.session import (
-    ENERGY,
-    REMEDY,
-    Session,
-    bad,
-    bins,
-    day_of,
-    marks_of,
-    other_count,
-    read_session,
-    texts_beside,
-)
+from drivers.importers.energyrunner import session as sessions
 from drivers.importers.files import bad_file, below, check_inferences, looks_like, read_json, unstated
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
@@ -73,9 +62,9 @@ def open_import(
 
     Raises ``DataError`` for files that are not of the format, ``UsageError`` for an option that must be stated.
     """
-    found = [*bins(source), *jsons(source)]
+    found = [*sessions.bins(source), *jsons(source)]
     if not found:
-        what = f"{source} holds no NAME{ENERGY} and no {RESULTS} with samples"
+        what = f"{source} holds no NAME{sessions.ENERGY} and no {RESULTS} with samples"
         raise DataError(what, field="source", value=str(source), remedy=looks_like(source))
     within(0.0, 1e5, clock_tolerance=clock_tolerance)
     top = source if source.is_dir() else source.parent
@@ -84,14 +73,14 @@ def open_import(
         alone = sum(p.parent == path.parent for p in found) == 1
         where = path.parent.relative_to(top).as_posix()
         name = (where if where != "." else path.parent.resolve().name) + ("" if alone else f"-{_prefix(path)}")
-        if path.name.endswith(ENERGY):
-            session = read_session(path, name, alone, inferences, unit)
+        if path.name.endswith(sessions.ENERGY):
+            session = sessions.read_session(path, name, alone, inferences, unit)
             if rate_hz is not None and rate_hz != session.rate_hz:
                 raise wrong_rate(path, session.rate_hz, rate_hz)
         else:
             session = read_results(path, name, inferences, rate_hz)
         rail = Rail(RAIL, "mean", Conversion("W"), session.rate_hz)
-        day = day_of(session.facts.get("session", ""))
+        day = sessions.day_of(session.facts.get("session", ""))
         rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c, on=day)
         run = _run(session, rail, idle, clock_tolerance)
         runs.append(run.described(device_description, meter_description))
@@ -99,10 +88,10 @@ def open_import(
 
 
 def _prefix(path: Path) -> str:
-    return path.name.removesuffix(ENERGY).removesuffix(".json")
+    return path.name.removesuffix(sessions.ENERGY).removesuffix(".json")
 
 
-def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> ImportedRun:
+def _run(session: sessions.Session, rail: Rail, idle: str, clock_tolerance: float) -> ImportedRun:
     hz = _tick_hz(session.stamps_s)
     clock = ClockInfo(CLOCK, hz, clock_tolerance)
     ticks = [round(s * hz) for s in session.stamps_s]
@@ -135,7 +124,7 @@ def _tick_hz(stamps_s: Sequence[float]) -> float:
     return 1e9
 
 
-def _idle(session: Session, idle: str) -> tuple[tuple[int, int], ...]:
+def _idle(session: sessions.Session, idle: str) -> tuple[tuple[int, int], ...]:
     """Declared idle windows in ns of the trace's own time, inside the trace."""
     length_s = len(session.watts) / session.rate_hz
     if ":" in idle:
@@ -143,7 +132,7 @@ def _idle(session: Session, idle: str) -> tuple[tuple[int, int], ...]:
     if idle not in ("head", "tail"):
         raise refused("idle", idle, "Give tail, head or START:END,...")
     echoed = [k for k, line in enumerate(session.log) if line.what.startswith(f'Command "echo {idle} ')]
-    marks = marks_of(session.log)
+    marks = sessions.marks_of(session.log)
     if not echoed or len(marks) != len(session.stamps_s) - 1 or not marks:
         return ()
     lag_s = min(t - s for t, s in zip(marks, session.stamps_s[1:], strict=True))
@@ -167,7 +156,7 @@ def _holds_samples(path: Path) -> bool:
         return True  # reading it raises the error
 
 
-def read_results(path: Path, name: str, inferences: int | None, rate_hz: float | None) -> Session:
+def read_results(path: Path, name: str, inferences: int | None, rate_hz: float | None) -> sessions.Session:
     """Return the trials of one session as one trace, in sequence. Raises ``DataError``, ``UsageError``.
 
     A trial contains joules per sample, and the numbers of the samples at which the device's pin fell. The last two of
@@ -178,7 +167,7 @@ def read_results(path: Path, name: str, inferences: int | None, rate_hz: float |
         raise refused("rate_hz", rate, "Give the sampling rate in samples per second")
     check_inferences(inferences)
     trials = [_trial(path, k, entry, inferences) for k, entry in enumerate(_entries(path))]
-    beside, texts = texts_beside(path.parent)
+    beside, texts = sessions.texts_beside(path.parent)
     _check_elapsed(texts.get("results.txt", ""), [(off - on) / rate for _, on, off, _ in trials])
     at, stamps = 0, [0]
     for joules, on, off, _ in trials:
@@ -188,15 +177,17 @@ def read_results(path: Path, name: str, inferences: int | None, rate_hz: float |
     facts = _facts(texts.get("log.txt", "")) | ({"trials": LAID} if len(trials) > 1 else {})
     files = {p.name: p for p in (path, *beside)}
     counts = tuple(count for *_, count in trials)
-    return Session(name, rate, watts, tuple(s / rate for s in stamps), counts, facts, files, "mlperf-tiny-runner")
+    return sessions.Session(
+        name, rate, watts, tuple(s / rate for s in stamps), counts, facts, files, "mlperf-tiny-runner"
+    )
 
 
 def _entries(path: Path) -> list[Mapping[str, Any]]:
-    found = read_json(path, REMEDY)
+    found = read_json(path, sessions.REMEDY)
     entries = found if isinstance(found, list) else [found]
     trials: list[Mapping[str, Any]] = [e for e in entries if isinstance(e, dict) and isinstance(e.get("power"), dict)]
     if not trials:
-        raise bad(path, "holds no trial with power samples", str(found)[:60])
+        raise sessions.bad(path, "holds no trial with power samples", str(found)[:60])
     return trials
 
 
@@ -204,20 +195,20 @@ def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None)
     """Return joules per sample, shape (n,), the window's first sample and the one after its last, and inferences."""
     samples, stamps = entry["power"].get("samples"), entry["power"].get("timestamps")
     if not (isinstance(samples, list) and samples and all(_number(x) for x in samples)):
-        raise bad(path, f"trial {k} holds no list of joules per sample", str(samples)[:60])
+        raise sessions.bad(path, f"trial {k} holds no list of joules per sample", str(samples)[:60])
     joules = np.array(samples, dtype=np.float64)
     if np.any(np.isinf(joules)) or np.all(np.isnan(joules)):
-        raise bad(path, f"trial {k} holds an infinite sample, or only NaN", None)
+        raise sessions.bad(path, f"trial {k} holds an infinite sample, or only NaN", None)
     ends = [s[1] for s in stamps if isinstance(s, list) and len(s) == 2] if isinstance(stamps, list) else []
     if len(ends) < 2 or len(ends) != len(stamps) or not all(isinstance(e, int) for e in ends):
-        raise bad(path, f"trial {k} does not stamp the begin and end of its window", str(stamps)[:60])
+        raise sessions.bad(path, f"trial {k} does not stamp the begin and end of its window", str(stamps)[:60])
     on, off = ends[-2], ends[-1]
     if not 0 <= on < off <= len(joules):
-        raise bad(path, f"trial {k} has a window from sample {on} to {off}, but it has {len(joules)} samples", off)
+        raise sessions.bad(path, f"trial {k} has a window from sample {on} to {off} of {len(joules)} samples", off)
     infer = entry.get("infer")
     count = infer.get("iterations") if isinstance(infer, dict) else None
     if inferences is not None and count not in (None, inferences):
-        raise other_count(path.name, count, inferences)
+        raise sessions.other_count(path.name, count, inferences)
     count = inferences if count is None else count
     if not (isinstance(count, int) and not isinstance(count, bool) and 1 <= count < 2**31):
         raise unstated(
