@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -115,7 +114,6 @@ class Table:
         if twice := [n for n in names if known.count(n) > 1]:
             raise bad_file(path, f"has two columns {twice[0]!r}", "Rename one of them", field="columns", value=twice[0])
         self._path, self._names, self._layout = path, names, layout
-        self._holed = False
 
     def __iter__(self) -> Iterator[Columns]:
         return self._read(min(ROWS, max(CELLS // len(self._layout.names), 1)))
@@ -124,22 +122,12 @@ class Table:
         """All rows at once."""
         return next(self._read(None))
 
-    def notes(self) -> tuple[str, ...]:
-        """Return sentences on what the file lacks. Call it after the file was read."""
-        notes = self._layout.notes(self._path)
-        short, of, first = _short(self._path, self._layout) if self._holed else (0, 0, 0)
-        if not short:
-            return notes
-        which = f"{short} of {of} lines end before the header's last column; the first is line"
-        return (*notes, f"{self._path.name}: {which} {first}; the missing cells were read as empty")
-
     def _read(self, rows: int | None) -> Iterator[Columns]:
         known, before = list(self._layout.names), 0
         frames = self._frames(rows)
         while (frame := _strictly(frames, self._path)) is not None:
             if len(frame.columns) != len(known):
                 raise unreadable(self._path, ValueError(f"{len(known)} names and {len(frame.columns)} columns"))
-            self._holed = self._holed or (len(frame) > 0 and bool(frame.iloc[:, -1].isna().any()))
             chosen = frame.iloc[:, [known.index(n) for n in self._names]]
             chosen.columns = pd.Index(self._names)
             yield Columns(self._path, self._layout, chosen, before)
@@ -182,29 +170,3 @@ class Blocks:
     def axis(self, place: str | None) -> TimeAxis:
         """Return the axis of the stamps from ``axis_of``. Values that are no numbers are refused here as well."""
         return axis_of((stamps for stamps, _ in self), place)
-
-
-def read(path: Path, names: Sequence[str], layout: Layout) -> tuple[Columns, tuple[str, ...]]:
-    """Return all rows of the named columns, and sentences on what the file lacks. Raises what ``Table`` raises."""
-    table = Table(path, names, layout)
-    return table.whole(), table.notes()
-
-
-def _short(path: Path, layout: Layout) -> tuple[int, int, int]:
-    """Count rows with fewer cells than the header, and all rows but blank ones and comments; the first short line."""
-    first = layout.above + layout.below + 2
-    short, of, at = 0, 0, 0
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for _ in range(first - 1):
-                file.readline()
-            table = csv.reader(file, delimiter=layout.separator)
-            for cells in table:
-                if not cells or (layout.comment is not None and cells[0].startswith(layout.comment)):
-                    continue
-                of += 1
-                if len(cells) < len(layout.names):
-                    short, at = short + 1, at or first - 1 + table.line_num
-    except (OSError, ValueError, csv.Error) as error:
-        raise unreadable(path, error) from error
-    return short, of, at

@@ -30,7 +30,7 @@ def open_import(source: Path) -> SingleTrace:
     table = Table(source, [names[0], "power"], layout)
     blocks = Blocks(table, lambda part: part.stamps_ns(names[0], "s"), lambda part: part.numbers("power"))
     readings = Readings(Rail("joulescope", "mean", Conversion("W")), blocks.axis("end"), blocks)
-    return SingleTrace("Joulescope statistics", [readings], notes=table.notes())
+    return SingleTrace("Joulescope statistics", [readings], notes=layout.notes(source))
 
 
 def _bare(names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import read, unit_of_time
+from drivers.importers.csv_columns import Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
@@ -100,7 +100,7 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
     known = unit_of_time(unit or "s")
     if known is None:
         raise bad_file(path, f"states {time} in {unit}", "Use s", field="time", value=unit)
-    table, notes = read(path, layout.names, layout)
+    table = Table(path, layout.names, layout).whole()
     stamps = table.stamps_ns(layout.names[0], known)
     single = len(rest) == 1 and rest[0][0].lower() == "value"
     found = {}
@@ -109,7 +109,7 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
         if channel:
             scale = _scale(path, channel, full, unit, single)
             found[channel] = _Series(path, stamps, scale * table.numbers(full, whole="gpi" in channel))
-    return found, notes
+    return found, layout.notes(path)
 
 
 def _timed(names: Sequence[str]) -> Sequence[str] | None:

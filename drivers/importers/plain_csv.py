@@ -15,7 +15,7 @@ from drivers.importers.single_trace import Readings, SingleTrace, conversion, si
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import agree, expect, iso_ns
 from rig.errors import DataError, UsageError, refused
-from rig.types import Conversion, Floats, Indices, Rail, TraceKind
+from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
 Declared = list[tuple[str, str]]
@@ -83,9 +83,8 @@ def open_import(
         Readings(rail, axis, Blocks(table, lambda part: _stamps(part, at, timezone), values)) for rail, values in rails
     ]
     day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] == "iso" else None
-    return SingleTrace(
-        meter, readings, notes=table.notes(), device=system, mode="simulator" if simulated else "hardware", day=day
-    )
+    mode: Mode = "simulator" if simulated else "hardware"
+    return SingleTrace(meter, readings, notes=layout.notes(source), device=system, mode=mode, day=day)
 
 
 def _check_sources(declared: dict[str, Declared]) -> None:

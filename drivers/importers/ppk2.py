@@ -60,7 +60,7 @@ def open_import(
     if window_channel is not None:
         levels = ((p.stamps_ns(time, unit), _level(p, marked[0], window_channel)) for p in table)
         windows = from_channel(levels, window_active, inferences)
-    return SingleTrace("Nordic PPK2", [readings], windows, notes=table.notes())
+    return SingleTrace("Nordic PPK2", [readings], windows, notes=layout.notes(source))
 
 
 def _columns(names: Sequence[str]) -> list[str] | None:

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from drivers.importers.csv_columns import nanoseconds, unit_of_time
+from drivers.importers.csv_columns import Columns, unit_of_time
+from drivers.importers.csv_layout import Layout
 from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import axis_of, placed
 from drivers.units import named_unit, unit_of
-from rig.errors import DataError, reason
+from rig.errors import reason
 from rig.recording.bounded import check_lines
-from rig.types import Conversion, Floats, Indices, Rail
+from rig.types import Conversion, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)
 RULE = re.compile(r"[-=\s,]+")
@@ -52,11 +54,12 @@ def open_import(
 
 @dataclass
 class Table:
-    """One table: its title, its header as names and units, and its rows of cells by line number."""
+    """One table of a file: its title, its header as names and units, and its rows of cells."""
 
+    path: Path
     title: str
     columns: list[tuple[str, str]] = field(default_factory=list)
-    rows: list[tuple[int, list[str]]] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
 
     def where(self, kinds: str) -> list[int]:
         """Return the columns in one of these SI units."""
@@ -69,6 +72,12 @@ class Table:
         found = [k for k, (name, _) in enumerate(self.columns) if TIME.fullmatch(name)]
         return found[0] if found else None
 
+    def column(self, k: int) -> Columns:
+        """Return one column; an empty cell is a missing one."""
+        cells = [row[k] if k < len(row) else "" for row in self.rows]
+        name = self.columns[k][0]
+        return Columns(self.path, Layout((name,)), pd.DataFrame({name: cells}, dtype="string").replace("", pd.NA))
+
 
 def tables_of(source: Path) -> list[Table]:
     """Return the tables between blank lines. The first line with a unit is the header, lines above it are the title."""
@@ -76,13 +85,13 @@ def tables_of(source: Path) -> list[Table]:
     for block in _blocks(source):
         title: list[str] = []
         table: Table | None = None
-        for number, cells in block:
+        for cells in block:
             if RULE.fullmatch(",".join(cells)):
                 continue
             if table is not None:
-                table.rows.append((number, cells))
+                table.rows.append(cells)
             elif len(cells) > 1 and any(named_unit(c)[1] or TIME.fullmatch(c) for c in cells):
-                table = Table(" ".join(title)[:120], [named_unit(c) for c in cells])
+                table = Table(source, " ".join(title)[:120], [named_unit(c) for c in cells])
             else:
                 title += [c for c in cells if c]
         if table is not None:
@@ -90,19 +99,19 @@ def tables_of(source: Path) -> list[Table]:
     return out
 
 
-def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield the rows between blank lines, each with its line number and without the empty cells at its end."""
+def _blocks(source: Path) -> Iterator[list[list[str]]]:
+    """Yield the rows between blank lines, without the empty cells at their ends."""
     try:
         check_lines(source)
         with source.open(encoding="utf-8-sig", newline="") as file:
-            rows = [(number, [c.strip() for c in row]) for number, row in enumerate(csv.reader(file), start=1)]
+            rows = [[c.strip() for c in row] for row in csv.reader(file)]
     except (OSError, ValueError, csv.Error) as error:
         what = f"cannot be read as CSV: {reason(error)[:150]}"
         raise bad_file(source, what, "Export it again, as CSV in UTF-8") from error
-    for _, cells in rows:
+    for cells in rows:
         while cells and not cells[-1]:
             cells.pop()
-    for filled, block in itertools.groupby(rows, key=lambda row: bool(row[1])):
+    for filled, block in itertools.groupby(rows, key=bool):
         if filled:
             yield list(block)
 
@@ -135,14 +144,14 @@ def stamps_of(table: Table, time_unit: str | None) -> Indices:
     known = unit_of_time(unit or time_unit or "")
     if known is None:
         raise unstated("time_unit", f"the column {name} states no unit of time", "time_unit=ms", unit)
-    return nanoseconds(_numbers(table, table.time, whole=True), known, f"the column {name}", "time")
+    return table.column(table.time).stamps_ns(name, known)
 
 
 def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp: str | None) -> Readings:
     """Return a rail with its readings: power unchanged, energy as means over its intervals or as a counter."""
     column = next(k for k in table.where("WJ") if table.columns[k][0] == name)
     unit, factor = unit_of(table.columns[column][1]) or ("W", 1.0)
-    values = factor * _numbers(table, column)
+    values = factor * table.column(column).numbers(name)
     if unit == "W":
         return Readings(Rail(name, "mean", Conversion("W")), axis_of([stamps], stamp), [(stamps, values)])
     if energy not in ("interval", "cumulative"):
@@ -156,19 +165,3 @@ def rail_of(table: Table, name: str, stamps: Indices, energy: str | None, stamp:
     ((start, end, _),) = placed([(stamps, values)], axis)
     length_s = np.maximum(end - start, 1) * 1e-9
     return Readings(Rail(name, "mean", Conversion("W")), axis, [(stamps, values / length_s)])
-
-
-def _numbers(table: Table, column: int, whole: bool = False) -> Floats:
-    """Return a column as float64, shape (n,). An empty cell is NaN unless the column must be ``whole``."""
-    out = np.empty(len(table.rows))
-    for k, (line, cells) in enumerate(table.rows):
-        text = cells[column] if column < len(cells) else ""
-        try:
-            out[k] = float(text) if text or whole else np.nan
-        except ValueError:
-            out[k] = np.inf
-        if np.isinf(out[k]) or (whole and not np.isfinite(out[k])):
-            name = table.columns[column][0]
-            remedy = "Export the file again; a table ends at a blank line"
-            raise DataError(f"{name} is {text[:40]!r} in line {line}", field=name, value=text[:40], remedy=remedy)
-    return out

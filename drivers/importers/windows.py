@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import Columns, read, unit_of_time
+from drivers.importers.csv_columns import Columns, Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file, check_inferences
 from drivers.units import NS, iso_ns, named_unit
@@ -61,7 +61,7 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
     if "start" not in given or "end" not in given:
         remedy = f"Its columns: {', '.join(layout.names)[:200]}; write start,end[,phase,inferences], in s of the trace"
         raise bad_file(path, "has no columns start and end", remedy, field="windows")
-    table, _ = read(path, [given[name] for name in COLUMNS if name in given], layout)
+    table = Table(path, [given[name] for name in COLUMNS if name in given], layout).whole()
     begin, end = (_times(table, given[name], timezone) for name in ("start", "end"))
     phases = [DEFAULT_PHASE] * len(table)
     if "phase" in given:
