@@ -63,8 +63,15 @@ class Columns:
     def stamps_ns(self, name: str, unit: str) -> Indices:
         """Return a column of times in ``unit`` (s, ms, us, ns) as int64 nanoseconds; whole numbers lose nothing."""
         column: Any = self.frame[name]
-        stamps = nanoseconds(self.numbers(name, whole=True), unit, f"{self.path.name}: {name}", name, self.before)
-        return np.asarray(column, dtype=np.int64) * NS[unit] if pd.api.types.is_integer_dtype(column.dtype) else stamps
+        values, scale = self.numbers(name, whole=True), NS[unit]
+        far = np.flatnonzero(np.abs(values) * (scale * 1e-9) > FARTHEST_S)
+        if len(far):
+            value = float(values[far[0]])
+            what = f"{self.path.name}: {name} is {value:g} {unit} in data row {self.before + far[0] + 1}"
+            raise DataError(what, field=name, value=value, remedy="Check the unit of time")
+        if pd.api.types.is_integer_dtype(column.dtype):
+            return np.asarray(column, dtype=np.int64) * scale
+        return np.asarray(np.round(values * scale), dtype=np.int64)
 
     def _no_number(self, name: str, row: int, value: object) -> DataError:
         text = str(value)[:40]
@@ -82,20 +89,9 @@ class Columns:
 
 
 def unit_of_time(text: str) -> str | None:
-    """``msec`` -> ``ms``: a unit of time as ``nanoseconds`` takes it, None for any other."""
+    """``msec`` -> ``ms``: a unit of time as ``stamps_ns`` takes it, None for any other."""
     unit = ALIASES.get(text.lower(), text)
     return unit if unit in NS else None
-
-
-def nanoseconds(values: Floats, unit: str, where: str, field: str, before: int = 0) -> Indices:
-    """Times in ``unit`` (s, ms, us, ns), shape (n,), as int64 ns. Raises ``DataError`` beyond ``FARTHEST_S``."""
-    scale = NS[unit]
-    far = np.flatnonzero(np.abs(values) * (scale * 1e-9) > FARTHEST_S)
-    if len(far):
-        value = float(values[far[0]])
-        what = f"{where} is {value:g} {unit} in data row {before + far[0] + 1}"
-        raise DataError(what, field=field, value=value, remedy="Check the unit of time")
-    return np.asarray(np.round(values * scale), dtype=np.int64)
 
 
 class Table:

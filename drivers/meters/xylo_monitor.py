@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from drivers.devices.xylo.board import Board, Reading, default_rate_hz
+from drivers.devices.xylo.board import TICK_HZ, Board, Reading, default_rate_hz
 from drivers.devices.xylo.kit import Kit
-from drivers.devices.xylo.stopwatch import TICK_HZ
 from drivers.failures import meter_failed
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.bench.calibration import stated

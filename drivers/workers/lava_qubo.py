@@ -15,21 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from drivers.workers import lava_network as net
 from drivers.workers.lava_counting import description
-from drivers.workers.lava_network import (
-    LONGEST_SLICE_S,
-    SHARE,
-    Found,
-    Lava,
-    Network,
-    Rate,
-    Refusal,
-    contract,
-    die_with_parent,
-    measured,
-    use_board,
-    versions,
-)
 
 NODE_COST, PAIR_COST = -1, 4
 _KEPT_RATES = 64
@@ -43,27 +30,27 @@ def open_worker(options: dict[str, Any]) -> Solver:
     ``longest_s``, and ``PLACE``.
     """
     warnings.simplefilter("ignore")
-    os.register_at_fork(after_in_child=die_with_parent)
+    os.register_at_fork(after_in_child=net.die_with_parent)
     try:
-        lava = Lava()
+        lava = net.Lava()
     except Exception as error:  # a Python that is too new for Lava's dataclasses raises ValueError
-        raise Refusal(
+        raise net.Refusal(
             "MissingExtraError",
             f"Python {platform.python_version()} of the worker cannot import Lava: {error}",
             "See `rig doctor loihi2`, or name an interpreter that has lava-optimization (option interpreter)",
             "interpreter",
         ) from error
-    broken = contract(lava)
+    broken = net.contract(lava)
     if broken:
-        raise Refusal(
+        raise net.Refusal(
             "SetupError",
             "this version of Lava has another interface: " + "; ".join(broken),
             "Install lava-nc 0.10.0 and lava-optimization 0.5.0",
             "lava-optimization",
-            versions()["lava-optimization"],
+            net.versions()["lava-optimization"],
         )
     if not options["simulate"]:
-        use_board(*(options[key] for key in PLACE))
+        net.use_board(*(options[key] for key in PLACE))
     return Solver(lava, options)
 
 
@@ -94,12 +81,12 @@ class Problem:
 class Solver:
     """The worker. It holds one network at a time, made before its solve begins."""
 
-    def __init__(self, lava: Lava, options: dict[str, Any]) -> None:
+    def __init__(self, lava: net.Lava, options: dict[str, Any]) -> None:
         self._lava, self._options = lava, options
         self._backend = "CPU" if options["simulate"] else "Loihi2"
         self._problems: dict[str, Problem] = {}
-        self._rates: dict[str, Rate] = {}
-        self._ready: tuple[str, int, Network] | None = None
+        self._rates: dict[str, net.Rate] = {}
+        self._ready: tuple[str, int, net.Network] | None = None
         self._solves = 0
         self.about = self._about()
 
@@ -132,7 +119,7 @@ class Solver:
             self._ready[2].stop()
             self._ready = None
 
-    def _loaded(self, problem: Problem) -> Network:
+    def _loaded(self, problem: Problem) -> net.Network:
         """Return the network of a problem for the next solve; build it unless it is ready."""
         seed = self._seed()
         if self._ready is None or self._ready[:2] != (problem.digest, seed):
@@ -144,7 +131,7 @@ class Solver:
         """Return the seed of this solve, drawn from the device's seed and the number of the solve."""
         return int(np.random.SeedSequence([self._options["seed"], self._solves]).generate_state(1)[0]) >> 1
 
-    def _network(self, problem: Problem, seed: int) -> Network:
+    def _network(self, problem: Problem, seed: int) -> net.Network:
         for server in self._lava.servers:
             server().reset_server()  # otherwise a server keeps every network
         drawn: dict[str, Any] = {"refract_seed": seed}
@@ -152,17 +139,17 @@ class Solver:
             draw, most = np.random.default_rng(seed), self._refract(problem)
             drawn = {name: draw.integers(0, most + 1, problem.nodes) for name in ("refract", "refract_counter")}
         hyperparameters = {**drawn, **self._options["hyperparameters"], "neuron_model": self._options["neuron_model"]}
-        return Network(self._lava, problem.q(), self._backend, hyperparameters, seed)
+        return net.Network(self._lava, problem.q(), self._backend, hyperparameters, seed)
 
     def _refract(self, problem: Problem) -> int:
         given = self._options["refract"]
         return max(3, round(problem.degree / 12)) if given is None else int(given)
 
-    def _rate(self, problem: Problem) -> Rate:
+    def _rate(self, problem: Problem) -> net.Rate:
         if problem.digest not in self._rates:
             self.close()
             network = self._network(problem, self._options["seed"])
-            rate = measured(network)
+            rate = net.measured(network)
             network.stop()
             while len(self._rates) >= _KEPT_RATES:
                 self._rates.pop(next(iter(self._rates)))
@@ -181,7 +168,7 @@ class Solver:
             "neuron_model": options["neuron_model"],
             "hyperparameters": dict(options["hyperparameters"]),
             "refract": "max(3, mean degree / 12)" if options["refract"] is None else options["refract"],
-            "slices": f"{SHARE} of the time left, {LONGEST_SLICE_S} s at most",
+            "slices": f"{net.SHARE} of the time left, {net.LONGEST_SLICE_S} s at most",
             "processor": platform.processor() or platform.machine(),
             **{key: options[key] for key in PLACE},
         }
@@ -195,7 +182,7 @@ class Solver:
             "description": f"Lava's QUBO solver ({options['neuron_model']}) on {where}",
             "phases": ["solve"],
             "timeout_s": 1.1 * options["longest_s"] + 120.0,
-            "versions": versions(),
+            "versions": net.versions(),
             "details": details,
         }
 
@@ -207,12 +194,12 @@ class Solve:
         self._problem, self._seed = problem, seed
         self._budget_s, stop = float(budget[0]), budget[1]
         self._stop = float("-inf") if stop is None else float(stop)
-        self._found: list[Found] = []
+        self._found: list[net.Found] = []
         self._steps, self._running_s = 0, 0.0
         self._on_ns = self._off_ns = time.monotonic_ns()
         self._deadline_ns = self._on_ns + round(self._budget_s * 1e9)
 
-    def spend(self, network: Network, rate: Rate) -> None:
+    def spend(self, network: net.Network, rate: net.Rate) -> None:
         """Run slices until the deadline, or until the cost at which to stop is reached."""
         best = 0
         while best > self._stop and (steps := rate.steps(self._left_s(), first=not self._steps)) > 0:

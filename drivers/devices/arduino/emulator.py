@@ -99,11 +99,6 @@ class Emulator:
         with released_on_error(self.close):
             self._await_words(ours)
 
-    @property
-    def shell_pid(self) -> int:
-        """Return the process that watches over QEMU."""
-        return self._shell.pid
-
     def close(self) -> None:
         """End QEMU and wait until it has ended. May be called twice."""
         assert self._shell.stdin is not None

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from drivers.devices.xylo.backend import Done, Job, Raster, SimBackend
-from drivers.devices.xylo.board import Board, default_rate_hz
+from drivers.devices.xylo.board import TICK_HZ, Board, HeldUpError, default_rate_hz
 from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of, unusable
 from drivers.devices.xylo.networks.network import Network
-from drivers.devices.xylo.stopwatch import TICK_HZ, HeldUpError
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError
 from rig.network.description import Activity
 from rig.types import Span

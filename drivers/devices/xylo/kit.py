@@ -142,8 +142,6 @@ def _check_fit(kit: Kit, network: Network) -> None:
     hidden, outputs = np.shape(spec["weights_out"])
     if hidden > chip.hidden or outputs > chip.outputs:
         raise _unfit(kit, f"{hidden} hidden and {outputs} output neurons, of at most {chip.hidden} and {chip.outputs}")
-    if any(len(own) > 1 for own in spec["aliases"]):
-        raise _unfit(kit, "a neuron with two aliases, of at most one")
     most = chip.expansion
     if np.any(spec["weights_in"][:, most:]) or np.any(spec["weights_out"][: max(hidden - most, 0)]):
         raise _unfit(kit, f"inputs after the first {most} hidden neurons, or outputs before the last {most}")

@@ -24,11 +24,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from drivers.devices.xylo.backend import Done, Job, Raster
-from drivers.devices.xylo.board import Board, default_rate_hz
+from drivers.devices.xylo.board import TICK_HZ, Board, StopWatch, default_rate_hz
 from drivers.devices.xylo.chip import SPAN_TICKS, ChipOptions, no_network
 from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of
 from drivers.devices.xylo.networks.network import Network
-from drivers.devices.xylo.stopwatch import TICK_HZ, StopWatch
 from rig.errors import DeviceError, DeviceTimeoutError, UsageError, refused
 from rig.types import Sample, Span
 

@@ -155,7 +155,7 @@ class Pace:
     def __init__(self, name: str, rate_hz: float, tolerance: float) -> None:
         self._name, self._rate_hz, self._tolerance = name, rate_hz, tolerance
         self._window_s = max(WINDOW_S, WINDOW_LINES / rate_hz)
-        self._first_s = self._until_s = 0.0
+        self._until_s = 0.0
         self._low: tuple[float, float] | None = None
         self._lows: deque[tuple[float, float]] = deque(maxlen=KNOWN)
         self._off: list[float] = []

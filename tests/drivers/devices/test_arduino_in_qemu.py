@@ -65,7 +65,7 @@ def bench() -> Iterator[tuple[Device, SimPlant]]:
 
 def processes(running: Emulator) -> list[psutil.Process]:
     """Return QEMU and the shell that watches it."""
-    shell = psutil.Process(running.shell_pid)
+    shell = psutil.Process(running._shell.pid)
     return [shell, *shell.children()]
 
 
@@ -133,7 +133,7 @@ def test_qemu_ends_when_the_board_is_closed() -> None:
 def test_qemu_ends_with_the_process_that_started_it(how: signal.Signals) -> None:
     code = (
         "import time; from drivers.devices.arduino.emulator import Emulator\n"
-        "print(Emulator().shell_pid, flush=True); time.sleep(60)"
+        "print(Emulator()._shell.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as owner:
         assert owner.stdout is not None

@@ -251,7 +251,6 @@ def test_the_shipped_network_is_the_same_on_both_chips(chip: str) -> None:
 @pytest.mark.parametrize(
     ("chip", "values", "text"),
     [
-        ("audio2", {"aliases": [[1, 2], *[[]] * 23]}, "two aliases"),
         ("audio2", {"weights_out": np.ones((24, 9), int)}, "9 output neurons, of at most 1000 and 8"),
         ("audio3", {"weights_out": np.ones((993, 4), int)}, "993 hidden"),
         ("audio3", {"weights_in": np.ones((16, 150, 1), int)}, "after the first 128"),

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.devices.xylo import board as board_module
-from drivers.devices.xylo import stopwatch
 from drivers.devices.xylo.backend import SimBackend
+from drivers.devices.xylo.board import COUNTER, HeldUpError, StopWatch, span_of
 from drivers.devices.xylo.chip import TRIES, ChipOptions
 from drivers.devices.xylo.device import XyloDevice
 from drivers.devices.xylo.networks.encoder import encode
 from drivers.devices.xylo.networks.network import load_network
-from drivers.devices.xylo.stopwatch import COUNTER, HeldUpError, StopWatch, span_of
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.instruments.xylo_bench import events, on_board, small_network
 from fixtures.instruments.xylo_board import SimBoard, Traits
@@ -43,7 +42,7 @@ def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(name="opened")
 def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., XyloDevice]]:
     """Opens devices that tolerate delays of this machine, as all tests but those of time do."""
-    monkeypatch.setattr(stopwatch, "LOOK_NS", 10**12)
+    monkeypatch.setattr(board_module, "LOOK_NS", 10**12)
     devices: list[XyloDevice] = []
 
     def open_it(network: Any = None, options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
@@ -136,7 +135,7 @@ def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(
 def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tenth_of_a_second(
     chip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopwatch, "LOOK_NS", 30_000_000)  # a hundredth of the span, as this machine may be late
+    monkeypatch.setattr(board_module, "LOOK_NS", 30_000_000)  # a hundredth of the span, as this machine may be late
     device = on_board(SimBoard(Traits(chip, step_s=3e-2)))
     try:
         (span,) = answer(device, events(3)).spans

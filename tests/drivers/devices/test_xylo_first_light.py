@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from drivers.devices.xylo import board as board_module
-from drivers.devices.xylo import microphone, stopwatch
+from drivers.devices.xylo import microphone
 from drivers.devices.xylo.networks.network import load_network
 from rig.commands.main import main, parser
 from tests.support.paths import DOCS, ROOT
@@ -35,7 +35,7 @@ LONGER = {"14": ("samples=2", "samples=40"), "15": ("samples=2", "samples=40")}
 @pytest.fixture(autouse=True)
 def _idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "WARM_S", 0.1)
-    monkeypatch.setattr(stopwatch, "LOOK_NS", 10**12)
+    monkeypatch.setattr(board_module, "LOOK_NS", 10**12)
     monkeypatch.setattr(microphone, "LOST", 1.0)
 
 
