@@ -83,9 +83,8 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
             },
             serial_number=serial,
         )  # fmt: skip
-        most = round(s.hold_s * s.rate_hz)
-        source = JoulescopeStream(driver, path, info, marks, s.timeout_s, most)
-        return sampled_meter(info, source, clock, s.timeout_s + 2.0, most)
+        source = JoulescopeStream(driver, path, info, marks, s.timeout_s)
+        return sampled_meter(info, source, clock, s.timeout_s + 2.0, round(s.hold_s * s.rate_hz))
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:

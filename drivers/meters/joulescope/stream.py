@@ -147,16 +147,14 @@ class Input:
 class JoulescopeStream:
     """The ``Source``: the readings of power, and the edges of an input where there is one."""
 
-    def __init__(
-        self, driver: Any, path: str, info: MeterInfo, marks: Input | None, timeout_s: float, most: int
-    ) -> None:
+    def __init__(self, driver: Any, path: str, info: MeterInfo, marks: Input | None, timeout_s: float) -> None:
         self._driver, self._path, self._info, self._marks = driver, path, info, marks
-        self._timeout_s, self._most = timeout_s, most
+        self._timeout_s = timeout_s
         self._data, self._ctrl = f"{path}/s/p/!data", f"{path}/s/p/ctrl"
         self._lock = threading.Lock()
         self._blocks: deque[tuple[int, float, Floats]] = deque()
-        self._held, self._heard_s, self._arrived_ns = 0, 0.0, 0
-        self._gone = self._full = self._streaming = False
+        self._heard_s, self._arrived_ns = 0.0, 0
+        self._gone = self._streaming = False
         self._zero_id: int | None = None  # the sample number of the first reading, at tick 0
         self._callback, self._on_gone = self._on_data, self._on_removed  # it unsubscribes the same object only
         driver.subscribe(GONE, "pub", self._on_gone)
@@ -165,7 +163,7 @@ class JoulescopeStream:
         """Start the stream and await its first block."""
         rate_hz = self._info.rails[0].rate_hz
         self._blocks.clear()
-        self._held, self._arrived_ns, self._clock, self._zero_id = 0, 0, clock, None
+        self._arrived_ns, self._clock, self._zero_id = 0, clock, None
         self._gaps = GapFiller(self._info.name, round(GAP_MOST_S * rate_hz))
         if self._marks is not None:
             self._marks.start()
@@ -190,7 +188,6 @@ class JoulescopeStream:
         with self._lock:
             blocks = list(self._blocks)
             self._blocks.clear()
-            self._held = 0
         supply, *_ = self._info.rails
         parts = [self._gaps.take(number, value) for number, _, value in blocks]
         chunks = [Chunk(supply.name, np.concatenate([np.zeros(0, np.float32), *parts]))]
@@ -223,13 +220,11 @@ class JoulescopeStream:
         with self._lock:
             self._heard_s = time.monotonic()
             self._arrived_ns = self._arrived_ns or self._clock.now_ns()
-            self._full = self._full or self._held > self._most
-            if len(value) and not self._full:
+            if len(value):
                 sample_id = int(block["sample_id"])
                 self._zero_id = sample_id if self._zero_id is None else self._zero_id
                 number = sample_id // factor - self._zero_id // factor
                 self._blocks.append((number, block["sample_rate"] / factor, value))
-                self._held += len(value)
 
     def _on_removed(self, topic: str, path: Any) -> None:
         self._gone = self._gone or path == self._path
@@ -242,9 +237,6 @@ class JoulescopeStream:
         who = f"the Joulescope {self._path}"
         if self._gone:
             raise meter_failed(f"{who} was unplugged", "instrument", self._path, "Check its cable")
-        if self._full:
-            what = f"{self._most} readings of {who} were not yet read, which is the most that can wait"
-            raise meter_failed(what, "hold_s", self._most, "Lower rate_hz")
         if self._streaming and silent_s > self._timeout_s:
             what = f"{who} has sent nothing for {self._timeout_s:g} s"
             raise meter_failed(what, "timeout_s", silent_s, "Check its cable", MeterSilentError)
