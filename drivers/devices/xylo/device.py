@@ -31,7 +31,7 @@ from drivers.devices.xylo.networks.encoder import check_audio, check_raster, ras
 from drivers.devices.xylo.networks.network import Network, load_network
 from drivers.devices.xylo.networks.nir_deploy import load_nir
 from rig.bench.option_checks import one_of, parts_of, positive
-from rig.errors import DataError, SetupError, UsageError, refused
+from rig.errors import DataError, SetupError, refused
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload
 
 MODES = ("hardware", "simulator")
@@ -225,9 +225,11 @@ class XyloDevice:
         """Do one phase of one sample ``times`` times, in one span.
 
         With ``phase`` None all repetitions of pre-processing come first, then all of inference, each in one span.
-        Without inference there is no decision, so the reply's label is None. Raises ``UsageError``.
+        Without inference there is no decision, so the reply's label is None. Raises ``UsageError`` for another phase.
         """
-        sample = _one_sample(samples, times, phase, budget, self._info.phases)
+        if phase not in (None, *self._info.phases):
+            raise refused("phase", phase, f"Give {' or '.join(self._info.phases)}")
+        (sample,) = samples
         if sample.learn:
             shots = np.stack([_events(shot, self._network, self._afe) for shot in shots_of(sample)])
             self._backend.begin(Job(sample.id, shots, 0.0, times, (LEARNING,)))
@@ -302,18 +304,3 @@ def decision(classes: Sequence[str], spikes: Sequence[int] | None) -> dict[str, 
     shares = {name: n / total if total else 1.0 / len(classes) for name, n in zip(classes, counts, strict=True)}
     label = None if spikes is None else classes[int(np.argmax(counts))]
     return {"label": label, "spikes": counts, "probability": shares}
-
-
-def _one_sample(
-    samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None, phases: Sequence[str]
-) -> Sample:
-    wrong = (
-        ("samples", len(samples), "one sample at a time", len(samples) != 1),
-        ("times", times, "at least 1", times < 1),
-        ("phase", phase, " or ".join(phases), phase is not None and phase not in phases),
-        ("budget", budget, "no budget, because it is not a solver", budget is not None),
-    )
-    for field, value, takes, is_wrong in wrong:
-        if is_wrong:
-            raise UsageError(f"{field} is {value!r}; the Xylo device takes {takes}", field=field, value=value)
-    return samples[0]
