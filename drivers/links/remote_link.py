@@ -170,7 +170,8 @@ class WorkerLink:
         """Describe how the worker's process ended, with its last output."""
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(_ENDING_S)
-            how = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
+            name = next((s.name for s in signal.Signals if s == -code), str(-code))
+            how = f"killed by {name}" if code < 0 else f"exit code {code}"
             return f" ({how}){self._tail()}"
         return self._tail()
 
@@ -182,10 +183,3 @@ class WorkerLink:
             if lines := [line for line in text.strip().splitlines() if "resource_tracker" not in line]:
                 return "; its last output: " + " | ".join(lines[-3:])
         return ""
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -137,7 +137,8 @@ def open_meter(
     chosen = _chosen(zones, domains)
     for zone in chosen:
         _readable(zone)
-    simulated = not _in_sysfs(chosen[0].path)
+    # a copy of a zone is not in the kernel's file system, wherever that is mounted
+    simulated = "/devices/virtual/powercap/" not in os.fspath(chosen[0].path.resolve())
     rails = tuple(_declared(z, rate_hz) for z in chosen)
     info = MeterInfo(
         name=name,
@@ -157,8 +158,8 @@ def open_meter(
             "most_w": most_w,
         },
     )
-    counters = [EnergyCounter(z, most_w) for z in chosen]
-    numbers = [Polled(z.rail, counter.look, counter.begin) for z, counter in zip(chosen, counters, strict=True)]
+    counters = {z.rail: EnergyCounter(z, most_w) for z in chosen}
+    numbers = [Polled(rail, counter.look, counter.begin) for rail, counter in counters.items()]
     return polled_meter(info, numbers, rate_hz, clock)
 
 
@@ -262,8 +263,3 @@ def _readable(zone: Zone) -> None:
             what, remedy = f"you have no permission to read the energy counter of {zone.rail}", READ_ANYWAY
         place = os.fspath(zone.path / "energy_uj")
         raise SetupError(what, field="energy_uj", value=place, remedy=remedy) from error
-
-
-def _in_sysfs(path: Path) -> bool:
-    """Return whether a zone is the kernel's and not a copy, at any mount point of its file system."""
-    return "/devices/virtual/powercap/" in os.fspath(path.resolve())

@@ -20,7 +20,7 @@ from drivers.devices.arduino import mfe
 from drivers.devices.arduino.quantised import AT_ONCE, KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
 from drivers.devices.training_data import labelled
 from rig.errors import DataError
-from rig.types import Sample, Workload
+from rig.types import Workload
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -263,7 +263,7 @@ def train(data: Workload, settings: Settings, tell: Callable[[str], None]) -> tu
 
     Raises ``DataError`` for samples that are not slices or lack labels, and for a single label.
     """
-    found = labelled(data, _features)
+    found = labelled(data, lambda sample: mfe.features(mfe.pcm16(np.asarray(sample.payload))))
     if len(found.classes) < 2:
         what = "the data have one class, and a network needs two or more"
         raise DataError(what, field="classes", value=1, remedy="Use data with more classes")
@@ -285,7 +285,3 @@ def train(data: Workload, settings: Settings, tell: Callable[[str], None]) -> tu
         },
     }
     return floats, replace(whole, training=json.loads(json.dumps(record)))
-
-
-def _features(sample: Sample) -> NDArray[np.int8]:
-    return mfe.features(mfe.pcm16(np.asarray(sample.payload)))

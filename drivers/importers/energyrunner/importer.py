@@ -72,7 +72,8 @@ def open_import(
     for path in found:
         alone = sum(p.parent == path.parent for p in found) == 1
         where = path.parent.relative_to(top).as_posix()
-        name = (where if where != "." else path.parent.resolve().name) + ("" if alone else f"-{_prefix(path)}")
+        prefix = path.name.removesuffix(sessions.ENERGY).removesuffix(".json")
+        name = (where if where != "." else path.parent.resolve().name) + ("" if alone else f"-{prefix}")
         if path.name.endswith(sessions.ENERGY):
             session = sessions.read_session(path, name, alone, inferences, unit)
             if rate_hz is not None and rate_hz != session.rate_hz:
@@ -85,10 +86,6 @@ def open_import(
         run = _run(session, rail, idle, clock_tolerance)
         runs.append(run.described(device_description, meter_description))
     return runs
-
-
-def _prefix(path: Path) -> str:
-    return path.name.removesuffix(sessions.ENERGY).removesuffix(".json")
 
 
 def _run(session: sessions.Session, rail: Rail, idle: str, clock_tolerance: float) -> ImportedRun:

@@ -216,7 +216,7 @@ class Loaded:
 
 def load(graph: Graph) -> Loaded:
     """Compressed rows of a graph; compiles the search if this process has not yet."""
-    _compile()
+    Search(_loaded(Graph(3, np.array([[0, 1], [1, 2]], np.int32))), 0).advance(1000)  # compiles the moves
     return _loaded(graph)
 
 
@@ -283,10 +283,6 @@ def improvements(
         left = slice_moves if moves is None else min(slice_moves, moves - walk.moves)
         if walk.advance(left):
             yield Improvement(walk.cost, walk.solution(), walk.moves, time.perf_counter() - began)
-
-
-def _compile() -> None:
-    Search(_loaded(Graph(3, np.array([[0, 1], [1, 2]], np.int32))), 0).advance(1000)
 
 
 def _scrambled(seed: int) -> int:
