@@ -13,7 +13,8 @@ import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from drivers.devices.xylo.backend import Done, Job, Raster, SimBackend
 from drivers.devices.xylo.board import TICK_HZ, Board, HeldUpError, default_rate_hz
 from drivers.devices.xylo.kit import AUDIO_2, Kit, configuration_of, unusable
 from drivers.devices.xylo.networks.network import Network
+from rig.bench.option_checks import one_of
+from rig.bench.settings import Positive
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError
 from rig.network.description import Activity
 from rig.types import Span
@@ -29,6 +32,7 @@ SPAN_TICK_HZ = 1000.0
 """Spans are given in milliseconds of the stopwatch, because USB does not show the end of a readout more exactly."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 5
+CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """Number of tries if a sample's span was not seen. Its latency includes every try, so retries improve no figure."""
 _CLOSE = None
 
@@ -41,10 +45,10 @@ class ChipOptions:
     simulator's, spike by spike.
     """
 
-    core_clock_hz: float = 25e6
-    records: bool = False
+    core_clock_hz: Annotated[float, partial(one_of, CORE_CLOCKS_HZ)] = 25e6
+    record_activity: bool = False
     echo: bool = False
-    timeout_s: float = 60.0
+    timeout_s: Positive = 60.0
 
 
 def no_network(kit: Kit, error: Exception) -> SetupError:
@@ -132,11 +136,11 @@ class ChipBackend:
 
     def _processed(self, job: Job) -> Done:
         self._reset()
-        bins = len(job.raster)
+        own, bins = self._options, len(job.raster)
         stream = np.tile(job.raster, (job.times, 1))
 
         def evolve() -> Any:
-            return self._module.evolve(input=stream, record=self._options.records, read_timeout=self._options.timeout_s)
+            return self._module.evolve(input=stream, record=own.record_activity, read_timeout=own.timeout_s)
 
         (out, _, recorded), on_us, off_us = self.board.timed(evolve, len(stream))
         output = np.asarray(out, dtype=np.int64)
@@ -150,7 +154,7 @@ class ChipBackend:
         return Done(job.sample_id, first.sum(axis=0).tolist(), (span,), self._activity(job.raster, recorded, first))
 
     def _activity(self, raster: Raster, recorded: dict[str, Any], output: Raster) -> Activity | None:
-        if not self._options.records:
+        if not self._options.record_activity:
             return None
         own = {name: np.asarray(recorded[name])[: len(raster)] for name in ("Spikes", "Vmem", "Vmem_out")}
         return self.reference.inspection.activity(raster, own, output)
@@ -175,5 +179,5 @@ class ChipBackend:
         module.config = kit.utils.configure_single_step_time_mode(module.config)
         _, hidden, outputs = module.shape
         module.config = kit.utils.configure_accel_time_mode(
-            module.config, outputs, hidden, readout="Spike", record=self._options.records
+            module.config, outputs, hidden, readout="Spike", record=self._options.record_activity
         )

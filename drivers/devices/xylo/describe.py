@@ -69,7 +69,7 @@ def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOp
         "inference_time": "the board's stopwatch, from the readout of the first time step to that of the last",
         "repeated": "one stream of all repetitions; only the first begins at rest, and its spikes are the answer",
         "front_end": "none: events are encoded on the host, which is neither timed nor measured",
-        "records_activity": chip.records,
+        "records_activity": chip.record_activity,
         "compared_with_simulator": chip.echo,
     }
     info = _on_board(network, kit, backend.board, chip, "events from the host", details)

@@ -11,60 +11,58 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from drivers.devices.training_data import LEARNING, shots_of
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.afe_model import AfeModel
-from drivers.devices.xylo.backend import Backend, Done, Job, Raster, SimBackend, SimulatedChip
+from drivers.devices.xylo.backend import Backend, Done, Job, Learner, Raster, SimBackend, SimulatedChip
 from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import ChipBackend, ChipOptions
 from drivers.devices.xylo.describe import describe_chip, describe_microphone, describe_simulator
 from drivers.devices.xylo.kit import Kit, only_one
-from drivers.devices.xylo.learner import Learner
 from drivers.devices.xylo.microphone import SLACK_S, MicrophoneBackend, Play, Playing, overlapping, player_of
 from drivers.devices.xylo.networks.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.networks.network import Network, load_network
 from drivers.devices.xylo.networks.nir_deploy import load_nir
-from rig.bench.option_checks import one_of, parts_of, positive
+from rig.bench.option_checks import one_of, parts_of
+from rig.bench.settings import of_settings
 from rig.errors import DataError, SetupError, refused
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload
 
 MODES = ("hardware", "simulator")
 
-CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
 SIMULATED_FRONT_ENDS, BOARD_FRONT_ENDS = ("replay", "live"), ("events", "microphone")
 UNHEARD: Raster = np.zeros((0, 0), np.int64)
 """Stands for the events of a sample that the chip hears by itself."""
-AFE_MODELS = ("filter-bank", "rockpool")
 
 
-def open_device(
-    bench: SimulatedBench | None = None,
-    workload: Workload | None = None,
-    *,
-    simulate: bool = False,
-    network: str | None = None,
-    dt_s: float | None = None,
-    reset: str | None = None,
-    quantize: str = "channel",
-    classes: str = "",
-    core_clock_hz: float = 25e6,
-    front_end: str | None = None,
-    afe_model: str = "filter-bank",
-    afe_seed: int = 1,
-    board: int | None = None,
-    play: str | None = None,
-    record_activity: bool = False,
-    echo: bool = False,
-    timeout_s: float = 60.0,
-    start_s: float = 60.0,
-) -> Device:
+@dataclass(frozen=True)
+class Xylo:
+    """The options. See ``open_device``."""
+
+    simulate: bool = False
+    network: str | None = None
+    dt_s: float | None = None
+    reset: str | None = None
+    quantize: str = "channel"
+    classes: str = ""
+    front_end: str | None = None
+    afe_model: Literal["filter-bank", "rockpool"] = "filter-bank"
+    afe_seed: int = 1
+    board: int | None = None
+    play: str | None = None
+    chip: ChipOptions = ChipOptions()
+    start_s: float = 60.0
+
+
+@of_settings
+def open_device(settings: Xylo, bench: SimulatedBench | None = None, workload: Workload | None = None) -> Device:
     """Open a Xylo Audio 2 or 3 board, or a simulated Audio 2, with a network file (None: the shipped scene network).
 
     A file that ends in ``.nir`` is a NIR graph. ``dt_s`` is its time step, and ``reset`` the reset of its neurons; the
@@ -93,26 +91,23 @@ def open_device(
     simulated bench, ``DataError`` for a missing or altered network file or a graph that does not fit the chip, and
     ``MissingExtraError`` without Rockpool.
     """
-    one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
-    positive(timeout_s=timeout_s)
-    allowed = SIMULATED_FRONT_ENDS if simulate else BOARD_FRONT_ENDS
-    front_end = allowed[0] if front_end is None else front_end
+    s, chip = settings, settings.chip
+    allowed = SIMULATED_FRONT_ENDS if s.simulate else BOARD_FRONT_ENDS
+    front_end = allowed[0] if s.front_end is None else s.front_end
     one_of(allowed, front_end=front_end)
-    one_of(AFE_MODELS, afe_model=afe_model)
-    player = player_for(front_end, play)
-    chip = ChipOptions(core_clock_hz, record_activity, echo, timeout_s)
+    player = player_for(front_end, s.play)
     teaches = workload is not None and _teaches(workload)
     if teaches and front_end != "live":
         remedy = "Add --simulate and --option device.front_end=live: only the simulated core learns"
         raise refused("front_end", front_end, remedy)
-    kit = None if simulate else only_one(rockpool_import.attached_boards(), board)
-    loaded = read_network(network, dt_s, reset, quantize, classes)
+    kit = None if s.simulate else only_one(rockpool_import.attached_boards(), s.board)
+    loaded = read_network(s.network, s.dt_s, s.reset, s.quantize, s.classes)
     if kit is not None and player is not None:
         return open_microphone(kit, loaded, chip, player)
-    afe = AfeModel(loaded.encoder, afe_seed) if afe_model == "rockpool" else None
+    afe = AfeModel(loaded.encoder, s.afe_seed) if s.afe_model == "rockpool" else None
     if kit is not None:
         return open_chip(kit, loaded, chip, afe)
-    return _open_simulator(bench, loaded, core_clock_hz, front_end, afe, workload if teaches else None)
+    return _open_simulator(bench, loaded, chip.core_clock_hz, front_end, afe, workload if teaches else None)
 
 
 def _teaches(workload: Workload) -> bool:
@@ -176,7 +171,7 @@ def open_chip(kit: Kit, network: Network, chip: ChipOptions, afe: AfeModel | Non
 
 def open_microphone(kit: Kit, network: Network, chip: ChipOptions, play: Play) -> XyloDevice:
     """Open the chip of one board to listen. Raises ``UsageError``, and the errors of ``open_chip``."""
-    for name, asked in (("record_activity", chip.records), ("echo", chip.echo)):
+    for name, asked in (("record_activity", chip.record_activity), ("echo", chip.echo)):
         if asked:
             raise refused(name, True, "Leave it out: a chip that listens neither records nor gets known events")
     backend = MicrophoneBackend.open(kit, network, chip)

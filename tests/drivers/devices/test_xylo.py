@@ -16,6 +16,7 @@ import pytest
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.backend import PHASES, SimBackend
+from drivers.devices.xylo.chip import CORE_CLOCKS_HZ
 from drivers.devices.xylo.networks.encoder import encode
 from drivers.devices.xylo.networks.network import load_network
 from drivers.meters.xylo_monitor import open_meter
@@ -159,7 +160,7 @@ def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: FakeP
 
 
 @needs_rockpool
-@pytest.mark.parametrize("core_clock_hz", xylo.CORE_CLOCKS_HZ)
+@pytest.mark.parametrize("core_clock_hz", CORE_CLOCKS_HZ)
 def test_cycles_by_hand(core_clock_hz: float) -> None:
     """A silent input costs only the fixed part of the model, computed here from its constants."""
     result = SimBackend.open(load_network(), core_clock_hz).infer(np.zeros((100, 16), dtype=np.int64))

@@ -98,7 +98,7 @@ def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(
 @pytest.mark.real_time
 def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Callable[..., XyloDevice]) -> None:
     network = small_network()
-    device = opened(network, ChipOptions(records=True), step_s=1e-3)
+    device = opened(network, ChipOptions(record_activity=True), step_s=1e-3)
     sample = events(2)
 
     reply = answer(device, sample)

@@ -233,7 +233,7 @@ def test_a_chip_that_hears_nothing_at_the_start_is_refused(monkeypatch: pytest.M
         listening(SimBoard(Traits("audio3")), network())
 
 
-@pytest.mark.parametrize("asked", [ChipOptions(records=True), ChipOptions(echo=True)])
+@pytest.mark.parametrize("asked", [ChipOptions(record_activity=True), ChipOptions(echo=True)])
 def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: Callable[..., XyloDevice]) -> None:
     with pytest.raises(UsageError, match="neither records nor gets known events"):
         opened(asked)
