@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ def zones_of(root: Path) -> list[Zone]:
     """Return the zones of a powercap tree. Raises ``SetupError`` where there is none."""
     found: list[tuple[str, str, Path, float]] = []
     if root.is_dir():
-        for path in sorted(root.glob(f"{CONTROL}:*"), key=lambda p: _numbers(p.name)):
+        for path in sorted(root.glob(f"{CONTROL}:*"), key=lambda p: [*map(int, re.findall(r":(\d+)", p.name))]):
             with contextlib.suppress(OSError, ValueError):
                 range_j = int((path / "max_energy_range_uj").read_text()) * 1e-6
                 label = (path / "name").read_text().strip()
@@ -208,10 +209,6 @@ def zones_of(root: Path) -> list[Zone]:
 def _rail(key: str, names: dict[str, str]) -> str:
     parent = key.rpartition(":")[0]
     return f"{_rail(parent, names)}-{names[key]}" if parent in names else names[key]
-
-
-def _numbers(name: str) -> list[int]:
-    return [int(part) for part in name.split(":")[1:] if part.isdigit()]
 
 
 def _chosen(zones: Sequence[Zone], domains: str) -> list[Zone]:

@@ -73,7 +73,8 @@ def build(out: Path, network: Path | None = None) -> Firmware:
     Raises ``SetupError`` without the compiler or the sources, ``DataError`` for a network file that is not whole.
     """
     compiler = _program(COMPILER, "gcc-arm-none-eabi and libnewlib-arm-none-eabi")
-    folder, flags = _board_folder(BOARD), _flags_text(compiler)
+    folder, version = _board_folder(BOARD), re.sub(r"[\"\\\[\]]", "", _ran([compiler, "-dumpfullversion"]).strip())
+    flags = f"{COMPILER} {version} {' '.join(FLAGS)}"
     made = _generated(BOARD, f'#define BUILD_FLAGS "{flags}"\n', network)
     out.mkdir(parents=True, exist_ok=True)
     for name, text in made.headers.items():
@@ -146,11 +147,6 @@ def _program(name: str, packages: str) -> str:
         remedy = f"Install it; Debian has it in {packages}"
         raise SetupError(f"{name} is not on the path", field="program", value=name, remedy=remedy)
     return found
-
-
-def _flags_text(compiler: str) -> str:
-    version = re.sub(r"[\"\\\[\]]", "", _ran([compiler, "-dumpfullversion"]).strip())
-    return f"{COMPILER} {version} {' '.join(FLAGS)}"
 
 
 def _ran(command: list[str]) -> str:

@@ -111,7 +111,9 @@ def _buffered(a: Arrays, spikes: Spikes, flat: bool) -> tuple[Floats, Seen]:
         found = given @ a[f"{name}.weight"].T + a[f"{name}.bias"]
         if target != "output":
             seen[target] = np.maximum(found, 0)
-            given = seen[f"normalised{k}"] = _normalised(seen[target], a, f"batchnorm{k}")
+            scale, shift, mean, variance = (a[f"batchnorm{k}.{what}"] for what in _NORM)
+            given = (seen[target] - mean) / np.sqrt(variance + _EPSILON) * scale + shift
+            seen[f"normalised{k}"] = given
     seen["output"] = found
     return np.concatenate((np.zeros((len(spikes) - len(found), 2), found.dtype), found)), seen
 
@@ -213,12 +215,6 @@ def _shapes(held: Arrays, kind: Kind, channels: int) -> dict[str, tuple[int, ...
         elif name != names[-1]:
             shapes |= dict.fromkeys((f"batchnorm{number}.{what}" for what in _NORM), (made,))
     return shapes
-
-
-def _normalised(values: Floats, arrays: Arrays, name: str) -> Floats:
-    """Batch normalisation as it runs after training."""
-    scale, shift, mean, variance = (arrays[f"{name}.{what}"] for what in _NORM)
-    return np.asarray((values - mean) / np.sqrt(variance + _EPSILON) * scale + shift)
 
 
 def _unfit(path: Path, what: str) -> DataError:

@@ -72,8 +72,7 @@ def describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOp
         "records_activity": chip.record_activity,
         "compared_with_simulator": chip.echo,
     }
-    info = _on_board(network, kit, backend.board, chip, "events from the host", details)
-    return replace(info, network=backend.reference.inspection.info)
+    return _on_board(network, kit, backend.board, chip, "events from the host", details)
 
 
 def describe_microphone(network: Network, kit: Kit, backend: MicrophoneBackend, chip: ChipOptions) -> DeviceInfo:
@@ -87,7 +86,7 @@ def describe_microphone(network: Network, kit: Kit, backend: MicrophoneBackend, 
     shared = "the front end works in the same spans as the core, on the same rails"
     preprocessing = Preprocessing(rails=kit.chip.front_end) if kit.chip.front_end else Preprocessing(none=shared)
     info = _on_board(network, kit, backend.board, chip, "its microphone in real time", details)
-    return replace(info, max_pending=PENDING, preprocessing=preprocessing, network=inspection_of(network).info)
+    return replace(info, max_pending=PENDING, preprocessing=preprocessing)
 
 
 def _on_board(
@@ -101,6 +100,7 @@ def _on_board(
         clock=ClockInfo("spans", SPAN_TICK_HZ),
         timeout_s=chip.timeout_s,
         onboard_meter="xylo-monitor",
+        network=inspection_of(network).info,
         versions={"rockpool": importlib.metadata.version("rockpool"), **kit.versions},
         artifacts={"network": network.digest_sha256},
         details={**_algorithm(network), **common, **details},

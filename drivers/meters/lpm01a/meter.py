@@ -100,7 +100,8 @@ class PowerShield:
             held_v = self._volts()
         if p.power == "on":
             self._command("pwr on nostatus")
-        mode, freq = "high" if p.high_current else "optim", short_hz(p.rate_hz)
+        mode = "high" if p.high_current else "optim"
+        freq = f"{p.rate_hz / 1e3:g}k" if p.rate_hz >= 1e3 else f"{p.rate_hz:g}"
         for command in (
             "pwrend on", "acqmode dyn", f"funcmode {mode}", f"output {p.output}", "format bin_hexa", f"freq {freq}",
             "acqtime inf", "trigsrc sw", "trigdelay 0",
@@ -193,11 +194,6 @@ class PowerShield:
                 remedy = "Change the option that it refuses"
                 raise SetupError(what, field=command.partition(" ")[0], value=command, remedy=remedy)
         raise self._line.failed(f"gave no answer to {command!r} within {self._timeout_s:g} s", silent=True)
-
-
-def short_hz(rate_hz: float) -> str:
-    """Return a rate as the firmware writes it: 500, 1k, 100k."""
-    return f"{rate_hz / 1e3:g}k" if rate_hz >= 1e3 else f"{rate_hz:g}"
 
 
 @dataclass(frozen=True)

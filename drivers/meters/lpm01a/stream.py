@@ -111,7 +111,7 @@ class Stream:
             raise StreamError(f"sent a message that does not end: {rest[at : end + 2].hex(' ')}: bytes were lost")
         text = rest[at + 2 : end]
         if kind == 0xF1:
-            raise StreamError(f"reports: {_plain(text)}")
+            raise StreamError(f"reports: {text.decode('latin-1').strip()[:120]}")
         if kind == 0xF3:
             milliseconds = int.from_bytes(text[:4], "big") & 0x7FFF_FFFF
             found.stamps.append(Stamp(self._count, milliseconds * 1e-3, text[4] * 1e-2))
@@ -161,14 +161,6 @@ def step_at(value: float) -> float:
 def _decoded(data: bytes) -> Floats:
     raw = np.frombuffer(data, ">u2")
     value = (raw & 0x0FFF) * _POWERS[raw >> 12]
-    _check(value)
-    return np.asarray(value, dtype=np.float64)
-
-
-def _check(value: Floats) -> None:
     if np.any(value > LARGEST):
         raise StreamError(f"sent a reading of {float(np.max(value)):g}, which it cannot measure: bytes were lost")
-
-
-def _plain(text: bytes) -> str:
-    return text.decode("latin-1").strip()[:120]
+    return np.asarray(value, dtype=np.float64)

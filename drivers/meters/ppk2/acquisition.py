@@ -76,7 +76,7 @@ class Ppk2Source:
         self._pending = PendingReadings()
         self._high: bool | None = None
         self._begun_ns, self._heard_s = clock.now_ns(), time.monotonic()
-        commands.begin(self._line)
+        self._line.write(bytes([commands.START]))
         bracket = self._first()
         self._width_ns = bracket.after_ns - bracket.before_ns + round(NEAR_S * 1e9)
         return bracket
@@ -101,7 +101,7 @@ class Ppk2Source:
         with contextlib.suppress(MeterError):
             commands.end(self._line)
             if self._info.details["power"] == "off-at-close":
-                commands.switch_off(self._line)
+                self._line.write(bytes([commands.RUNNING, 0]))
         self._line.close()
 
     def tick_now(self) -> int:

@@ -18,19 +18,9 @@ POWER_MODES = {"ampere": 1, "source": 2}
 QUIET_S = 0.02
 
 
-def begin(line: SerialLine) -> None:
-    """Start the stream."""
-    line.write(bytes([START]))
-
-
 def end(line: SerialLine) -> None:
     """Stop the stream. Data already on the way still arrives."""
     line.write(bytes([STOP]))
-
-
-def switch_off(line: SerialLine) -> None:
-    """Switch the output off."""
-    line.write(bytes([RUNNING, 0]))
 
 
 def configure(line: SerialLine, mode: str, supply_v: float) -> None:
