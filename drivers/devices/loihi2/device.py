@@ -7,25 +7,26 @@ The interpreter that Lava needs, a Python 3.10, is looked for in its usual place
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, probe, shipped
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
-from rig.errors import DataError, RigError, SetupError
+from rig.errors import DataError, RigError, SetupError, refused
 from rig.solving.device import checked_options, kept_budget
 from rig.types import Device, Sample
 from scenarios.workloads.qubo_mis.graph import from_payload
 
 NAME = "loihi2"
-NEURON_MODELS = {True: "nebm", False: "nebm-sa-refract"}
+NEURON_MODELS = {True: ("nebm",), False: ("nebm-sa-refract", "sa")}
 """Neuron models of lava-optimization 0.5 by ``simulate``; the first is the default."""
 _SOURCES = ("lava_counting", "lava_network", "lava_qubo")
 VARIABLE = "RIG_LAVA_PYTHON"
@@ -43,8 +44,10 @@ class Loihi2:
     simulate: bool = False
     interpreter: str = ""
     host: str = ""
+    neuron_model: str = ""
     temperature: Annotated[int, partial(within, 0, 2**16 - 1)] = 1
     refract: Annotated[int, partial(within, 0, 127)] | None = None
+    hyperparameters: str = ""
     partition: str = ""
     board: str = ""
     address: str = ""
@@ -61,20 +64,22 @@ def open_device(settings: Loihi2) -> Device:
     """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
 
     ``interpreter`` is the Python 3.10 that has Lava: by default RIG_LAVA_PYTHON, that of ~/.cache/neurorig/lava, or a
-    pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". In simulation, ``temperature`` is Lava's
-    (in quarters of a cost), and after each flip a neuron rests for a number of steps drawn from 0 to ``refract`` (None:
-    the larger of 3 and a twelfth of the graph's mean degree). ``partition`` and ``board`` are SLURM's; ``address`` is
-    that of a board on the network, without SLURM. ``loihi_gen`` is the generation of its chips, N3B3 or N3C1 (by
-    default LOIHI_GEN, else N3B3). ``default_s`` is the budget of a solve without one, ``longest_s`` the longest
-    accepted budget. The interpreter may take ``start_s`` to start, and ``load_s`` to build and compile.
+    pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model`` is "nebm" if simulated,
+    and "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost). After each
+    flip a neuron then rests for a number of steps drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of
+    the graph's mean degree). ``hyperparameters`` is a JSON object that Lava gets unchanged, instead of these.
+    ``partition`` and ``board`` are SLURM's; ``address`` is that of a board on the network, without SLURM. ``loihi_gen``
+    is the generation of its chips, N3B3 or N3C1 (by default LOIHI_GEN, else N3B3). ``default_s`` is the budget of a
+    solve without one, ``longest_s`` the longest accepted budget. The interpreter may take ``start_s`` to start, and
+    ``load_s`` to build and compile.
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
     ``SetupError`` without an interpreter, or without a board unless ``simulate``.
     """
     s = settings
     checked_options(s.seed, s.default_s, s.longest_s)
-    given = {"temperature": s.temperature} if s.simulate else {}
-    options = {**asdict(s), "neuron_model": NEURON_MODELS[s.simulate], "hyperparameters": given}
+    model = _model(s.neuron_model, s.simulate)
+    options = {**asdict(s), "neuron_model": model, "hyperparameters": _hyperparameters(s, model)}
     python = (s.interpreter or "python3") if s.host else chosen(s.interpreter).path
     worker = Worker(NAME, [shipped(module) for module in _SOURCES], python, s.host, options, s.start_s)
     keep = partial(kept_budget, default_s=s.default_s, longest_s=s.longest_s)
@@ -104,6 +109,26 @@ def doctor(*, interpreter: str = "") -> list[SetupFinding]:
         device.close()
         findings.append(SetupFinding(True, f"{what}: the worker answers ({versions})"))
     return findings
+
+
+def _model(name: str, simulate: bool) -> str:
+    known = NEURON_MODELS[simulate]
+    if name and name not in known:
+        how = "simulated" if simulate else "on the chip"
+        raise refused("neuron_model", name, f"Lava runs {' or '.join(known)} {how}")
+    return name or known[0]
+
+
+def _hyperparameters(s: Loihi2, model: str) -> dict[str, Any]:
+    """Return what Lava gets by name. Raises ``UsageError`` for text that is not a JSON object of plain values."""
+    text = s.hyperparameters
+    try:
+        given = json.loads(text) if text else {}
+    except ValueError as error:
+        raise refused("hyperparameters", text, f'Give a JSON object, such as {{"temperature": 2}} ({error})') from error
+    if not isinstance(given, dict) or not all(isinstance(v, (int, float, str)) for v in given.values()):
+        raise refused("hyperparameters", text, "Give a JSON object of numbers and texts")
+    return {"temperature": s.temperature, **given} if model == "nebm" else given
 
 
 def _check(sample: Sample) -> None:

@@ -117,21 +117,26 @@ def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
 
 
 def test_what_is_asked_reaches_the_worker_in_builtins(stand_in: None) -> None:
-    texts = {"seed": "4", "refract": "9", "temperature": "2"}
+    texts = {"seed": "4", "refract": "9", "hyperparameters": '{"temperature": 2, "x": [1]}'}
+    with pytest.raises(UsageError, match="hyperparameters"):
+        build(loihi2.open_device, {"simulate": True}, texts)
+    texts["hyperparameters"] = '{"temperature": 2, "x": 1}'
     device = build(loihi2.open_device, {"simulate": True}, texts)
     device.stage([SAMPLE])
     device.submit([SAMPLE], Budget(0.01))
     (reply,) = answers(device, 1)
     device.close()
     options = reply.output["options"]
-    assert options["hyperparameters"] == {"temperature": 2}
+    assert options["hyperparameters"] == {"temperature": 2, "x": 1}
     assert (options["seed"], options["refract"], options["neuron_model"]) == (4, 9, "nebm")
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"temperature": -1}, {"refract": 128}, {"refract": -1}, {"seed": -1}, {"default_s": 0.0}, {"default_s": 2e3},
+        {"neuron_model": "sa"}, {"neuron_model": "nebm", "simulate": False}, {"neuron_model": "scif"},
+        {"temperature": -1}, {"refract": 128}, {"refract": -1}, {"hyperparameters": "{"}, {"hyperparameters": "3"},
+        {"hyperparameters": '{"a": null}'}, {"seed": -1}, {"default_s": 0.0}, {"default_s": 2e3},
         {"longest_s": float("inf")}, {"start_s": 0.0}, {"load_s": float("nan")},
     ],
 )  # fmt: skip
