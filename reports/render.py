@@ -206,7 +206,7 @@ def _error_text(run: Run | None, result: Result) -> str:
 def inline(svg: bytes, name: str, label: str) -> Any:
     """Return the SVG element alone, in the page's colours, with ids that are unique in the page.
 
-    ``label`` describes the picture where it cannot be seen; matplotlib has escaped the texts in it.
+    ``label`` describes the picture where it cannot be seen; the texts in it are escaped already.
     """
     from markupsafe import Markup
 

@@ -1,7 +1,7 @@
 """Draw the pictures of a report as SVG; each has its own module.
 
-Pictures of a fixed form are sheets. Others are drawn with matplotlib, without pyplot. The same result gives the same
-bytes.
+Most are sheets. Others are drawn with matplotlib, without pyplot, which is imported for these only. The same result
+gives the same bytes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ def draw(result: Result) -> dict[str, bytes]:
         "energy": energy_figure(result.quantities),
         "layers": layers_figure(result.quantities),
         "budget": budget_figure(result.quantities, key_figures(result), rails),
+        "power": power_figure(series),
+        "service": service_figure(result),
     }
     found = {name: sheet.svg(result.simulated) for name, sheet in sheets.items() if sheet is not None}
+    if not (series.stream or series.probes or series.solves):
+        return found
     with styled():
         figures = {
             "stream": stream_figure(series, result.quantities),
-            "power": power_figure(series),
-            "service": service_figure(result),
             "peak": peak_figure(result),
             "solver": solver_figure(series.solves, result.quantities.get(RUNTIME)),
         }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, INK, KEY_IN, LIMIT, TRACE, WIDTH_IN, Floats, key_beside, log_axis, panel_pair
+from reports.figures.sheet import WIDTH, Panel, Sheet, Span
+from reports.figures.style import COLOURS, INK, LIMIT, TRACE, Floats
 from reports.format import prefix, quantity_text, si
 from rig.analysis.result.order_statistics import percentile
 from rig.analysis.result.result import Result
@@ -16,15 +16,12 @@ from rig.recording.records import ScenarioRecord
 _MARKS = 1200  # at most this many samples are drawn one by one; more are drawn as columns
 _COLUMNS = 600
 _WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
-_MARKED = (
-    (0.5, "o", INK),
-    (0.9, "s", COLOURS["postprocess"]),
-    (0.99, "^", COLOURS["preprocess"]),
-    (0.999, "D", COLOURS["mark"]),
-)
+_HEIGHT = 120.0
+_MARKED = ((0.5, INK), (0.9, COLOURS["postprocess"]), (0.99, COLOURS["preprocess"]), (0.999, COLOURS["mark"]))
+_NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999)
 
 
-def service_figure(result: Result) -> Any:
+def service_figure(result: Result) -> Sheet | None:
     """Draw latency over time and the share of samples completed within a time; None without data."""
     series = result.series
     requested, took = (np.asarray(x, dtype=np.float64) for x in (series.requested_s, series.latency_s))
@@ -38,20 +35,21 @@ def service_figure(result: Result) -> Any:
     low, high = float(took.min()), float(np.max(took, initial=bound_s if limit else 0.0))
     wide = low > 0 and high / low > _WIDE
     factor, unit = prefix(float(np.median(took)) if wide else high, "s")
-    figure, left, right = panel_pair(0.07, sharey=True)
-    _over_time(left, requested, took * factor, bound_s * factor)
-    _distribution(right, took, factor)
-    if limit:
-        label = f"{limit[0]} {si(limit[1], 's')}"
-        for axis in (left, right):
-            line = {"color": LIMIT, "linestyle": (0, (6, 2)), "linewidth": 1.2, "zorder": 4}
-            axis.axhline(bound_s * factor, label=label if axis is left else None, **line)
-    _height(left, (low * factor, high * factor), wide, bounded=limit is not None)
     over = f", {np.count_nonzero(took > bound_s)} over the {limit[0]}" if limit else ""
-    left.set_title(f"time from request to completion, n = {len(took)}{over}")
-    left.set_ylabel(unit)
-    key_beside(figure, (left, right))
-    return figure
+    sheet = Sheet(f"time from request to completion, {unit}, n = {len(took)}{over}", 2.0 * WIDTH)
+    y = _height((low * factor, high * factor), wide, bounded=limit is not None)
+    room = 0.02 * (requested[-1] - requested[0]) or 0.5
+    x = float(requested[0] - room), float(requested[-1] + room)
+    over_time = sheet.panel(x, y, _HEIGHT, "asked, s since the start of the run", log_y=wide)
+    key = _over_time(sheet, over_time, requested, took * factor, bound_s * factor)
+    _bound(sheet, over_time, x, y, bound_s * factor)
+    x = 1.0, 2.4 * len(took)
+    nines = _nines(x[1], sheet.width)
+    by_share = sheet.panel(x, y, _HEIGHT, "samples completed within, %", log=True, log_y=wide, marks=nines)
+    key += _distribution(sheet, by_share, took, factor)
+    _bound(sheet, by_share, x, y, bound_s * factor)
+    sheet.key([*key, *([(LIMIT, f"{limit[0]} {si(limit[1], 's')}")] if limit else [])])
+    return sheet
 
 
 def _limit(scenario: ScenarioRecord) -> tuple[str, float] | None:
@@ -62,23 +60,26 @@ def _limit(scenario: ScenarioRecord) -> tuple[str, float] | None:
     return None
 
 
-def _over_time(axis: Any, asked: Floats, took: Floats, bound: float) -> None:
+def _bound(sheet: Sheet, panel: Panel, x: Span, y: Span, bound: float) -> None:
+    across, up = panel
+    if y[0] <= bound <= y[1]:
+        sheet.line((across(x[0]), across(x[1])), (up(bound), up(bound)), LIMIT, 1.2, "6 2")
+
+
+def _over_time(sheet: Sheet, panel: Panel, asked: Floats, took: Floats, bound: float) -> list[tuple[str, str]]:
+    """Draw each sample, or columns of many; return the key."""
+    across, up = panel
     if len(took) <= _MARKS:
-        dot: dict[str, Any] = {"linestyle": "", "marker": "o", "ms": 2.6, "mew": 0, "color": TRACE}
-        cross: dict[str, Any] = {"linestyle": "", "marker": "x", "ms": 4.5, "mew": 1.1, "color": LIMIT}
-        for late, style, label in ((took <= bound, dot, "a sample"), (took > bound, cross, "a sample too late")):
-            if np.any(late):
-                axis.plot(asked[late], took[late], zorder=3, label=label, **style)
-    else:
-        begin, end, least, middle, most = _columns(asked, took)
-        x, gap = 0.5 * (begin + end), np.full(len(begin), np.nan)
-        bars = np.column_stack([x, x, gap]).ravel(), np.column_stack([least, most, gap]).ravel()
-        axis.plot(*bars, color=TRACE, alpha=0.4, linewidth=1.0, zorder=2, label="least to greatest")
-        dashes = np.column_stack([begin, end, gap]).ravel(), np.column_stack([middle, middle, gap]).ravel()
-        axis.plot(*dashes, color=TRACE, linewidth=1.6, solid_capstyle="butt", zorder=3, label="median of a column")
-    room = 0.02 * (asked[-1] - asked[0]) or 0.5
-    axis.set_xlim(asked[0] - room, asked[-1] + room)
-    axis.set_xlabel("asked, s since the start of the run")
+        late = took > bound
+        for x, y, too_late in zip(across(asked).tolist(), up(took).tolist(), late.tolist(), strict=True):
+            sheet.dot(x, y, LIMIT if too_late else TRACE, 2.2 if too_late else 1.3)
+        return [(TRACE, "a sample")] * (not late.all()) + [(LIMIT, "a sample too late, larger")] * bool(late.any())
+    begin, end, least, middle, most = _columns(asked, took)
+    begin, end, least, middle, most = across(begin), across(end), up(least), up(middle), up(most)
+    x = 0.5 * (begin + end)
+    sheet.strokes((x, x), (least, most), TRACE, 1.0, 0.4)
+    sheet.strokes((begin, end), (middle, middle), TRACE, 1.6)
+    return [(TRACE, "least to greatest, and median of a column")]
 
 
 def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
@@ -92,50 +93,40 @@ def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floa
     return edges[held], edges[held + 1], ordered[first], ordered[(first + last) // 2], ordered[last]
 
 
-def _distribution(axis: Any, took: Floats, factor: float) -> None:
+def _distribution(sheet: Sheet, panel: Panel, took: Floats, factor: float) -> list[tuple[str, str]]:
     """Draw latency against the share answered within it; each nine (90 %, 99 %, ...) has the same width."""
-    ordered = np.sort(took)
+    (across, up), ordered = panel, np.sort(took)
     n = len(ordered)
     slower = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 100)]).astype(int)) - 1
-    x, y = n / (slower + 0.5), ordered[n - 1 - slower] * factor
-    axis.step(x[::-1], y[::-1], where="mid", color=TRACE, linewidth=1.3, zorder=3)
-    for p, mark, colour in _MARKED:
+    x, y = across(n / (slower + 0.5))[::-1], ordered[n - 1 - slower][::-1] * factor
+    middle = 0.5 * (x[1:] + x[:-1])
+    sheet.path(np.concatenate([x[:1], np.repeat(middle, 2), x[-1:]]), np.repeat(up(y), 2), TRACE, 1.3)
+    key = []
+    for p, colour in _MARKED:
         if p <= 1.0 - 1.0 / n or (n == 1 and p == 0.5):
             q = percentile(ordered, p)
-            text = f"p{100 * p:g}: {quantity_text(q) if q.u else si(q.value, 's')}"
-            label = text.replace(": ", "\n") if len(text) > 20 else text
-            style = {"marker": mark, "ms": 6.0, "mec": "white", "mew": 0.7, "linestyle": ""}
-            axis.plot([1.0 / (1.0 - p)], [q.value * factor], color=colour, label=label, zorder=5, **style)
-    _nines(axis, 2.4 * n)
-    axis.set_xlabel("samples completed within, %")
-    axis.tick_params(labelleft=False)
+            sheet.dot(across(1.0 / (1.0 - p)), up(q.value * factor), colour, 3.0)
+            key.append((colour, f"p{100 * p:g}: {quantity_text(q) if q.u else si(q.value, 's')}"))
+    return key
 
 
-def _nines(axis: Any, end: float) -> None:
-    """Make a logarithmic axis, up to ``end``, of 1 / (share of slower answers), with the other share as labels."""
-    width_in = (WIDTH_IN - 0.8 - KEY_IN) / 2.6
-    shares: list[float] = []
-    last_in = -1.0
-    for p in (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999):
-        at_in = width_in * math.log10(1.0 / (1.0 - p)) / math.log10(end)
-        half_in = 0.5 * 0.07 * len(f"{100 * p:.6g}")
-        if at_in - half_in > last_in + 0.04 and at_in + half_in < width_in + 0.1:
-            shares.append(p)
-            last_in = at_in + half_in
-    axis.set_xscale("log")
-    axis.set_xticks([1.0 / (1.0 - p) for p in shares], [f"{100 * p:.6g}" for p in shares])
-    axis.set_xticks([], minor=True)
-    axis.set_xlim(1.0, end)
+def _nines(end: float, width: float) -> dict[float, str]:
+    """Return the texts of an axis of 1 / (share of slower answers), up to ``end``: each other share that has room."""
+    marks, last = dict[float, str](), -1.0
+    for p in _NINES:
+        text = f"{100 * p:.6g}"
+        at, half = width * math.log(1.0 / (1.0 - p)) / math.log(end), 3.5 * len(text)
+        if at - half > last + 4.0 and at < width:
+            marks[1.0 / (1.0 - p)], last = text, at + half
+    return marks
 
 
-def _height(axis: Any, extent: tuple[float, float], wide: bool, bounded: bool) -> None:
-    """Set one scale for both panels: logarithmic if the spread is large, else from 0 if there is a bound."""
+def _height(extent: Span, wide: bool, bounded: bool) -> Span:
+    """Return one scale for both panels: logarithmic if the spread is large, else from 0 if there is a bound."""
     low, high = extent
     if wide:
-        log_axis(axis.yaxis, axis.set_yscale)
-        axis.set_ylim(low / 1.4, high * 1.4)
-    elif bounded:
-        axis.set_ylim(0.0, 1.1 * high)
-    else:
-        room = max(0.08 * (high - low), 1e-3 * high, 1e-9)
-        axis.set_ylim(low - room, high + room)
+        return low / 1.4, high * 1.4
+    if bounded:
+        return 0.0, 1.1 * high
+    room = max(0.08 * (high - low), 1e-3 * high, 1e-9)
+    return low - room, high + room

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, MUTED, TRACE, Floats, margins, new_figure
+from reports.figures.sheet import SCALE, WIDTH, Place, Sheet
+from reports.figures.style import COLOURS, MUTED, TRACE, Floats
 from reports.format import prefix
 from reports.viewing.pyramid import gathered
 from rig.analysis.result.series import RailSeries, Series
@@ -17,33 +19,31 @@ Windows = dict[str, Floats]
 
 _BUCKETS = 800  # columns of a panel's envelope; they keep the file below 300 kB
 _COLUMNS = 480
-_LEGEND_COLUMNS = 6
+_HEIGHT = 110.0
 
 
-def power_figure(series: Series) -> Any:
+def power_figure(series: Series) -> Sheet | None:
     """Return panels for the total of all rails and for the first spans; None without data."""
     rails = [r for r in series.rails if len(r.watts)]
     if not rails:
         return None
-    total = total_of(rails)
+    total, windows = total_of(rails), windows_of(series)
     span = float(total.start_s[0]), float(total.end_s[-1])
-    near = _near(series, *span)
-    panels = [(total, span, total.rail)]
-    if near is not None:
-        panels.append((total, near, f"{total.rail}, the first spans"))
-    windows = windows_of(series)
-    legend_rows = -(-(len(windows) + 1) // _LEGEND_COLUMNS)
-    top = 0.25 * legend_rows + 0.35
-    figure = new_figure(1.65 * len(panels) + top + 0.1)
-    axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-    margins(figure, top=top, gap=0.45)
-    for axis, (rail, limits, heading) in zip(axes, panels, strict=True):
-        draw_power(axis, rail, limits, _BUCKETS)
-        _shade(axis, windows, limits)
-        axis.set_title(clean(heading))
-    axes[-1].set_xlabel("time since the start of the run, s")
-    _legend(figure, windows)
-    return figure
+    sheet = Sheet("power over time", 2.0 * WIDTH)
+    for limits, which in ((span, ""), (_near(series, *span), ", the first spans")):
+        if limits is not None and limits[1] > limits[0]:
+            shown = shown_between(total, limits, _BUCKETS)
+            sheet.note(f"{total.rail}{which}, {shown.unit}", bold=True)
+            across, up = sheet.panel(limits, shown.ends(), _HEIGHT, "time since the start of the run, s")
+            _shade(sheet, windows, limits, across)
+            x = across(np.clip(shown.at_s, *limits))
+            if shown.bars is not None:
+                least, most = map(up, shown.bars)
+                sheet.strokes((x, x), (least, most), TRACE, 1.0, 0.35)
+            sheet.path(x, up(shown.line), TRACE, 0.9)
+    names = [(colour, clean(name).lstrip("_")) for name, colour in colours_of(windows).items()]
+    sheet.key([(TRACE, "power: mean, least, greatest"), *names])
+    return sheet
 
 
 def total_of(rails: Sequence[RailSeries]) -> RailSeries:
@@ -86,27 +86,50 @@ def _near(series: Series, first: float, last: float) -> tuple[float, float] | No
     return low - pad, high + pad
 
 
-def draw_power(axis: Any, rail: RailSeries, limits: tuple[float, float], buckets: int) -> tuple[float, str]:
-    """Draw one rail between two moments, as single readings or as its envelope.
+@dataclass(frozen=True)
+class Shown:
+    """What a picture shows of a rail: a line through moments, in ``factor`` watts, and from where to where bars reach.
 
-    Returns the factor and unit of the axis.
+    Single readings have no bars.
     """
+
+    at_s: Floats
+    line: Floats
+    bars: tuple[Floats, Floats] | None
+    factor: float
+    unit: str
+
+    def ends(self) -> tuple[float, float]:
+        """Return the range of values, with some room."""
+        values = np.concatenate([x[np.isfinite(x)] for x in (self.line, *(self.bars or ()))])
+        low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+        room = 0.08 * (high - low) or max(abs(low), 1.0)
+        return (low - room, high + room) if high >= low else (0.0, 1.0)
+
+
+def shown_between(rail: RailSeries, limits: tuple[float, float], buckets: int) -> Shown:
+    """Return what is shown of one rail between two moments: single readings, or the envelope of many."""
     low = max(int(np.searchsorted(rail.end_s, limits[0])) - 1, 0)
     high = int(np.searchsorted(rail.start_s, limits[1])) + 1
     start, end, watts = rail.start_s[low:high], rail.end_s[low:high], rail.watts[low:high]
     finite = np.abs(watts[np.isfinite(watts)])
     factor, unit = prefix(float(finite.max()) if len(finite) else 0.0, "W")
     if len(watts) > 2 * buckets:
-        x, least, mean, most = envelope(start, end, watts * factor, buckets)
-        axis.fill_between(x, least, most, color=TRACE, alpha=0.35, linewidth=0, zorder=2)
-        axis.plot(x, mean, color=TRACE, linewidth=0.9, zorder=3)
-    else:
-        x = np.column_stack([start, end]).ravel()
-        axis.plot(x, np.repeat(watts * factor, 2), color=TRACE, linewidth=1.0, zorder=3)
+        at_s, least, mean, most = envelope(start, end, watts * factor, buckets)
+        return Shown(at_s, mean, (least, most), factor, unit)
+    return Shown(np.column_stack([start, end]).ravel(), np.repeat(watts * factor, 2), None, factor, unit)
+
+
+def draw_power(axis: Any, rail: RailSeries, limits: tuple[float, float], buckets: int) -> tuple[float, str]:
+    """Draw one rail between two moments on an axis of matplotlib; return the factor and unit of the axis."""
+    shown = shown_between(rail, limits, buckets)
+    if shown.bars is not None:
+        axis.fill_between(shown.at_s, *shown.bars, color=TRACE, alpha=0.35, linewidth=0, zorder=2)
+    axis.plot(shown.at_s, shown.line, color=TRACE, linewidth=1.0 if shown.bars is None else 0.9, zorder=3)
     axis.set_xlim(*limits)
-    axis.set_ylabel(unit)
+    axis.set_ylabel(shown.unit)
     axis.margins(y=0.08)
-    return factor, unit
+    return shown.factor, shown.unit
 
 
 def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[Floats, Floats, Floats, Floats]:
@@ -123,27 +146,18 @@ def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[F
     return 0.5 * (edges[:-1] + edges[1:]), least, mean, most
 
 
-def _shade(axis: Any, windows: Windows, limits: tuple[float, float]) -> None:
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
+def _shade(sheet: Sheet, windows: Windows, limits: tuple[float, float], across: Place) -> None:
+    """Shade the panel that was added last by what the device did."""
     seen = {n: w[(w[:, 1] > limits[0]) & (w[:, 0] < limits[1])] for n, w in windows.items()}
     if sum(len(w) for w in seen.values()) > 150:
         seen = _by_column(seen, *limits)
-    colours = colours_of(windows)
+    bottom = sheet.y - SCALE
     for name, w in seen.items():
-        if not len(w):
-            continue
-        low, high = np.maximum(w[:, 0], limits[0]), np.minimum(w[:, 1], limits[1])
-        zero, one = np.zeros(len(w)), np.ones(len(w))
-        corners = np.stack([low, zero, low, one, high, one, high, zero], axis=1).reshape(-1, 4, 2)
-        boxes = Path.make_compound_path_from_polys(corners)
-        patch = PathPatch(boxes, transform=axis.get_xaxis_transform(), zorder=0.5)
-        patch.set(facecolor=colours[name], alpha=0.32, linewidth=0)
-        axis.add_patch(patch)
-        if high[0] - low[0] > 0.09 * (limits[1] - limits[0]):  # a name shows what a colour alone does not
-            place = {"transform": axis.get_xaxis_transform(), "ha": "center", "fontsize": 7.5, "color": MUTED}
-            axis.text(0.5 * (low[0] + high[0]), 0.02, clean(name).lstrip("_"), clip_on=True, **place)
+        ends = across(np.clip(w, *limits)).tolist()
+        for low, high in ends:
+            sheet.box((low, high), (bottom - _HEIGHT, bottom), colours_of(windows)[name], 0.32)
+        if ends and ends[0][1] - ends[0][0] > 60.0:  # a name shows what a colour alone does not
+            sheet.text(0.5 * sum(ends[0]), bottom - 3.0, clean(name).lstrip("_"), "middle", MUTED)
 
 
 def _by_column(windows: Windows, first: float, last: float) -> Windows:
@@ -171,14 +185,3 @@ def colours_of(windows: Windows) -> dict[str, str]:
     strangers = [n for n in windows if n not in COLOURS]
     extra = {n: (spare or ["#000000"])[k % max(len(spare), 1)] for k, n in enumerate(strangers)}
     return {n: COLOURS.get(n) or extra[n] for n in windows}
-
-
-def _legend(figure: Any, windows: Windows) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = [Line2D([], [], color=TRACE, label="power: mean, least, greatest")]
-    for name, colour in colours_of(windows).items():
-        handles.append(Patch(facecolor=colour, alpha=0.45, label=clean(name).lstrip("_")))
-    place = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.4}
-    figure.legend(handles=handles, ncols=min(len(handles), _LEGEND_COLUMNS), **place)

@@ -22,7 +22,7 @@ from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import RUNTIME
 from rig.recording.records import Algorithm
-from tests.support.made_up import made_up, q, with_checks, without_pictures
+from tests.support.made_up import made_up, made_up_stream, q, with_checks, without_pictures
 
 pytestmark = pytest.mark.pictures
 
@@ -99,8 +99,10 @@ def test_every_picture_has_words_for_who_does_not_see_it_and_can_be_reached_by_k
     assert all(re.search(r'role="img" aria-label="[A-Z][^"]{20,}"', svg) for svg in pictures)
 
 
-def test_pictures_take_their_ink_and_paper_from_the_page(page: str) -> None:
-    pictures = "".join(re.findall(r"<svg .*?</svg>", page, re.S))
+def test_pictures_take_their_ink_and_paper_from_the_page() -> None:
+    result = made_up()
+    drawn = page_of(replace(result, series=replace(result.series, stream=made_up_stream())))
+    pictures = "".join(re.findall(r"<svg .*?</svg>", drawn, re.S))
     assert "var(--ink)" in pictures and "var(--paper)" in pictures and "var(--line)" in pictures
     assert not re.search(r"(fill|stroke): #(ffffff|1a1f26|5b6570|d9dee3|0b3c5d)", pictures)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from reports.figures.draw import draw
-from reports.figures.sheet import ticks
+from reports.figures.sheet import Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of
 from reports.render import render, write
 from reports.stream_answers import right_share, stream_csv
@@ -303,6 +303,18 @@ def test_pictures_of_a_fixed_form_have_real_text_and_fit_a_telephone() -> None:
         sizes = [float(e.get("x", 0)) for e in root.iter() if e.tag.endswith("text")]
         assert float(root.get("width", 0)) <= 360.0 and max(sizes) <= 360.0
         assert not any(e.tag.endswith("path") for e in root.iter())
+
+
+def test_a_line_breaks_where_a_point_is_not_a_number() -> None:
+    sheet = Sheet("two stretches")
+    sheet.path(np.arange(6.0), np.array([1.0, 2.0, np.nan, 3.0, np.nan, np.nan]), "#000000")
+    assert 'd="M0.0 1.0L1.0 2.0M3.0 3.0"' in sheet.svg(False).decode()
+
+
+def test_power_in_time_shows_readings_spans_and_their_names() -> None:
+    svg = draw(made_up())["power"]
+    assert {"power over time", "inference", "idle"} <= {e.text for e in ET.fromstring(svg).iter()}
+    assert any(e.tag.endswith("path") for e in ET.fromstring(svg).iter())
 
 
 @pytest.mark.parametrize(
