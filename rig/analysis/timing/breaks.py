@@ -9,6 +9,7 @@ rare, so a fault must explain more spans than it costs. Of two equally good expl
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -188,7 +189,7 @@ def _looked(s: Shown, reach_s: float, end_s: float) -> _Looked | None:
     """Compute the costs of spans at all possible places; None if single spans prove nothing, or too few are absent."""
     r = s.readings
     places = _places(s, reach_s, max(latest_s(float(r.start_s[0]), end_s) - float(r.end_s[-1]), 0.0))
-    closely = np.array([_closely(s, which, at) for which, at in places])
+    closely = _closely(s, places) if places else np.zeros(0)
     lates = np.append(0.0, np.unique(np.round(4.0 * closely / s.period_s)) * (s.period_s / 4.0))
     usual = float(np.median(s.left(lates).min(axis=1)))
     if usual > CLEAR or s.tau_s > CLEAR * s.cells.width_s:
@@ -208,12 +209,17 @@ def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, floa
     return [(g, p) for g in groups if len(g) > 1 for p in far_places(s.some(g), -(most_s + upto), upto)]
 
 
-def _closely(s: Shown, which: Indices, late_s: float) -> float:
-    """Return how late these spans are, to a quarter of a reading."""
-    some, step_s = s.some(which), max(s.cells.width_s / PER_SPAN, s.period_s)
-    while step_s > s.period_s / 4.0:
-        tries = late_s + step_s * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
-        late_s, step_s = float(tries[np.argmin(some.left(tries).sum(axis=0))]), 0.5 * step_s
+def _closely(s: Shown, places: Sequence[tuple[Indices, float]]) -> Floats:
+    """Return how late each group of spans is, to a quarter of a reading; all groups are looked at together."""
+    count = np.array([len(which) for which, _ in places])
+    first, some = np.cumsum(count) - count, s.some(np.concatenate([which for which, _ in places]))
+    late_s = np.array([late for _, late in places])
+    step_s = np.array([max(s.some(which).cells.width_s / PER_SPAN, s.period_s) for which, _ in places])
+    while np.any(step_s):
+        tries = late_s[:, None] + step_s[:, None] * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+        left = np.add.reduceat(some.left(np.repeat(tries, count, axis=0)), first)
+        late_s = tries[np.arange(len(tries)), left.argmin(axis=1)]
+        step_s = np.where(step_s > s.period_s / 2.0, 0.5 * step_s, 0.0)
     return late_s
 
 
@@ -308,7 +314,8 @@ def _straight(trace: Trace, s: Shown, at: Line, end_s: float) -> Bridged | None:
 def _joined(trace: Trace, s: Shown, pieces: list[_Piece], left_at_end: int) -> Bridged | None:
     """Give the readings after each break the times that the spans show, and leave out readings next to a break."""
     c, r, hz = s.cells, s.readings, trace.rail.rate_hz
-    pieces = [replace(p, late_s=_closely(s, np.arange(p.first, p.last + 1), p.late_s)) for p in pieces]
+    at = _closely(s, [(np.arange(p.first, p.last + 1), p.late_s) for p in pieces])
+    pieces = [replace(p, late_s=float(late)) for p, late in zip(pieces, at, strict=True)]
     numbers = np.arange(len(trace.value))
     moved, keep = np.zeros(len(numbers)), np.ones(len(numbers), bool)
     places = []
