@@ -137,10 +137,12 @@ def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
         return None
     low, high = np.quantile(watts, [0.03, 0.97])
     for _ in range(10):
-        upper = watts > 0.5 * (low + high)
+        before, upper = (low, high), watts > 0.5 * (low + high)
         if upper.all() or not upper.any():
             return None
         low, high = float(watts[~upper].mean()), float(watts[upper].mean())
+        if (low, high) == before:
+            break
     found = _Levels(low, high, float(min(watts[upper].std(), watts[~upper].std())))
     return found if found.contrast > CONTRAST else None
 
