@@ -167,9 +167,9 @@ def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
     Levels beside an edge may be taken from near it or from its whole cell: the less uncertain result is used. Where
     spans show no edges, groups of them are placed together.
     """
-    whole = _unbiased(s, late_s, np.inf)
+    whole = _unbiased(s, late_s, np.inf, 1)
     mid = 0.5 * (whole.begin_s + whole.end_s)
-    near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR)
+    near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR, len(late_s))
     found = [Seen.of(*e.in_turn(), e, rate_sigma) for e in (whole, near) if len(e.in_turn()[0]) >= len(late_s)]
     # levels from a whole cell and from near an edge should place the edge alike
     apart_s = abs(found[0].line.late_s - found[-1].line.late_s) if found else 0.0
@@ -200,9 +200,14 @@ class Seen:
         return Seen(at_s, late_s, through(at_s, late_s, doubt_s, rate_sigma), edges)
 
 
-def _unbiased(s: Shown, late_s: Floats, levels: float) -> Edges:
-    """Return the edges, minus the error that the same method has for modelled readings of spans of even power."""
+def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:
+    """Return the edges, minus the error that the same method has for modelled readings of spans of even power.
+
+    Fewer than ``least`` edges are of no use, and returned as they are.
+    """
     e = edges_of_spans(s, late_s, levels)
+    if len(e.in_turn()[0]) < least:
+        return e
     begin, end = (np.where(np.isfinite(x), x, late_s) for x in (e.begin_s, e.end_s))
     would = edges_of_spans(modelled(s, begin, end), late_s, levels)
     by = would.begin_s - begin, would.end_s - end
@@ -224,11 +229,11 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
         group, spans_s = of[near.cell], s.moved(late_s, late_s)
         shifted = [edges_of(spans_s + b) for b in (0.0, -by_s, by_s)]
         fill, early, later = mean_signals(shifted, near.start_s, near.end_s, s.tau_s)
-        columns = [np.ones(len(fill)), fill, (later - early) / (2.0 * by_s)]
-        normal = np.empty((groups, len(columns), len(columns)))
+        columns, gram = [None, fill, (later - early) / (2.0 * by_s), near.watts], np.empty((groups, 4, 4))
         for (i, a), (j, b) in itertools.combinations_with_replacement(enumerate(columns), 2):
-            normal[:, i, j] = normal[:, j, i] = np.bincount(group, a * b, groups)
-        right = np.array([np.bincount(group, a * near.watts, groups) for a in columns]).T[:, :, None]
+            if i < 3:  # the first column is ones
+                gram[:, i, j] = gram[:, j, i] = np.bincount(group, b if a is None or b is None else a * b, groups)
+        normal, right = gram[:, :3, :3], gram[:, :3, 3:]
         _, rise_w, moved = (np.linalg.pinv(normal, rcond=1e-9, hermitian=True) @ right)[:, :, 0].T
         late_s = late_s + np.clip(moved / np.where(rise_w > 0.0, rise_w, np.inf), -most_s, most_s)[of]
     count = np.bincount(of, minlength=groups)

@@ -192,7 +192,7 @@ class Near:
 
 
 def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> Near:
-    """Return the valid readings whose middles are in a cell, if spans are ``late_s`` late, shape (k,)."""
+    """Return the valid readings whose middles are in a cell, if spans are ``late_s`` late, shape (k,), cell by cell."""
     r, c = shown.readings, shown.cells
     late_s = late_s + shown.tau_s
     begin, end = np.maximum.accumulate(c.begin_s + late_s) - margin_s, c.end_s + late_s + margin_s
