@@ -236,11 +236,14 @@ def _missed_w(model: RailModel, phase: Phase, times: NDArray[np.int64], dynamic_
     less if the readings, as far as they sample different places, show less.
     """
     one, windows_s = model.single, phase.windows_s
-    r, used = one.readings, np.flatnonzero(one.held & one.readings.ok)
+    r = one.readings
+    if r.counter or r.period_s - r.aperture_s <= ALL * r.period_s:
+        return 0.0
+    used = np.flatnonzero(one.held & r.ok)
     owner = count_before(windows_s[:, 0], r.start_s[used], "right") - 1
     within = (owner >= 0) & (r.end_s[used] <= windows_s[owner, 1]) & (times[owner] > 1)
     used, owner = used[within], owner[within]
-    if r.counter or len(used) < 2 or r.period_s - r.aperture_s <= ALL * r.period_s:
+    if len(used) < 2:
         return 0.0
     loop_s = (windows_s[owner, 1] - windows_s[owner, 0]) / times[owner]
     begin = np.mod((r.start_s[used] - windows_s[owner, 0]) / loop_s, 1.0)
@@ -318,28 +321,37 @@ def _between_apertures(model: RailModel, inner: Estimate, spans: Floats, watts: 
     same error, as far as spans begin at the same place between two readings. If power pulses in step with the readings,
     each reading misses the same part of a pulse, and spans scatter by what is missed.
     """
-    r, one, noise = model.readings, model.single, model.noise
+    r, noise = model.readings, model.noise
     used = (inner.level != 0.0) & model.held
     n = r.count(used)
     if r.counter or n < 3 or r.period_s <= 0.0:  # a counter misses nothing between two reads
         return []
-    seen, pair = one.held & one.readings.ok, _pairs(one)
-    blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
-    alike = in_step(model.spans_s[:, 0], r.period_s)
-    square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
-    steps = max(square - 2.0 * noise.busy_w**2, 0.0)
-    common = model.once(_at_the_same_place) * max(alike * len(model.spans_s) - 1.0, 0.0)
-    missing = float(np.sum(np.round(r.pace()) - 1.0))
-    lost = max(missing / (missing + float(r.many.sum())), 0.0)
-    scatter = max(float(np.var(one.readings.watts[seen])) - noise.busy_w**2, 0.0) if np.any(seen) else 0.0
-    u_w = math.sqrt(((steps + common) * blind**2 / 6.0 + scatter * lost) / n)
-    found = [Component("unseen between apertures", u_w)]
+    alike, blind, steps, each_w2 = model.once(_missed_between)
+    found = [Component("unseen between apertures", math.sqrt(each_w2 / n))]
     of_spans, dof = scatter_of_mean(watts, spans, noise.busy_w**2 * len(spans) / n)
     if steps > noise.busy_w**2:
         found.append(Component("spans that differ, seen in part", blind * of_spans * math.sqrt(1.0 - alike), dof))
     elif noise.busy_w > noise.white_w:
         found.append(Component("noise under load", of_spans, dof))
     return found
+
+
+def _missed_between(model: RailModel) -> tuple[float, float, float, float]:
+    """Return how far spans share a place between readings, and the part of their time that readings miss.
+
+    Also return the mean square of steps beyond noise, and the variance of one reading by what is missed, in W**2.
+    """
+    r, one, noise = model.readings, model.single, model.noise
+    seen, pair = one.held & one.readings.ok, _pairs(one)
+    blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
+    alike = in_step(model.spans_s[:, 0], r.period_s)
+    square = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)) if np.any(pair) else 0.0
+    steps = max(square - 2.0 * noise.busy_w**2, 0.0)
+    common = _at_the_same_place(model) * max(alike * len(model.spans_s) - 1.0, 0.0)
+    missing = float(np.sum(np.round(r.pace()) - 1.0))
+    lost = max(missing / (missing + float(r.many.sum())), 0.0)
+    scatter = max(float(np.var(one.readings.watts[seen])) - noise.busy_w**2, 0.0) if np.any(seen) else 0.0
+    return alike, blind, steps, (steps + common) * blind**2 / 6.0 + scatter * lost
 
 
 def _pairs(one: Single) -> Bools:
