@@ -157,13 +157,11 @@ class TraceModel:
         cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
         start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
         d, level = self.design, np.zeros(len(start))
-        to_blocks, z = kernels((start, end), d.times), means(d.shapes, start, end, d.work)
-        x = np.zeros(d.free.shape[1])
+        to_blocks, changes = kernels((start, end), d.times).swapaxes(1, 2), means(d.shapes, start, end, d.work).T
+        z, x = np.vstack([np.zeros(len(start)), changes]), np.zeros((d.free.shape[1], len(start)))
         x[0] = 1.0
         for way in self.ways[:4]:
-            level += way.share * np.array([
-                d.weights(way, to_blocks[:, i], np.append(0.0, z[i]), x) @ d.y for i in range(len(start))
-            ])  # fmt: skip
+            level += way.share * (d.y @ d.weights(way, to_blocks, z, x))
         level /= sum(w.share for w in self.ways[:4])
         return np.asarray(np.interp(t_s, 0.5 * (cuts[1:] + cuts[:-1]), level))
 
@@ -214,8 +212,11 @@ class Design:
         return Configuration(share, np.exp(theta), columns, sizes_w2, inverse, known, gram, part * sizes_w2)
 
     def weights(self, way: Configuration, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
-        """Return weights of blocks for the best unbiased prediction of a value with these covariances and levels."""
-        each = way.inverse @ (way.variances[:2] @ to_blocks + way.part @ z[way.columns])
+        """Return weights of blocks for the best unbiased prediction of a value with these covariances and levels.
+
+        Of several values, ``to_blocks`` has the shape (2, b, m), ``z`` (1 + c, m), ``x`` (f, m), and the result (b, m).
+        """
+        each = way.inverse @ (np.tensordot(way.variances[:2], to_blocks, 1) + way.part @ z[way.columns])
         return np.asarray(each + way.known @ (way.gram @ (x - self.free.T @ each)))
 
 
