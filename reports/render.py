@@ -126,8 +126,13 @@ def write(
 
 def results_json(result: Result) -> str:
     """Return a result as strict JSON; the same result gives the same text."""
+    document = result.to_json()
+    try:
+        text = json.dumps(document, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError):
+        text = json.dumps(_strict(document), sort_keys=True, allow_nan=False)
     # with ``indent``, ``json`` does not use its compiled encoder and takes four times as long
-    return msgspec.json.format(json.dumps(_strict(result.to_json()), sort_keys=True, allow_nan=False), indent=1)
+    return msgspec.json.format(text, indent=1)
 
 
 def _encoded(text: str) -> bytes:
