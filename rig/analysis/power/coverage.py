@@ -304,10 +304,11 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
 
 def _span_watts(model: RailModel, spans: Floats) -> tuple[Floats, Bools]:
     """Return the mean power above idle of readings in the middle of each span, and which spans have such readings."""
-    r = model.readings
-    at = np.flatnonzero(r.ok & (model.weight > 0.0) & model.busy)
-    of = inside(spans, model.middle_s[at], model.middle_s[at])
-    at, of = at[of >= 0], of[of >= 0]
+    at = np.flatnonzero(model.readings.ok & (model.weight > 0.0) & model.busy)
+    middle_s = model.middle_s[at]
+    of = inside(spans, middle_s, middle_s)
+    held = of >= 0
+    at, of = at[held], of[held]
     weight = model.weight[at]
     total = np.bincount(of, weight, len(spans))
     return np.bincount(of, weight * model.above_w[at], len(spans)) / np.where(total > 0.0, total, 1.0), total > 0.0

@@ -170,17 +170,20 @@ class Curve:
 def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Curve | None:
     """Return the mean power of the readings in use by their place in stretches; None for fewer than four places."""
     r, at = model.readings, np.flatnonzero(use)
-    of = count_before(since_s, model.middle_s[at]) - 1
-    within = (of >= 0) & (model.middle_s[at] < until_s[np.maximum(of, 0)])
-    at, of = at[within], of[within]
+    middle_s = model.middle_s[at]
+    of = count_before(since_s, middle_s) - 1
+    within = (of >= 0) & (middle_s < until_s[np.maximum(of, 0)])
+    at, of, middle_s = at[within], of[within], middle_s[within]
     lasts_s = float(np.median(until_s - since_s))
     places = min(int(lasts_s / r.period_s), PLACES)
     if not len(at) or places < 4:
         return None
     step_s = lasts_s / places
-    place = np.minimum(((model.middle_s[at] - since_s[of]) / step_s).astype(np.int64), places)
-    count = np.bincount(place, r.many[at], places + 1)[:places].astype(np.float64)
-    level_w = np.bincount(place, r.many[at] * model.above_w[at], places + 1)[:places] / np.maximum(count, 1e-9)
+    place = np.minimum(((middle_s - since_s[of]) / step_s).astype(np.int64), places)
+    many, above_w = None if r.pool is None else r.pool.many[at], model.above_w[at]
+    count = np.bincount(place, many, places + 1)[:places].astype(np.float64)
+    total_w = np.bincount(place, above_w if many is None else many * above_w, places + 1)[:places]
+    level_w = total_w / np.maximum(count, 1e-9)
     seen = np.flatnonzero(count[: places - 1] > 0.25 * count.max())  # the last place may be partly beyond the end
     return Curve(level_w[seen], count[seen], int(seen[0]), step_s) if len(seen) > 3 else None
 

@@ -83,13 +83,16 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
     usable = inner[:, 1] > inner[:, 0]
     where = inside(inner[usable], r.start_s, r.end_s)
     where[~r.ok] = -1
-    held = np.bincount(where[where >= 0], weights=model.weight[where >= 0], minlength=int(usable.sum()))
+    at = np.flatnonzero(where >= 0)
+    of = where[at]
+    held = np.bincount(of, model.weight[at], int(usable.sum()))
     share = float(np.count_nonzero(held)) / len(spans)
     length = spans[:, 1] - spans[:, 0]
     if share < MIN_SHARE:
         return TooShort(float(np.median(length)), r.aperture_s + r.period_s + lead + tail, share)
     each = length[usable] / np.where(held > 0, held, 1.0) * (held > 0)
-    weight = np.where(where >= 0, each[np.clip(where, 0, None)] * model.weight, 0.0)
+    weight = np.zeros(len(where))
+    weight[at] = each[of] * model.weight[at]
     return estimate_of(model, weight / weight.sum(), idle, share)
 
 
