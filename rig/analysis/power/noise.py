@@ -305,11 +305,12 @@ def _passed(turns: float, many: Floats) -> Floats:
 
 
 def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float]:
-    """Return variances of a sum by flicker noise and by a smooth wander: integrals of spectra times ``|W(f)|**2``.
+    """Return variances of a sum by flicker noise and by a smooth wander.
 
-    Below a quarter of the inverse length of the stretch, W is the sum of the weights. This sum is zero for a difference
-    of levels, but not for an absolute level. Flicker noise slower than the horizon counts as part of the calibration
-    limits. A wander with the Matern covariance of order 3/2 has the spectrum ``8 a**3 / (a**2 + (2 pi f)**2)**2``.
+    The first is the integral of its spectrum times ``|W(f)|**2``. Below a quarter of the inverse length of the stretch,
+    W is the sum of the weights, which is zero for a difference of levels, but not for an absolute level. Changes slower
+    than the horizon count as part of the calibration limits. The second is the autocorrelation of the weights times the
+    Matern covariance of order 3/2.
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
     stride = max(1, int(np.ceil((last + 1.0) / SEGMENT)))
@@ -323,9 +324,10 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float]:
     by_flicker = max(float(gain @ _by_number(n)), 0.0)
     level = float(weight.sum()) ** 2
     flicker = by_flicker + level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
-    a, f_hz = math.sqrt(3.0) / noise.wander_s, 2.0 * step_hz * np.arange(1.0, len(gain))
-    share = 16.0 * a**3 * step_hz / (a**2 + (2.0 * math.pi * f_hz) ** 2) ** 2
-    wander = float(gain[1:] @ share) + level * max(1.0 - float(share.sum()), 0.0)
+    apart = math.sqrt(3.0) * stride * noise.period_s / noise.wander_s * np.arange(len(grid))
+    alike = (1.0 + apart) * np.exp(-apart)
+    alike[1:] *= 2.0
+    wander = max(float(np.fft.irfft(gain, n)[: len(grid)] @ alike), 0.0)
     return noise.flicker_w2 * flicker, noise.wander_w2 * wander
 
 
