@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signals
+from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
 from rig.analysis.timing.shown import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
 from rig.types import Floats, Indices
 
@@ -227,8 +227,8 @@ def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
     for _ in range(4):
         near = readings_near(s, late_s)
         group, spans_s = of[near.cell], s.moved(late_s, late_s)
-        shifted = [edges_of(spans_s + b) for b in (0.0, -by_s, by_s)]
-        fill, early, later = mean_signals(shifted, near.start_s, near.end_s, s.tau_s)
+        shifted = (edges_of(spans_s + b) for b in (0.0, -by_s, by_s))
+        fill, early, later = (mean_signal(e, near.start_s, near.end_s, s.tau_s) for e in shifted)
         columns, gram = [None, fill, (later - early) / (2.0 * by_s), near.watts], np.empty((groups, 4, 4))
         for (i, a), (j, b) in itertools.combinations_with_replacement(enumerate(columns), 2):
             if i < 3:  # the first column is ones

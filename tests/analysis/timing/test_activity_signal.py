@@ -18,7 +18,6 @@ from rig.analysis.timing.activity_signal import (
     fast_length,
     inside,
     mean_signal,
-    mean_signals,
     merged,
     touches,
 )
@@ -174,19 +173,6 @@ def test_readings_in_any_order_see_the_same(windows: Floats, readings: Floats) -
 @given(st.integers(1, 1 << 30))
 def test_the_length_of_a_transform_is_the_least_with_small_factors(n: int) -> None:
     assert fast_length(n) == next_fast_len(n, real=True)
-
-
-@CALM
-@given(st.lists(WINDOWS, min_size=1, max_size=3), READINGS, st.booleans(), st.sampled_from([0.0, 0.7]))
-def test_several_signals_over_the_same_readings_are_each_what_it_is_alone(
-    several: list[Floats], readings: Floats, joined: bool, tau_s: float
-) -> None:
-    start, end = readings.T
-    if joined:
-        start, end = (cuts := np.sort(np.append(start, 99.0)))[:-1], cuts[1:]
-    signals = [edges_of(windows) for windows in several]
-    together = mean_signals(signals, start, end, tau_s)
-    assert [t.tolist() for t in together] == [mean_signal(s, start, end, tau_s).tolist() for s in signals]
 
 
 @CALM
