@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.result.finding import Finding, note
+from rig.analysis.result.finding import note
 from rig.analysis.timing.breaks import LAST, Bridged, bridged, once, strays
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
@@ -16,7 +16,7 @@ from rig.analysis.timing.pooling import Beside, cuts_of, in_means, moments_s, po
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.screen import Screened, screened
-from rig.analysis.timing.shown import Shown, shown
+from rig.analysis.timing.shown import shown
 from rig.analysis.timing.stretches import single, stretches, thinned
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
@@ -24,8 +24,8 @@ from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
 
-NOT_LATE, NOWHERE = np.zeros(1), 0.8
-"""Other places of spans are tried if the median share of variance unexplained by levels is above ``NOWHERE``."""
+RISELESS = 0.8
+"""Most spans show no rise if the median share of variance unexplained by levels is above this."""
 
 
 def aligned_rails(
@@ -92,59 +92,51 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
     ``step_s`` is the length of readings that are means; these are placed only to within a part of it.
     """
     first, recorded = meter.bracketed, placed(meter, own)
-    told = {p.readings.rail.name: _bridged(meter, t, p) for t, p in zip(own, recorded, strict=True)}
-    refused = [_refused(p, told[p.readings.rail.name]) for p in recorded]
-    bridges = {name: b for name, b in told.items() if isinstance(b, Bridged)}
-    if not bridges:
+    told = [_bridged(meter, t, p) for t, p in zip(own, recorded, strict=True)]
+    refused = [
+        p if b is None or p.contradictions else replace(p, contradictions=(b.check,))
+        for p, b in zip(recorded, told, strict=True)
+    ]
+    proven = [b if b is not None and b.note is not None else None for b in told]
+    if not any(proven):
         return refused
-    own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
     mended = replace(first, sigma_s=math.hypot(first.sigma_s, step_s / math.sqrt(12.0)))
-    for at in [b.line for b in bridges.values() if b.line is not None][:1]:  # rails share a clock
+    for at in [b.line for b in proven if b is not None and b.line is not None][:1]:  # rails share a clock
         late_s, rate_sigma = float(at.at(np.array(first.ref_s))), math.hypot(first.rate_sigma, at.slope_sigma)
         mended = mended.adjusted(-late_s, -at.slope, math.hypot(mended.sigma_s, at.sigma_s), rate_sigma, first.method)
+    own = [t if b is None else b.trace for t, b in zip(own, proven, strict=True)]
     again = placed(replace(meter, bracketed=mended), own)
-    seen = [s for p in again if (s := _shown(meter, p)) is not None and not p.readings.counter]
-    if any(p.contradictions for p in again) or any(map(_strays, seen)):
-        return [_refused(p, b.check if (b := bridges.get(p.readings.rail.name)) else None) for p in refused]
-    found = [(p, bridges.get(p.readings.rail.name)) for p in again]
-    return [p if b is None else p.found(b.check, b.note) for p, b in found]
+    if any(p.contradictions or _strays(p) for p in again):
+        return refused
+    return [p if b is None or b.note is None else p.found(b.check, b.note) for p, b in zip(again, proven, strict=True)]
 
 
-def _refused(found: AlignedRail, check: object) -> AlignedRail:
-    """Return the rail, with the failed check added to its contradictions if it has none."""
-    return replace(found, contradictions=(check,)) if isinstance(check, Finding) and not found.contradictions else found
+def _strays(found: AlignedRail) -> bool:
+    """Return whether some spans, not most, are away from their stated place, or the trace wanders steeply."""
+    s = found.seen
+    return s is not None and not found.readings.counter and int(np.count_nonzero(strays(s))) >= LAST
 
 
-def _doubtful(found: AlignedRail, s: Shown | None) -> bool:
-    """Return whether spans of a rail may be at other places of its trace ``s`` than stated.
+def _doubtful(found: AlignedRail) -> bool:
+    """Return whether spans of a rail may be at other places of its trace than stated.
 
     This is so if only some spans show no rise, if most show none, or if a check contradicts its readings.
     """
+    s = found.seen
     if s is None or found.readings.counter:
         return False
     contradicted = bool(found.contradictions) or found.mended
-    return contradicted or _strays(s) or float(np.median(s.left(NOT_LATE))) > NOWHERE
+    return contradicted or _strays(found) or float(np.median(s.left(np.zeros(1)))) > RISELESS
 
 
-def _strays(s: Shown) -> bool:
-    """Return whether some spans, not most, are away from their stated place, or the trace wanders steeply."""
-    return int(np.count_nonzero(strays(s))) >= LAST
-
-
-def _shown(meter: MeterClock, found: AlignedRail) -> Shown | None:
-    return shown(found.readings, meter.activity.active_s()) if found.seen is None else found.seen
-
-
-def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | Finding | None:
+def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail) -> Bridged | None:
     """Return the trace with the times that its spans prove, or a failed check, if spans contradict recorded times."""
-    windows_s = meter.activity.active_s()
-    if found.readings.counter or len(windows_s) < LEAST_SPANS or not np.any(found.readings.ok):
+    windows_s, at = meter.activity.active_s(), found.timebase
+    if not trace.uniform or len(windows_s) < LEAST_SPANS or not _doubtful(found):
         return None
-    here = _shown(meter, found)
-    if here is None or not _doubtful(found, here):
-        return None
-    at, wandered = found.timebase, None if found.path is None else here
-    s = here if found.path is None else shown(readings_of(trace, at, meter.volts(trace, at)), windows_s)
+    s, wandered = found.seen, None
+    if found.path is not None:
+        s, wandered = shown(readings_of(trace, at, meter.volts(trace, at)), windows_s), s
     return None if s is None else bridged(trace, s, wandered, meter.reach_s(windows_s), meter.end_s)
 
 
@@ -165,7 +157,7 @@ def _looked_into(meter: MeterClock, own: list[Trace], at_once: int) -> list[Alig
     some = replace(meter.run, traces={**meter.run.traces, **beside})
     looked_at = placed(replace(meter, run=some, activity=part), near)
     found = [_summed(meter, t, p, at_once // 4) for t, p in zip(own, looked_at, strict=True)]
-    sure = not any(p.contradictions or _doubtful(p, _shown(meter, p)) for p in found)
+    sure = not any(p.contradictions or _doubtful(p) for p in found)
     if sure or not all(map(_proportional, own)):
         return found
     means = [in_means(t, at_once) for t in own]
@@ -193,4 +185,4 @@ def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int
     volts = next(iter(meter.volts_beside([trace])), None)
     beside = None if volts is None else Beside(volts, meter.clock_of(volts, timebase), timebase)
     means = pooled(trace, r, ends_of(r.raw), seconds, cuts, beside)
-    return replace(looked_at, readings=means, single=r, seen=None)
+    return replace(looked_at, readings=means, single=r, seen=shown(means, meter.activity.active_s()))

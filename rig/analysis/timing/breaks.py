@@ -51,11 +51,11 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Bridged:
-    """A trace with the times that the spans prove, or the line along which all spans are late on its clock."""
+    """A failed check, and if spans prove times: a note, and the trace with these times or the line of all spans."""
 
     trace: Trace
     check: Finding
-    note: Finding
+    note: Finding | None = None
     line: Line | None = None
 
 
@@ -89,91 +89,38 @@ def strays(s: Shown, late_s: Floats | float = 0.0) -> Bools:
     return np.asarray(unlike(s, at, float(np.median(s.left(at))))[:, 0] >= 1.0)
 
 
-def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_s: float) -> Bridged | Finding | None:
-    """Return the trace with the times that the spans prove, a failed check where they prove none, or None if it fits.
+def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_s: float) -> Bridged | None:
+    """Return a trace with the times that the spans prove, a failed check alone if they prove none, or None if it fits.
 
     ``s`` has times as they were aligned; clocks may be off by ``reach_s``. ``wandered`` has times along a path that
     may explain the spans as well as a break. The recording ended at ``end_s``, so no reading is much later.
     """
-    looked = _looked(s, reach_s, end_s) if trace.uniform else None
-    if looked is None:
+    c, r = s.cells, s.readings
+    lates = _places(s, reach_s, max(latest_s(float(r.start_s[0]), end_s) - float(r.end_s[-1]), 0.0))
+    usual = float(np.median(s.left(lates).min(axis=1)))
+    if usual > CLEAR or s.tau_s > CLEAR * c.width_s:
         return None
-    c = s.cells
-    tried = [(BREAK + float(unlike(s, x.at(c.on_s)[:, None], looked.usual).sum()), x) for x in _lines(s, reach_s)]
-    cost, at = min(tried, key=lambda x: x[0], default=(np.inf, None))
-    path, total = looked.path()
-    rule = f"stretches of spans that rail {s.readings.rail.name} shows at another time"
-    astray = Finding(rule, f"{np.count_nonzero(looked.absent)} of {len(c)} spans", "0", False)
-    none = astray if np.mean(looked.absent) > MOST else None
-    least = looked.none if wandered is None else float(unlike(wandered, np.zeros(1), looked.usual).sum())
-    if min(total, cost) >= looked.none or min(total, cost - BREAK) >= least:  # a line is no rarer than a path
-        return none if wandered is None or least > MOST * len(c) else None
-    if at is not None and cost < min(total + 1.0, looked.none):  # a line is simpler than a path
-        found = _straight(trace, s, at, end_s)
-    elif pieces := looked.proven(path):
-        found = _joined(trace, s, pieces, len(c) - 1 - pieces[-1].last)
-    else:
-        return none
-    return found or astray
-
-
-@dataclass(frozen=True)
-class _Looked:
-    """Costs of spans ``s`` at each lateness, shapes (k, m) and (m,), and where they were aligned, shape (k,).
-
-    Clocks may be off by ``reach_s``. ``absent`` are spans that are not where they were aligned, and ``usual`` is the
-    share of variance that levels usually leave.
-    """
-
-    s: Shown
-    reach_s: float
-    lates: Floats
-    cost: Floats
-    here: Floats
-    absent: Bools
-    usual: float
-
-    @property
-    def far(self) -> Bools:
-        """Return which latenesses are beyond the brackets, shape (m,)."""
-        return np.asarray(np.abs(self.lates) > self.reach_s)
-
-    @property
-    def none(self) -> float:
-        """Return the cost of all spans without a break."""
-        return float(min(self.here.sum(), *self.cost[:, ~self.far].sum(axis=0)))
-
-    def path(self) -> tuple[Indices, float]:
-        """Return the place of each span along the cheapest path, -1 without one, and the cost of the path.
-
-        A change of place costs ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost
-        readings have no place.
-        """
-        k, m = self.cost.shape
-        change = np.full((m + 1, m + 1), BREAK)
-        change[:m, :m][self.lates >= self.lates[:, None]] = np.inf
-        change[:, m] = 0.0
-        np.fill_diagonal(change, 0.0)
-        cost = np.column_stack([self.cost, np.full(k, UNSEEN)])
-        cost[0, :m] += BREAK * self.far
-        path = cheapest(cost, change)
-        total = float(cost[np.arange(k), path].sum() + change[path[:-1], path[1:]].sum())
-        return np.where(path == m, -1, path), total
-
-    def proven(self, path: Indices) -> list[_Piece]:
-        """Return the pieces of a path, if its spans prove its breaks; a span without a place proves nothing."""
-        held = np.flatnonzero(path >= 0)
-        own, late_s = self.cost[held, path[held]], self.lates[path[held]]
-        if not len(held) or np.count_nonzero(own >= 1.0) > STRAYS * len(held) or np.any(np.diff(late_s) > 0.0):
-            return []
-        cut = np.flatnonzero(np.abs(np.diff(late_s)) > 2.0 * self.s.period_s) + 1
-        pieces = [_Piece(int(p[0]), int(p[-1]), float(np.median(self.lates[path[p]]))) for p in np.split(held, cut)]
-        if jumps := len(pieces) - 1 + int(self.far[path[held[0]]]):
-            gained = float(np.sum(self.here[held] - own)) > BREAK * jumps
-            return [] if not gained or any(_longer(self.s, p) for p in pieces) else pieces
-        # readings after a break may match the next spans by chance, but after the last spans there are none
-        whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(path) - LAST
-        return pieces if whole and self.absent[-LAST:].all() else []
+    # a core that sleeps while others work shows spans that draw less than what is beside them
+    falls = replace(s, sums=s.sums * np.array([[1.0], [-1.0], [1.0]]))
+    here = min((unlike(x, np.zeros(1), usual)[:, 0] for x in (s, falls)), key=lambda x: float(x.sum()))
+    absent = (here >= 1.0) & (s.left(np.zeros(1))[:, 0] > STANDS_OUT)
+    if np.count_nonzero(absent) < LAST:
+        return None
+    cost, far = unlike(s, lates, usual), np.abs(lates) > reach_s
+    none = float(min(here.sum(), *cost[:, ~far].sum(axis=0)))
+    path, total = _path(cost, lates, far)
+    tried = [(BREAK + float(unlike(s, x.at(c.on_s)[:, None], usual).sum()), x) for x in _lines(s, reach_s)]
+    straight, at = min(tried, key=lambda x: x[0], default=(np.inf, None))
+    rule = f"stretches of spans that rail {r.rail.name} shows at another time"
+    astray = Bridged(trace, Finding(rule, f"{np.count_nonzero(absent)} of {len(c)} spans", "0", False))
+    unproven = astray if np.mean(absent) > MOST else None
+    least = none if wandered is None else float(unlike(wandered, np.zeros(1), usual).sum())
+    if min(total, straight) >= none or min(total, straight - BREAK) >= least:  # a line is no rarer than a path
+        return unproven if wandered is None or least > MOST * len(c) else None
+    if at is not None and straight < min(total + 1.0, none):  # a line is simpler than a path
+        return _straight(trace, s, at, end_s) or astray
+    pieces = _proven(s, path, lates, cost, here, absent, reach_s)
+    return (_joined(trace, s, pieces, len(c) - 1 - pieces[-1].last) or astray) if pieces else unproven
 
 
 @dataclass(frozen=True)
@@ -185,28 +132,51 @@ class _Piece:
     late_s: float
 
 
-def _looked(s: Shown, reach_s: float, end_s: float) -> _Looked | None:
-    """Compute the costs of spans at all possible places; None if single spans prove nothing, or too few are absent."""
-    r = s.readings
-    places = _places(s, reach_s, max(latest_s(float(r.start_s[0]), end_s) - float(r.end_s[-1]), 0.0))
-    closely = _closely(s, places) if places else np.zeros(0)
-    lates = np.append(0.0, np.unique(np.round(4.0 * closely / s.period_s)) * (s.period_s / 4.0))
-    usual = float(np.median(s.left(lates).min(axis=1)))
-    if usual > CLEAR or s.tau_s > CLEAR * s.cells.width_s:
-        return None
-    # a core that sleeps while others work shows spans that draw less than what is beside them
-    falls = replace(s, sums=s.sums * np.array([[1.0], [-1.0], [1.0]]))
-    here = min((unlike(x, np.zeros(1), usual)[:, 0] for x in (s, falls)), key=lambda x: float(x.sum()))
-    absent = (here >= 1.0) & (s.left(np.zeros(1))[:, 0] > STANDS_OUT)
-    return _Looked(s, reach_s, lates, unlike(s, lates, usual), here, absent, usual) if absent.sum() >= LAST else None
-
-
-def _places(s: Shown, reach_s: float, most_s: float) -> list[tuple[Indices, float]]:
-    """Return groups of spans with about how late each may be; groups are all spans and parts of the run."""
+def _places(s: Shown, reach_s: float, most_s: float) -> Floats:
+    """Return how late spans may be, 0 first: all of them, or those of a part of the run."""
     k, half_s = len(s.cells), 0.5 * float(np.median(np.diff(s.cells.on_s)))
     number, upto = np.arange(k), max(reach_s, half_s) + s.period_s
-    groups = [number, *np.array_split(number, min(GROUPS, max(k // 4, 1)))]
-    return [(g, p) for g in groups if len(g) > 1 for p in far_places(s.some(g), -(most_s + upto), upto)]
+    groups = [g for g in (number, *np.array_split(number, min(GROUPS, max(k // 4, 1)))) if len(g) > 1]
+    places = [(g, late_s) for g in groups for late_s in far_places(s.some(g), -(most_s + upto), upto)]
+    found = _closely(s, places) if places else np.zeros(0)
+    return np.append(0.0, np.unique(np.round(4.0 * found / s.period_s)) * (s.period_s / 4.0))
+
+
+def _path(cost: Floats, lates: Floats, far: Bools) -> tuple[Indices, float]:
+    """Return the place of each span along the cheapest path, -1 without one, and the cost of the path.
+
+    ``cost`` is that of each span at each lateness, shape (k, m); ``far`` are those beyond the brackets. A change of
+    place costs ``BREAK``. Readings are only ever lost, so places only get earlier, and spans among lost readings have
+    no place.
+    """
+    k, m = cost.shape
+    change = np.full((m + 1, m + 1), BREAK)
+    change[:m, :m][lates >= lates[:, None]] = np.inf
+    change[:, m] = 0.0
+    np.fill_diagonal(change, 0.0)
+    cost = np.column_stack([cost, np.full(k, UNSEEN)])
+    cost[0, :m] += BREAK * far
+    path = cheapest(cost, change)
+    total = float(cost[np.arange(k), path].sum() + change[path[:-1], path[1:]].sum())
+    return np.where(path == m, -1, path), total
+
+
+def _proven(
+    s: Shown, path: Indices, lates: Floats, cost: Floats, here: Floats, absent: Bools, reach_s: float
+) -> list[_Piece]:
+    """Return the pieces of a path, if its spans prove its breaks; a span without a place proves nothing."""
+    held = np.flatnonzero(path >= 0)
+    own, late_s = cost[held, path[held]], lates[path[held]]
+    if not len(held) or np.count_nonzero(own >= 1.0) > STRAYS * len(held) or np.any(np.diff(late_s) > 0.0):
+        return []
+    cut = np.flatnonzero(np.abs(np.diff(late_s)) > 2.0 * s.period_s) + 1
+    pieces = [_Piece(int(p[0]), int(p[-1]), float(np.median(lates[path[p]]))) for p in np.split(held, cut)]
+    if jumps := len(cut) + int(abs(late_s[0]) > reach_s):
+        gained = float(np.sum(here[held] - own)) > BREAK * jumps
+        return [] if not gained or any(_longer(s, p) for p in pieces) else pieces
+    # readings after a break may match the next spans by chance, but after the last spans there are none
+    whole = np.all(own < 1.0) and len(held) == held[-1] + 1 <= len(path) - LAST
+    return pieces if whole and absent[-LAST:].all() else []
 
 
 def _closely(s: Shown, places: Sequence[tuple[Indices, float]]) -> Floats:

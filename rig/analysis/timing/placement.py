@@ -175,7 +175,7 @@ def _along_its_path(rail: AlignedRail, windows_s: Floats, tolerance: float) -> A
         r = replace(r, tau_s=tau_s)
         smooth = replace(rail.found(told), readings=r, sigma_s=max(rail.sigma_s, r.period_s), seen=shown(r, windows_s))
         return _along_its_path(smooth, windows_s, tolerance)
-    return _followed(rail, seen, tolerance)
+    return _followed(rail, s, seen, tolerance)
 
 
 def _seen(s: Shown) -> Seen | None:
@@ -194,7 +194,7 @@ def _shows(s: Shown, late_s: Floats) -> Seen | None:
     return None if seen is None or (seen.edges is not None and seen.edges.share < 1.0 - STRAYS) else seen
 
 
-def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
+def _followed(rail: AlignedRail, s: Shown, seen: Seen, tolerance: float) -> AlignedRail:
     """Return the rail with readings moved as the edges show, unless the edges show a break, or only noise.
 
     Where all edges are equally late, the readings stay, and the lateness is added to the uncertainty. But an inferred
@@ -236,12 +236,13 @@ def _followed(rail: AlignedRail, seen: Seen, tolerance: float) -> AlignedRail:
         f"Rail {name}: along the run the spans lie {shift} later in the trace than the clocks say. The readings are "
         "moved to where the edges of the spans are"
     )
+    readings = replace(r, start_s=start_s, end_s=end_s)
     return replace(
         rail.found(moved),
-        readings=replace(r, start_s=start_s, end_s=end_s),
+        readings=readings,
         sigma_s=math.hypot(path.scatter_s, 0.0 if seen.edges is None else 0.5 * seen.edges.longer_s),
         host_sigma_s=math.hypot(rail.host_sigma_s, max(abs(low_s), abs(high_s))),
         path=path,
         turn=abs(at.slope),
-        seen=None,
+        seen=shown(readings, s.windows_s),
     )
