@@ -8,6 +8,7 @@ Readings at the end of the range stay apart, with their neighbours, because thei
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -131,16 +132,6 @@ class Beside:
         return len(ticks) == 2 and ticks[0] == ticks[1]
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Sums over pieces of one block, by name, and the number of the reading at which each piece begins."""
-
-    start: Indices
-    of: dict[str, Floats]
-    begins: bool
-    """Whether the first piece begins at a cut, and not in the block before."""
-
-
 def pooled(
     trace: Trace,
     like: Readings,
@@ -156,11 +147,10 @@ def pooled(
     ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings
     that are not in order of time.
     """
-    start, total = _joined(list(_blocks(trace, like, ends, seconds, cuts, beside, block)))
+    starts, sums = zip(*_blocks(trace, like, ends, seconds, cuts, beside, block), strict=True)
+    start, total = np.concatenate(starts), {name: np.concatenate([of[name] for of in sums]) for name in sums[0]}
     last = np.append(start[1:], len(trace.value)) - 1
-    many, weight = total["many"], total.get("weight", total["many"])
-    held = np.maximum(weight, 1e-300)
-    clipped = total.get("clipped", np.zeros(len(start)))
+    held = np.maximum(total["weight"], 1e-300)
     watts = total["watts"] / held
     supply = like.supply and replace(
         like.supply,
@@ -174,23 +164,11 @@ def pooled(
         end_s=seconds(trace.end_tick[last]),
         watts=watts,
         raw=watts,
-        ok=many > 0.0,
-        overload=clipped > 0.0,
+        ok=total["many"] > 0.0,
+        overload=total["clipped"],
         supply=supply,
-        pool=Pool(np.diff(np.append(start, len(trace.value))).astype(np.float64), many, weight, like.aperture_s),
+        pool=Pool(last + 1.0 - start, total["many"], total["weight"], like.aperture_s),
     )
-
-
-def _joined(found: list[_Sums]) -> tuple[Indices, dict[str, Floats]]:
-    """Return the first reading of each piece and its sums by name; pieces that blocks cut in two are joined."""
-    start = np.concatenate([sums.start for sums in found])
-    first = np.ones(len(start), bool)
-    first[np.cumsum([0, *(len(sums.start) for sums in found[:-1])])] = [sums.begins for sums in found]
-    at = np.flatnonzero(first)
-    return start[at], {
-        name: np.add.reduceat(np.concatenate([sums.of.get(name, np.zeros(len(sums.start))) for sums in found]), at)
-        for name in {key: None for sums in found for key in sums.of}
-    }
 
 
 def _blocks(
@@ -201,12 +179,12 @@ def _blocks(
     cuts: Indices,
     beside: Beside | None,
     block: int,
-) -> Iterator[_Sums]:
+) -> Iterator[tuple[Indices, dict[str, Floats]]]:
+    """Yield the begins of the pieces of a block, and sums over them by name; a block ends where a piece ends."""
     n, apart, last_s = len(trace.value), 0, -np.inf
-    for a in range(0, n, block):
-        b = min(a + block, n)
-        low, high = np.searchsorted(cuts, [a, b])
-        start, begins = cuts[low:high], bool(cuts[low] == a)
+    bounds = np.unique(np.searchsorted(cuts, np.append(np.arange(0, n, block), n)))
+    for first, end in itertools.pairwise(bounds.tolist()):
+        start, a, b = cuts[first:end], int(cuts[first]), int(cuts[end])
         stored = np.asarray(trace.value[a:b])
         least, most, raw = float(stored.min()), float(stored.max()), stored.astype(np.float64)
         ok = None if least >= -PLAUSIBLE and most <= PLAUSIBLE else numbers(raw)
@@ -223,24 +201,21 @@ def _blocks(
             of = {"watts": to_watts(raw if ok is None else np.where(ok, raw, 0.0), trace.rail.conversion)}
         else:
             supply, known, over = beside.of(trace, like, a, b)
-            ok = known if ok is None else ok & known
-            clipped = over if clipped is None else clipped | over
+            ok, clipped = known if ok is None else ok & known, clipped | over
             of = _products(trace, supply, raw, ok)
-        if clipped is not None:
-            if apart < MOST_APART:
-                alone = _alone(clipped) + a
-                start, apart = np.union1d(start, alone[(alone > a) & (alone < b)]), apart + len(alone) // 4
-            of["clipped"] = clipped.astype(np.float64)
-        if not begins:
-            start = np.append(a, start)
-        yield _Sums(start, _sums(of, start - a, len(raw), ok, weight), begins)
+        if clipped.any() and apart < MOST_APART:
+            alone = _alone(clipped) + a
+            start, apart = np.union1d(start, alone[(alone > a) & (alone < b)]), apart + len(alone) // 4
+        sums = _sums(of, start - a, len(raw), ok, weight)
+        yield start, sums | {"clipped": np.logical_or.reduceat(clipped, start - a)}
 
 
 def _products(trace: Trace, supply: Supply, raw: Floats, ok: Bools) -> dict[str, Floats]:
     """Return the terms of the sums over amperes and volts, by name, for each reading."""
     amperes, volts = np.where(ok, raw, 0.0), np.where(ok, supply.volts, 0.0)
-    of = {"watts": to_watts(amperes, trace.rail.conversion, volts), "amperes": amperes, "volts": volts}
-    return of if supply.sag is None else of | {"lever": supply.sag.lever}
+    lever = np.zeros(len(raw)) if supply.sag is None else supply.sag.lever
+    watts = to_watts(amperes, trace.rail.conversion, volts)
+    return {"watts": watts, "amperes": amperes, "volts": volts, "lever": lever}
 
 
 def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weight: Floats | None) -> dict[str, Floats]:
@@ -250,21 +225,21 @@ def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weigh
         return {name: np.add.reduceat(x, start) for name, x in of.items()} | {"many": many, "weight": many}
     good = np.ones(n) if ok is None else ok.astype(np.float64)
     each = good if weight is None else weight * good
-    weighted = {name: x if name == "clipped" else x * each for name, x in of.items()}
-    return {name: np.add.reduceat(x, start) for name, x in (weighted | {"many": good, "weight": each}).items()}
+    weighted = {name: x * each for name, x in of.items()} | {"many": good, "weight": each}
+    return {name: np.add.reduceat(x, start) for name, x in weighted.items()}
 
 
 def _clipped(
     trace: Trace, ends: tuple[float, ...], raw: Floats, at: tuple[int, int], extent: tuple[float, float]
-) -> Bools | None:
-    """Return which readings of a block are only a lower bound, or None if none is."""
+) -> Bools:
+    """Return which readings of a block are only a lower bound."""
     (a, b), (least, most) = at, extent
     over, top = np.asarray(trace.overload[a:b]), trace.rail.range_max
     if top is not None and not most < top:
         over = over | (raw >= top)
     if any(not (end < least or end > most) for end in ends):
         over = over | np.isin(raw, ends)
-    return over if over.any() else None
+    return over
 
 
 def _alone(clipped: Bools) -> Indices:

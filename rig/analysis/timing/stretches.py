@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged, touches
+from rig.analysis.timing.readings import in_order
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.stored import Stored
@@ -37,10 +38,12 @@ def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -
     """Return disjoint windows that hold at most ``at_once`` readings, and the activity that begins and ends in them.
 
     The windows have one length. They are about the middles of idle windows, the first and the last mark, and the begin,
-    the end and an inner place of some spans. ``meter`` places readings by brackets.
+    the end and an inner place of some spans. ``meter`` places readings by brackets. Raises ``DataError`` if the last
+    reading is not after the first.
     """
     n = len(trace.value)
     first_s, last_s = meter.seconds(np.asarray(trace.start_tick[np.array([0, n - 1])])).tolist()
+    in_order(trace.rail.name, np.array([first_s, last_s]))
     period_s = (last_s - first_s) / (n - 1)
     on, off = (spans := _evenly(_every(activity), SPANS)).T
     within = on + np.mod(GOLDEN * np.arange(len(on)), 1.0) * (off - on)

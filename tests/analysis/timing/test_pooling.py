@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.stretches import first_not, single, stretches
 from rig.analysis.timing.timebase import Timebase, host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
+from rig.errors import DataError
 from rig.recording.stored import GridTicks
 from rig.recording.traces import Trace
 from rig.types import Conversion, Floats, Rail
@@ -167,6 +169,13 @@ def test_a_long_trace_costs_no_more_readings_than_may_be_looked_at() -> None:
     windows_s, part = stretches(trace, CLOCK, busy, 1 << 20)
     assert np.sum(windows_s[:, 1] - windows_s[:, 0]) * 1e6 < 1 << 20
     assert len(part.phases["inference"].windows_s) >= 8
+
+
+def test_a_long_trace_that_ends_before_it_begins_is_refused() -> None:
+    rng = np.random.default_rng(4)
+    trace = replace(trace_of(rng.normal(size=N)), start_tick=GridTicks(0, -1_000_000, N))
+    with pytest.raises(DataError, match="do not move forward in time"):
+        stretches(trace, CLOCK, activity(rng), 1500)
 
 
 @given(limits=st.lists(st.floats(-10.0, N + 10.0), min_size=1, max_size=20))
