@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.lag_path import CERTAIN, GROUPS
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import Edges, Shown
@@ -66,9 +67,5 @@ def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:
 
 def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
     """Return means over an aperture around times ``x_s`` after the centre of a step behind a filter."""
-
-    def area(t: Floats) -> Floats:
-        t = np.clip(t, 0.0, None)
-        return np.asarray(t - tau_s * (1.0 - np.exp(-t / tau_s)))
-
-    return np.asarray((area(x_s + tau_s + 0.5 * aperture_s) - area(x_s + tau_s - 0.5 * aperture_s)) / aperture_s)
+    at_s, step = x_s.ravel() + tau_s, edges_of(np.array([[0.0, np.inf]]))
+    return mean_signal(step, at_s - 0.5 * aperture_s, at_s + 0.5 * aperture_s, tau_s).reshape(x_s.shape)

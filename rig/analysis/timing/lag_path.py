@@ -96,10 +96,9 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
 
 def stands_out(s: Shown, late_s: Floats) -> bool:
     """Return whether spans show more power than their surroundings, singly or together; ``late_s`` has shape (k,)."""
-    c, late_s = s.cells, late_s + s.tau_s
-    if float(np.median(s.left(late_s[:, None] - s.tau_s))) < STANDS_OUT:
+    if float(np.median(s.left(late_s[:, None]))) < STANDS_OUT:
         return True
-    inside, cell = s.between(c.on_s + late_s, c.off_s + late_s), s.between(c.begin_s + late_s, c.end_s + late_s)
+    inside, cell = (sums[:, :, 0] for sums in s.sums_of(late_s[:, None]))
     beside = cell - inside
     seen = (inside[0] > 0.0) & (beside[0] > 0.0)
     rise = inside[1, seen] / inside[0, seen] - beside[1, seen] / beside[0, seen]
@@ -221,15 +220,15 @@ def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:
 
 def _in_groups(s: Shown, late_s: Floats) -> tuple[Floats, Floats]:
     """Return the middles of groups of spans, and how late each group is by least squares, with separate levels."""
-    c, groups = s.cells, min(GROUPS, max(len(late_s) // 4, 3))
+    c, r, groups = s.cells, s.readings, min(GROUPS, max(len(late_s) // 4, 3))
     of, middle_s = np.arange(len(late_s)) * groups // len(late_s), 0.5 * (c.on_s + c.off_s)
     by_s, most_s = s.period_s / 4.0, max(c.width_s, s.period_s) / 4.0
     for _ in range(4):
-        near = readings_near(s, late_s)
-        group, spans_s = of[near.cell], s.moved(late_s, late_s)
+        (near, cell), spans_s = readings_near(s, late_s), s.moved(late_s, late_s)
+        group, watts = of[cell], r.watts[near] - r.watts[near].sum() / max(len(near), 1)
         shifted = (edges_of(spans_s + b) for b in (0.0, -by_s, by_s))
-        fill, early, later = (mean_signal(e, near.start_s, near.end_s, s.tau_s) for e in shifted)
-        columns, gram = [None, fill, (later - early) / (2.0 * by_s), near.watts], np.empty((groups, 4, 4))
+        fill, early, later = (mean_signal(e, r.start_s[near], r.end_s[near], s.tau_s) for e in shifted)
+        columns, gram = [None, fill, (later - early) / (2.0 * by_s), watts], np.empty((groups, 4, 4))
         for (i, a), (j, b) in itertools.combinations_with_replacement(enumerate(columns), 2):
             if i < 3:  # the first column is ones
                 gram[:, i, j] = gram[:, j, i] = np.bincount(group, b if a is None or b is None else a * b, groups)

@@ -73,8 +73,6 @@ class Shown:
     readings: Readings
     windows_s: Floats
     """All spans, of which ``cells`` may hold some."""
-    mean_w: float
-    """Mean of all readings, in watts."""
 
     @property
     def period_s(self) -> float:
@@ -105,25 +103,31 @@ class Shown:
         many, watts, _ = self.between(on_s, off_s)
         return np.asarray(np.where(many > 0.0, watts, np.nan) / np.where(many > 0.0, many, 1.0))
 
-    def left(self, late_s: Floats) -> Floats:
-        """Return the share of the variance that levels leave in each cell, shape (k, m), if spans are ``late_s`` late.
+    def sums_of(self, late_s: Floats) -> tuple[Floats, Floats]:
+        """Return the sums over spans and over their cells, each of shape (3, k, m), if spans are ``late_s`` late.
 
-        ``late_s`` has shape (m,), or (k, m) for a lateness of each span. The share is about 1 for a span that shows no
-        rise, and above 1 for one that draws less than what is beside it.
+        ``late_s`` has shape (m,), or (k, m) for a lateness of each span.
         """
-        late_s = np.broadcast_to(late_s + self.tau_s, (len(self.cells), late_s.shape[-1]))
+        c, late_s = self.cells, late_s + self.tau_s
+        on, off, begin, end = (x[:, None] + late_s for x in (c.on_s, c.off_s, c.begin_s, c.end_s))
+        return self.between(on, off), self.between(begin, end)
+
+    def left(self, late_s: Floats) -> Floats:
+        """Return the share of the variance that levels leave in each cell, shape (k, m); ``late_s`` as in ``sums_of``.
+
+        The share is about 1 for a span that shows no rise, and above 1 for one that draws less than what is beside it.
+        """
+        late_s = np.broadcast_to(late_s, (len(self.cells), late_s.shape[-1]))
         step = max(AT_ONCE // len(self.cells), 1)
         parts = [self._left(late_s[:, a : a + step]) for a in range(0, late_s.shape[1], step)]
         return np.concatenate(parts, axis=1)
 
     def covered(self, late_s: Floats) -> Bools:
-        """Return whether readings cover spans and what is beside them, shape (k, m); ``late_s`` is as for ``left``."""
-        c, late_s = self.cells, late_s + self.tau_s
-        on, off, begin, end = (x[:, None] + late_s for x in (c.on_s, c.off_s, c.begin_s, c.end_s))
-        inside, cell = (self.between(*x)[0] for x in ((on, off), (begin, end)))
-        spans, cells = (off - on) / self.period_s, (end - begin) / self.period_s
-        beside = cell - inside
-        return np.asarray((inside > WHOLE * spans) & (beside > WHOLE * (cells - spans)) & (beside >= 1.0))
+        """Return whether readings cover spans and what is beside them, shape (k, m); ``late_s`` as in ``sums_of``."""
+        c, (inside, cell) = self.cells, self.sums_of(late_s)
+        spans, cells = ((x / self.period_s)[:, None] for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
+        beside = cell[0] - inside[0]
+        return np.asarray((inside[0] > WHOLE * spans) & (beside > WHOLE * (cells - spans)) & (beside >= 1.0))
 
     def doubts(self, late_s: Floats) -> Floats:
         """Return twice the negative log-likelihood of each span at each place, with levels and noise; see ``left``."""
@@ -139,15 +143,14 @@ class Shown:
         return np.asarray(self.doubts(late_s).sum(axis=0))
 
     def _left(self, late_s: Floats) -> Floats:
-        c = self.cells
-        on, off, begin, end = (x[:, None] + late_s for x in (c.on_s, c.off_s, c.begin_s, c.end_s))
-        inside, cell = self.between(on, off), self.between(begin, end)
+        c, (inside, cell) = self.cells, self.sums_of(late_s)
         beside = cell - inside
         n, m = np.maximum(inside[0], 1e-9), np.maximum(beside[0], 1e-9)
         rise = inside[1] / n - beside[1] / m
         total = cell[2] - cell[1] ** 2 / (n + m)
         found = n * m / (n + m) * rise * np.abs(rise) / np.maximum(total, 1e-300)
-        seen = (n > 0.5 * np.minimum((off - on) / self.period_s, 2.0)) & (m > 0.5)
+        least = 0.5 * np.minimum((c.off_s - c.on_s) / self.period_s, 2.0)
+        seen = (n > least[:, None]) & (m > 0.5)
         return np.where(seen & (total > 1e-12 * cell[2]), 1.0 - found, 1.0)
 
     def _upto(self, t_s: Floats) -> Floats:
@@ -178,38 +181,28 @@ def _summed(r: Readings, windows_s: Floats, cells: Cells) -> Shown:
     for row, each in zip(sums, (many, many * watts, many * watts**2), strict=True):
         np.cumsum(each, out=row[1::2])
         row[2::2] = row[1:-1:2]
-    return Shown(at_s, sums, cells, r, windows_s, mean_w)
+    return Shown(at_s, sums, cells, r, windows_s)
 
 
-@dataclass(frozen=True)
-class Near:
-    """Readings in cells of spans: begin and end, watts minus a mean, and the number of the cell; shapes (n,)."""
-
-    start_s: Floats
-    end_s: Floats
-    watts: Floats
-    cell: Indices
-
-
-def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> Near:
-    """Return the valid readings whose middles are in a cell, if spans are ``late_s`` late, shape (k,), cell by cell."""
+def readings_near(shown: Shown, late_s: Floats, margin_s: float = 0.0) -> tuple[Indices, Indices]:
+    """Return valid readings whose middles are in a cell, if spans are ``late_s`` late, shape (k,), and their cells."""
     r, c = shown.readings, shown.cells
     late_s = late_s + shown.tau_s
     begin, end = np.maximum.accumulate(c.begin_s + late_s) - margin_s, c.end_s + late_s + margin_s
     middle = 0.5 * (r.start_s + r.end_s)
     cell = np.clip(count_before(begin, middle) - 1, 0, None)
     use = np.flatnonzero(r.ok & (middle >= begin[cell]) & (middle <= end[cell]))
-    watts = r.watts[use]
-    return Near(r.start_s[use], r.end_s[use], watts - float(np.mean(watts)), cell[use])
+    return use, cell[use]
 
 
 def modelled(shown: Shown, begin_late_s: Floats, end_late_s: Floats) -> Shown:
     """Return what a trace would show of spans of even power with these latenesses of begins and ends, shapes (k,)."""
     late_s = 0.5 * (begin_late_s + end_late_s)
     margin_s = 2.0 * shown.cells.width_s + float(np.max(np.abs(end_late_s - begin_late_s)))
-    near = readings_near(shown, late_s, margin_s)
-    watts = mean_signal(edges_of(shown.moved(begin_late_s, end_late_s)), near.start_s, near.end_s, shown.tau_s)
-    r = replace(shown.readings, start_s=near.start_s, end_s=near.end_s, watts=watts, ok=np.ones(len(watts), bool))
+    r, (near, _) = shown.readings, readings_near(shown, late_s, margin_s)
+    start_s, end_s = r.start_s[near], r.end_s[near]
+    watts = mean_signal(edges_of(shown.moved(begin_late_s, end_late_s)), start_s, end_s, shown.tau_s)
+    r = replace(r, start_s=start_s, end_s=end_s, watts=watts, ok=np.ones(len(watts), bool))
     return _summed(replace(r, pool=None), shown.windows_s, shown.cells)
 
 
