@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.types import Bools, Floats, Indices
 
-BLOCK = 1 << 16
+BLOCK = 65_536
 """Number of readings in a block; intermediate arrays of one block fit into the cache."""
 SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""

@@ -18,7 +18,7 @@ from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.shown import shown
 from rig.analysis.timing.stretches import single, stretches, thinned
-from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timebase import RECTANGLE, Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run
 from rig.recording.traces import AT_ONCE, Trace
@@ -100,7 +100,7 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
     proven = [b if b is not None and b.note is not None else None for b in told]
     if not any(proven):
         return refused
-    mended = replace(first, sigma_s=math.hypot(first.sigma_s, step_s / math.sqrt(12.0)))
+    mended = replace(first, sigma_s=math.hypot(first.sigma_s, step_s / RECTANGLE))
     for at in [b.line for b in proven if b is not None and b.line is not None][:1]:  # rails share a clock
         late_s, rate_sigma = float(at.at(np.array(first.ref_s))), math.hypot(first.rate_sigma, at.slope_sigma)
         mended = mended.adjusted(-late_s, -at.slope, math.hypot(mended.sigma_s, at.sigma_s), rate_sigma, first.method)

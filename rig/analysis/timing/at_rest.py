@@ -15,8 +15,6 @@ from rig.types import Floats, Indices
 
 FEWER = 0.1
 """This part of the readings of idle, or of work, may be unlike most of them."""
-ROUNDED = 1e-9
-"""Differences below this part of a reading are rounding alone."""
 MOVES = 0.05
 """If idle moves by more than work adds, gaps move too, up to this part of what work adds."""
 NOISIER = 5.0
@@ -58,7 +56,7 @@ def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
     quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
     level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
     off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
-    exact = ROUNDED * max(abs(level), float(np.max(np.abs(quiet))))
+    exact = 1e-9 * max(abs(level), float(np.max(np.abs(quiet))))  # less is rounding alone
     typical = Profile(quiet, np.ones(len(quiet), bool)).typical
     far = FAR * max(float(np.median(np.abs(off))), typical, exact)
     if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):

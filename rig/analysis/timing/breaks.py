@@ -17,9 +17,10 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.lag_path import GROUPS, PER_SPAN, STANDS_OUT, Line, cheapest, far_places, line
 from rig.analysis.timing.pooling import in_means
+from rig.analysis.timing.profile import MANY
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import Cells, Shown
-from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timebase import Timebase, latest_s
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 
@@ -33,16 +34,10 @@ LAST = 2
 """If readings before the last spans are lost, at least this many of these spans show no rise, and all others do."""
 CLEAR = 0.25
 """Single spans prove nothing if levels usually leave more than this share of their variance."""
-MOST = 0.5
-"""A trace that shows more than this share of the spans at other times is refused, even if no break explains it."""
 STRAYS = 0.05
 """At most this share of the spans may disagree with the explanation that was found."""
 FARTHEST = 0.1
 """Largest deviation of the true rate from the declared one, as a part of it."""
-LEAST_CHANGES = 20
-"""At least this many changes of value show that each reading was delivered two to four times."""
-AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
-"""The last readings of a meter may end this long after the host's last stamp: a time plus a share of the run."""
 REMEDY = (
     "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again"
 )
@@ -57,11 +52,6 @@ class Bridged:
     check: Finding
     note: Finding | None = None
     line: Line | None = None
-
-
-def latest_s(start_s: float, end_s: float) -> float:
-    """Return when the last reading may end, if the first began at ``start_s`` and the recording ended at ``end_s``."""
-    return end_s + AFTER_END_S + AFTER_END_SHARE * (end_s - start_s)
 
 
 def after_end(r: Readings, end_s: float) -> tuple[Finding, ...]:
@@ -113,10 +103,10 @@ def bridged(trace: Trace, s: Shown, wandered: Shown | None, reach_s: float, end_
     straight, at = min(tried, key=lambda x: x[0], default=(np.inf, None))
     rule = f"stretches of spans that rail {r.rail.name} shows at another time"
     astray = Bridged(trace, Finding(rule, f"{np.count_nonzero(absent)} of {len(c)} spans", "0", False))
-    unproven = astray if np.mean(absent) > MOST else None
+    unproven = astray if np.mean(absent) > 0.5 else None  # even if no break explains it
     least = none if wandered is None else float(unlike(wandered, np.zeros(1), usual).sum())
     if min(total, straight) >= none or min(total, straight - BREAK) >= least:  # a line is no rarer than a path
-        return unproven if wandered is None or least > MOST * len(c) else None
+        return unproven if wandered is None or least > 0.5 * len(c) else None
     if at is not None and straight < min(total + 1.0, none):  # a line is simpler than a path
         return _straight(trace, s, at, end_s) or astray
     pieces = _proven(s, path, lates, cost, here, absent, reach_s)
@@ -214,7 +204,7 @@ def copies_of(value: Floats) -> int:
     """Return how often each reading is repeated: n if values change only at every n-th place."""
     change = np.flatnonzero(np.diff(value) != 0.0) + 1
     for copies in (4, 3, 2):
-        if len(change) >= LEAST_CHANGES and not np.any(change % copies):
+        if len(change) >= MANY and not np.any(change % copies):
             return copies
     return 1
 

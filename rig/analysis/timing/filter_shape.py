@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
-from rig.analysis.timing.lag_path import CERTAIN, GROUPS
+from rig.analysis.timing.lag_path import GROUPS
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import Edges, Shown
+from rig.analysis.timing.timebase import CERTAIN
 from rig.types import Floats
 
-TAUS = np.array([1e-3, *0.2 * 1.25 ** np.arange(GROUPS)])
-"""Time constants that are tried, in readings; the first means no filter."""
 SMOOTHER, UNLIKE = 1.5, 0.05
 """Least ratio of misfits without and with a filter, and largest difference of begins and ends with it, in steps."""
 OF_MEDIAN = 1.8582
@@ -33,16 +32,17 @@ def undeclared_tau_s(shown: Shown, edges: Edges) -> float | None:
     count = int(min(NEIGHBOURS, *(float(np.median(x)) / r.period_s for x in room_s)))
     if count < 3:
         return None
+    tried_s = r.period_s * np.array([1e-3, *0.2 * 1.25 ** np.arange(GROUPS)])  # the first means no filter
     taus = []
     for stamp, lag in ((c.on_s, edges.begin_s), (c.off_s, edges.end_s)):
         x, y = _curve(r, (stamp + lag)[np.isfinite(lag)], count)
         if not len(y):
             return None
-        misfit = [float(np.mean(np.minimum((y - _step(x, aperture_s, t)) ** 2, 1.0 / 4.0))) for t in r.period_s * TAUS]
+        misfit = [float(np.mean(np.minimum((y - _step(x, aperture_s, t)) ** 2, 1.0 / 4.0))) for t in tried_s]
         best = int(np.argmin(misfit))
         if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
             return None
-        taus.append(float(TAUS[best]) * r.period_s)
+        taus.append(float(tried_s[best]))
     # a filter delays both edges equally; the curve removes the differing distances of readings from the edges
     tau_s, both_s = float(np.mean(taus)), 0.5 * (edges.begin_s + edges.end_s)
     curves = [_curve(r, (stamp + both_s)[np.isfinite(both_s)], count) for stamp in (c.on_s, c.off_s)]

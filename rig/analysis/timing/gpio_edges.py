@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import in_step, merged
-from rig.analysis.timing.lag_path import CERTAIN, Line, line, through
+from rig.analysis.timing.lag_path import Line, line, through
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import shown
+from rig.analysis.timing.timebase import CERTAIN, RECTANGLE
 from rig.types import Bools, Floats, Indices, Pin, Rail
 
-BOUNCE_SHARE = 0.25
-"""Edges closer than this part of the usual shortest distance are bounces of one edge."""
 LEAST = 6
 """Edges that must match, and at least half of those expected while the meter recorded.
 
@@ -82,9 +81,9 @@ def observed(at_s: Floats, level: Floats, pin: Pin, step_s: float, quiet_s: floa
 
 
 def quiet_s(train: Train) -> float:
-    """Return the distance in seconds below which two edges are bounces of one edge."""
+    """Return the distance in seconds below which two edges are bounces of one edge: a quarter of the usual shortest."""
     gaps = np.diff(train.at_s)
-    return BOUNCE_SHARE * float(np.quantile(gaps[gaps > 0], 0.05)) if np.any(gaps > 0) else 0.0
+    return float(np.quantile(gaps[gaps > 0], 0.05)) / 4.0 if np.any(gaps > 0) else 0.0
 
 
 def match(
@@ -118,7 +117,7 @@ def match(
     if rival := _rival(wanted, found, at, reach_s, near_s):
         return rival
     split_s = 0.5 * float(np.median(left_s[ends]) - np.median(left_s[~ends])) if 0 < np.sum(ends) < n else 0.0
-    look_s = step_s / math.sqrt(12.0)
+    look_s = step_s / RECTANGLE
     alike_s = look_s * math.sqrt(max(in_step(wanted.at_s[due] + late_s - left_s, step_s) - 1.0 / n, 0.0))
     sigma_s = math.hypot(max(at.sigma_s, abs(split_s)), alike_s, shared_s)
     slope_sigma = max(at.slope_sigma, look_s / max(math.sqrt(n) * float(np.std(wanted.at_s[due])), 1e-300))

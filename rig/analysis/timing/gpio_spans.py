@@ -12,16 +12,13 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timebase import SURE, Timebase
 from rig.analysis.timing.timeline import timebase_of
 from rig.errors import DataError
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.recording.traces import Trace
 from rig.types import Floats, Indices
-
-WIDE = 3.0
-"""An edge may lie outside the host's stamps of its issue by at most this many sigmas of the brackets."""
 
 
 def on_device_clock(run: Run) -> tuple[Run, Timebase]:
@@ -89,7 +86,7 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
     if not len(issue):
         return np.zeros((0, 2), np.int64)
     at_s = timebase.seconds(tick)
-    wide_s = WIDE * max(timebase.sigma_at(float(windows_s.min())), timebase.sigma_at(float(windows_s.max())))
+    wide_s = SURE * max(timebase.sigma_at(float(windows_s.min())), timebase.sigma_at(float(windows_s.max())))
     owner = np.searchsorted(0.5 * (windows_s[1:, 0] + windows_s[:-1, 1]), at_s)  # the nearest
     near = np.flatnonzero((at_s >= windows_s[owner, 0] - wide_s) & (at_s <= windows_s[owner, 1] + wide_s))
     if len(near) == 2 * len(issue):

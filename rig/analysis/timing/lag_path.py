@@ -14,12 +14,9 @@ import numpy as np
 
 from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
 from rig.analysis.timing.shown import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
+from rig.analysis.timing.timebase import CERTAIN
 from rig.types import Floats, Indices
 
-CERTAINTY = 25.0
-"""Another place or shape must be better by this much in twice the log-likelihood (five standard deviations)."""
-CERTAIN = math.sqrt(CERTAINTY)
-"""So many standard deviations rule out chance."""
 STANDS_OUT = 0.5
 """Single spans stand out if the median share of variance unexplained by levels is below this."""
 PER_SPAN = 8.0
@@ -89,7 +86,7 @@ def line(s: Shown, reach_s: float, rate_reach: float, start_s: float | None = No
     places = _refined(s, late, slope, rough.doubt(late + slope * (rough.cells.on_s[:, None] - ref_s)), ref_s, step_s)
     best, rivals = places[0], [p[2] for p in places if abs(p[0] - places[0][0]) > 0.5 * c.width_s]
     found = Line(best[0], best[1], ref_s)
-    if min([*rivals, 0.0]) - best[2] < CERTAINTY or not stands_out(s, found.at(c.on_s)):
+    if min([*rivals, 0.0]) - best[2] < CERTAIN**2 or not stands_out(s, found.at(c.on_s)):
         return None
     return found
 
@@ -301,7 +298,7 @@ def wander(at_s: Floats, late_s: Floats, period_s: float) -> Wander | None:
         best = max(best, (gain, ratio))
     smooth = z - rest @ (basis @ (y / (1.0 + best[1] * np.maximum(walk, 0.0))))
     straight = smooth - np.polyval(np.polyfit(u, smooth, 1), u)
-    if best[0] - none < CERTAINTY or float(np.std(straight)) < LEAST_SHIFT * period_s:
+    if best[0] - none < CERTAIN**2 or float(np.std(straight)) < LEAST_SHIFT * period_s:
         return None
     scatter_s = float(np.std(late_s - np.interp(at_s, t, smooth)))
     return Wander(t, smooth, scatter_s)

@@ -11,7 +11,7 @@ from rig.analysis.timing.gpio_edges import expected, match, observed, quiet_s
 from rig.analysis.timing.lag_path import Line
 from rig.analysis.timing.readings import volts_of
 from rig.analysis.timing.supply import Volts
-from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timebase import RECTANGLE, SURE, Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.errors import DataError
 from rig.recording.reader import Run
@@ -38,7 +38,7 @@ class MeterClock:
         found = replace(first, sigma_s=sigma_s, rate_sigma=rate_sigma, considered={"brackets": sigma_s})
         if self.stamps_spans and device.look_s > 0:
             # the device's spans are edges that this meter saw, so only the input's own errors remain
-            sigma_s = math.hypot(device.look_s / math.sqrt(12.0), device.lag_s / math.sqrt(3.0))
+            sigma_s = math.hypot(device.look_s / RECTANGLE, device.lag_s / math.sqrt(3.0))
             found = replace(found, sigma_s=sigma_s, rate_sigma=0.0)
         return found
 
@@ -51,7 +51,7 @@ class MeterClock:
         """Return how far the brackets may misplace windows, shape (k, 2)."""
         against = self.against_device
         ends_s = (windows_s.min(), windows_s.max()) if len(windows_s) else ()
-        return 3.0 * max((against.sigma_at(float(t)) for t in ends_s), default=0.0)
+        return SURE * max((against.sigma_at(float(t)) for t in ends_s), default=0.0)
 
     def volts_beside(self, traces: list[Trace]) -> list[Trace]:
         """Return the traces of volts that these rails name and the recording holds."""
@@ -87,7 +87,7 @@ def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
     activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
     spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
     own = meter.against_device
-    reach_s = 3.0 * own.sigma_s + (own.rate_sigma * float(np.ptp(spans)) if len(spans) else 0.0)
+    reach_s = SURE * own.sigma_s + (own.rate_sigma * float(np.ptp(spans)) if len(spans) else 0.0)
     found, notes = list[Line](), list[str]()
     for trace in every:
         rail, pin = trace.rail, trace.rail.pin
@@ -96,7 +96,7 @@ def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
         look_s = first.rate / rail.rate_hz if rail.rate_hz > 0 else 1.0 / first.clock.tick_hz
         wanted = expected(spans, pin)
         seen = observed(first.seconds(trace.end_tick), trace.value, pin, look_s, quiet_s(wanted))
-        shared_s = math.hypot(rail.pin_lag_s / math.sqrt(3.0), meter.device.step_s / math.sqrt(12.0))
+        shared_s = math.hypot(rail.pin_lag_s / math.sqrt(3.0), meter.device.step_s / RECTANGLE)
         fit = match(wanted, seen, reach_s, own.rate_sigma, look_s, shared_s)
         if isinstance(fit, str):
             notes.append(f"Input {rail.name}: its edges are not used for alignment: {fit}")

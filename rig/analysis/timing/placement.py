@@ -15,7 +15,6 @@ from rig.analysis.timing.breaks import STRAYS, after_end, strays
 from rig.analysis.timing.filter_shape import undeclared_tau_s
 from rig.analysis.timing.lag_path import (
     APART,
-    CERTAIN,
     LEAST_SHIFT,
     STANDS_OUT,
     STRETCHES,
@@ -30,7 +29,7 @@ from rig.analysis.timing.lag_path import (
 from rig.analysis.timing.meter_clock import MeterClock, by_pins
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.shown import Shown, shown
-from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase
 from rig.recording.traces import Trace
 from rig.types import Floats
 
@@ -112,7 +111,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
     if meter.stamps_spans:
         return best, []
     half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
-    reach_s = 3.0 * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
+    reach_s = SURE * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
     found = dict[str, Line]()
     for s in filter(None, all_shown):
         at = line(s, reach_s, 2.0 * best.rate_sigma)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s
+from rig.analysis.timing.activity_signal import BLOCK, SETTLE_TAU, in_step, margin_s
 from rig.analysis.timing.readings import Pool, Readings, in_order, numbers, volts_of
 from rig.analysis.timing.stretches import Seconds, before
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
@@ -23,13 +23,8 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity
 from rig.recording.conversion import PLAUSIBLE, to_watts
 from rig.recording.stored import GridTicks
-from rig.recording.traces import Trace
+from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats, Indices
-
-BLOCK = 1 << 17
-"""Readings in a block that is summed at once; in double precision it fits into the second-level cache."""
-MOST_APART = 1 << 18
-"""About this many runs of readings at the end of the range stay apart; a later piece with one is a lower bound."""
 
 
 def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: float) -> Floats:
@@ -145,7 +140,8 @@ def pooled(
 
     ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the upper ends of
     ranges of its readings. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings
-    that are not in order of time.
+    that are not in order of time. About ``AT_ONCE // 4`` runs of readings at the end of the range stay apart; a later
+    piece with one is a lower bound.
     """
     starts, sums = zip(*_blocks(trace, like, ends, seconds, cuts, beside, block), strict=True)
     start, total = np.concatenate(starts), {name: np.concatenate([of[name] for of in sums]) for name in sums[0]}
@@ -203,7 +199,7 @@ def _blocks(
             supply, known, over = beside.of(trace, like, a, b)
             ok, clipped = known if ok is None else ok & known, clipped | over
             of = _products(trace, supply, raw, ok)
-        if clipped.any() and apart < MOST_APART:
+        if clipped.any() and apart < AT_ONCE // 4:
             alone = _alone(clipped) + a
             start, apart = np.union1d(start, alone[(alone > a) & (alone < b)]), apart + len(alone) // 4
         sums = _sums(of, start - a, len(raw), ok, weight)

@@ -13,21 +13,17 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.result.distributions import normal_quantile
-from rig.analysis.timing.timebase import STRETCHES
+from rig.analysis.timing.timebase import CERTAIN, STRETCHES
 from rig.types import Bools, Floats, Indices
 
 LEAST = 64
 """Fewer readings than this show nothing."""
 MANY = 16
 """Chance is ruled out if at least this many readings share a value, or follow each other as they did before."""
-CERTAINTY = 5.0
-"""Chance is ruled out beyond this many standard deviations."""
 CHANCE = 0.01
-"""If more than this share of readings recurs by chance, longer rows are compared."""
+"""If more than this share of readings recurs by chance, longer rows are compared, of up to twice ``MANY`` readings."""
 NOISY = 0.3
 """If noise exceeds a step, at most this share of successive readings is equal; else at most this share differs."""
-WIDEST = 32
-"""Rows are made longer until they do not recur by chance, up to this many readings."""
 SEVERAL = 8
 """A level of a converter has at least this many readings; a filter chooses among at most this many last readings."""
 FAR = 15.0
@@ -38,7 +34,7 @@ ALIKE = 0.25
 At least this part of the damage is in each direction, and its rate at idle is this part of its mean rate or more.
 """
 FEW = 0.02
-"""Values in more than this share of readings are not errors."""
+"""This part does not matter: of all readings, if they are errors, of one reading, or of a step."""
 LEVELS, FRACTIONS = 4, 6
 """A converter shows at least this many levels, and the closest two are at most this many steps apart."""
 LOOKED_AT = 4096
@@ -73,7 +69,7 @@ class Profile:
     def copies(self) -> Bools:
         """Return which readings repeat the one before or an earlier block; none if chance may explain the repeats."""
         word, wide = self.code, 1
-        while len(self.value) >= LEAST and wide <= WIDEST and self._some_equal(word):
+        while len(self.value) >= LEAST and wide <= 2 * MANY and self._some_equal(word):
             again, chance = self._again(word, wide)
             if chance <= CHANCE * len(self.value):
                 return again
@@ -122,7 +118,7 @@ class Profile:
         count, most = int(each.sum()), FEW * len(lone)
         even = ALIKE * count <= below <= (1.0 - ALIKE) * count
         alike = bool(quiet * len(lone) > ALIKE * count * np.count_nonzero(self.idle))
-        along = float(np.var(each)) <= (1.0 + CERTAINTY * math.sqrt(2.0 / STRETCHES)) * count / STRETCHES
+        along = float(np.var(each)) <= (1.0 + CERTAIN * math.sqrt(2.0 / STRETCHES)) * count / STRETCHES
         return 0 < count <= most and even and alike and along, 0 < zeros <= most and alone >= (1.0 - ALIKE) * zeros
 
     @cached_property

@@ -14,9 +14,9 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
-from rig.analysis.timing.profile import CERTAINTY, CHANCE, LEAST, SEVERAL, Profile, stand_alone
+from rig.analysis.timing.profile import CHANCE, FEW, LEAST, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.stretches import spread_out
-from rig.analysis.timing.timebase import Timebase, earliest
+from rig.analysis.timing.timebase import CERTAIN, Timebase, earliest, latest_s
 from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
@@ -26,12 +26,6 @@ LOST, SLOWER = 0.2, 1.05
 """Power is refused above this share of repeated readings; at least this many polls per conversion repeat readings."""
 STEADY = 0.2
 """Readings with a new value may be off a steady pace by one poll, as expected, plus this part of a poll."""
-PART = 0.02
-"""Differences below this part of a reading do not matter: overlaps with the reading before, or of apertures."""
-FINE = 100.0
-"""A reading of more than this many ticks is placed on whole ticks."""
-BEYOND_S = 0.1
-"""The last reading may end at most this long after the recording."""
 UNSURE = 0.25
 """Readings with noise cut off are moved; this part of the move depends on the shape of noise, and is stated as bias."""
 
@@ -54,7 +48,9 @@ class Look:
     @property
     def surplus(self) -> bool:
         """Return whether the trace reaches beyond the end of the recording, so it holds more than was measured."""
-        return float(self.clock.seconds(self.trace.end_tick[-1:])[0]) > self.end_s + BEYOND_S
+        start, end = self.trace.start_tick[:1], self.trace.end_tick[-1:]
+        first_s, last_s = self.clock.seconds(np.concatenate([start, end])).tolist()
+        return bool(last_s > latest_s(first_s, self.end_s))
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,7 @@ def _polled(look: Look) -> Found | None:
         return None
     declared = 1.0 if trace.rail.aperture_s is None else trace.rail.aperture_s * trace.rail.rate_hz
     # an aperture of one poll was derived from the rate, and adds no knowledge
-    lasting = pace if abs(declared - 1.0) < PART else min(pace, declared)
+    lasting = pace if abs(declared - 1.0) < FEW else min(pace, declared)
     ends = begin - 0.5 + pace * number  # a poll finds a conversion that ended since the previous poll
     period = float(trace.end_tick[-1] - trace.end_tick[0]) / (len(trace.end_tick) - 1)
     start, end = (trace.end_tick[0] + np.round(period * at).astype(np.int64) for at in (ends - lasting, ends))
@@ -181,20 +177,20 @@ def _on_arrival(look: Look) -> Found | None:
         return None
     start, end = trace.start_tick[:MOST], trace.end_tick[:MOST]
     length = float(np.median(end - start))
-    overlap = max(PART * length, 2.0)  # rounded stamps may overlap by two ticks
+    overlap = max(FEW * length, 2.0)  # rounded stamps may overlap by two ticks
     # stamps of arrival never go back, so a packet that ends before an earlier one has other stamps
     swapped = (start[1:] > end[:-1] + overlap) & (end[:-1] < np.maximum.accumulate(end)[:-1])
-    if swapped.any() or length > (1.0 + PART) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < SEVERAL:
+    if swapped.any() or length > (1.0 + FEW) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < SEVERAL:
         return None
     trace = trace.part(0, len(trace.value))  # all stamps are needed, also of a long trace
     end, number = trace.end_tick, np.arange(len(trace.value), dtype=np.float64)
     line, first = earliest(number, end - end[0] - period * number)
     since = period * number + np.polyval(line, number)
-    grid = end[0] + (np.round(since).astype(end.dtype) if period > FINE else since)  # old clocks need whole ticks
+    grid = end[0] + (np.round(since).astype(end.dtype) if period > 100.0 else since)  # old clocks need whole ticks
     behind = end - grid
-    late, packets = float(np.mean(np.abs(behind))), 1 + np.count_nonzero(np.abs(np.diff(behind)) > PART * period)
+    late, packets = float(np.mean(np.abs(behind))), 1 + np.count_nonzero(np.abs(np.diff(behind)) > FEW * period)
     words = {"late": late / hz, "how": "the earliest of them show the grid of the meter, which is used"}
-    if np.max(np.abs(behind[first])) <= 0.5 * period + CERTAINTY * late * len(first) / packets:
+    if np.max(np.abs(behind[first])) <= 0.5 * period + CERTAIN * late * len(first) / packets:
         trace = replace(trace, start_tick=grid - np.median(end - trace.start_tick).astype(grid.dtype), end_tick=grid)
     else:
         words["how"] = "their irregular stamps are used, since readings are missing"
@@ -213,7 +209,7 @@ def _drifting(look: Look) -> Found | None:
     # the last reading of a batch may have any age, unless each reading arrives as soon as it was taken
     period_s = float(np.ptp(ended_s)) / max(len(look.trace.value), 1)
     ages_s = batch_s if np.quantile(behind_s, 0.9) > STEADY * batch_s else 0.0
-    allowed_s = 2.0 * (ages_s + period_s + np.median(behind_s)) + CERTAINTY * look.clock.rate_sigma * run_s
+    allowed_s = 2.0 * (ages_s + period_s + np.median(behind_s)) + CERTAIN * look.clock.rate_sigma * run_s
     words = {"change": change_s, "run": run_s, "allowed": allowed_s}
     return Found(words, fails=True) if abs(change_s) > allowed_s else None
 

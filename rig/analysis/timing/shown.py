@@ -20,15 +20,13 @@ MOST_SPANS = 512
 """At most this many spans are looked at; more are thinned evenly."""
 WHOLE = 0.8
 """Readings must cover this part of a span, and of the rest of its cell, to show whether the span is there."""
-LEAST_LEFT = 1e-3
-"""Levels leave at least this part of the variance: power is never more even."""
 MOST_READINGS = 64.0
 """At most this many readings of a cell count, because other changes of power in it last as long as the span."""
 GUARD = 1.5
 """This many readings on each side of an edge are left out of the levels."""
 BLURRED = 4.0
 """The place of an edge is uncertain by this many times its ``blur_s``, how far the edge is from a step."""
-AT_ONCE = 1 << 18
+AT_ONCE = 262_144
 """At most this many places are looked at together."""
 
 
@@ -133,8 +131,8 @@ class Shown:
         """Return twice the negative log-likelihood of each span at each place, with levels and noise; see ``left``."""
         c = self.cells
         inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
-        # an edge splits a reading, where levels leave a sixth of the squared rise on average
-        least = np.maximum(LEAST_LEFT, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
+        # power is never even to a thousandth; an edge splits a reading: levels leave a sixth of the squared rise there
+        least = np.maximum(1e-3, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
         left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
         return np.asarray(np.minimum(many, MOST_READINGS)[:, None] * np.log(left))
 

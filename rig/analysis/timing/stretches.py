@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.timing.activity_signal import merged, touches
+from rig.analysis.timing.activity_signal import BLOCK, merged, touches
 from rig.analysis.timing.readings import in_order
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
@@ -22,13 +22,10 @@ from rig.recording.stored import Stored
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 
-BLOCK = 1 << 16
 Seconds = Callable[[NDArray[np.int64]], Floats]
 """A function from ticks of the meter to run seconds on the device's time, in the same shape."""
-IDLE_WINDOWS, SPANS = 4, 16
-"""At most this many idle windows and spans are looked at, evenly from the first to the last."""
-SPREAD = 16
-"""Number of stretches of a trace that are looked at if nothing is known of its times."""
+IDLE_WINDOWS, SPREAD = 4, 16
+"""At most this many idle windows and spans, or stretches if nothing is known of times, are looked at, evenly spread."""
 COLUMNS = ("start_tick", "end_tick", "value", "overload")
 GOLDEN = 0.618034
 """Distance of the places in successive spans, as a part of a span: with it, places never repeat."""
@@ -45,7 +42,7 @@ def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -
     first_s, last_s = meter.seconds(np.asarray(trace.start_tick[np.array([0, n - 1])])).tolist()
     in_order(trace.rail.name, np.array([first_s, last_s]))
     period_s = (last_s - first_s) / (n - 1)
-    on, off = (spans := _evenly(_every(activity), SPANS)).T
+    on, off = (spans := _evenly(_every(activity), SPREAD)).T
     within = on + np.mod(GOLDEN * np.arange(len(on)), 1.0) * (off - on)
     idle_s = merged(np.clip(activity.idle_s, first_s, last_s))
     at_s = np.concatenate([

@@ -14,8 +14,6 @@ import numpy as np
 from rig.errors import DataError
 from rig.types import Bools, Floats, Rail
 
-MANY = 2
-"""Volts are taken to follow the amperes if one reading of volts lasts at least this many readings of amperes."""
 LEAST = 6
 """At least this many readings of the volts show the resistance of a supply."""
 FARTHEST = 2.5
@@ -104,14 +102,14 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 
 
 def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -> tuple[Floats, Sag | None]:
-    """Return volts that follow the amperes inside each volts reading that is as long as several ampere readings.
+    """Return volts that follow the amperes inside each volts reading that is as long as two ampere readings.
 
     ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
     the supply is the ``known`` one, or else the slope of volts over the mean current of the same aperture, fitted
     together with a straight line over time.
     """
     length_s = float(np.median(amperes.end_s - amperes.start_s)) if len(volts) else 0.0
-    if length_s <= 0.0 or round(float(np.median(v.end_s - v.start_s)) / length_s) < MANY:
+    if length_s <= 0.0 or round(float(np.median(v.end_s - v.start_s)) / length_s) < 2:
         return volts, None
     seen, shown, _ = mean_volts(amperes, v.start_s, v.end_s)
     sag = known if known is not None else _sag(v, amperes, seen, shown)

@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from rig.types import Bracket, ClockInfo, Floats
 
-BEST_SHARE = 0.1
+SURE, CERTAIN = 3.0, 5.0
+"""Chance does not explain more than this many standard deviations: of one value, and of the most unlike among many."""
+RECTANGLE = math.sqrt(12.0)
+"""A rectangular distribution is this many standard deviations wide."""
 ERAS = 24
+"""Round trips are chosen in this many parts of the run, so that the slope keeps its lever."""
 RATE_PER_BEND = 4.0
 """The mean rate is off by at most this times the range of the host clock's deviations from a line, over the duration.
 
@@ -155,13 +159,13 @@ def _round_trips(brackets: Sequence[Bracket], t0_ns: int) -> tuple[Floats, Float
 
 
 def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
-    """Return indices of the quickest tenth of round trips in each stretch, so that the slope keeps its lever."""
+    """Return indices of the quickest tenth of round trips in each part of the run."""
     span = middle.max() - middle.min()
     era = np.zeros(len(middle), int) if span <= 0 else ((middle - middle.min()) / span * (ERAS - 1e-9)).astype(int)
     chosen: list[int] = []
     for number in np.unique(era):
         members = np.flatnonzero(era == number)
-        keep = max(1, round(BEST_SHARE * len(members)))
+        keep = max(1, round(0.1 * len(members)))
         chosen.extend(members[np.argsort(half[members], kind="stable")[:keep]].tolist())
     picked = np.array(sorted(chosen))
     return picked[half[picked] <= 3.0 * half.min() + 1e-9] if len(picked) > 2 else picked
@@ -201,6 +205,14 @@ def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tup
     x, residual = nominal[best], lag[best] - np.polyval(line, nominal[best])
     sigma = float(np.sqrt(np.mean(residual**2)) / (np.std(x) * math.sqrt(len(x) - 2)))
     return (1.0, fallback) if sigma > fallback else (1.0 + float(line[0]), 2.0 * sigma)
+
+
+def latest_s(start_s: float, end_s: float) -> float:
+    """Return when the last reading may end, if the first began at ``start_s`` and the recording ended at ``end_s``.
+
+    It may end half a second and a hundredth of the run after the host's last stamp.
+    """
+    return end_s + 0.5 + 0.01 * (end_s - start_s)
 
 
 def earliest(at: Floats, late: Floats) -> tuple[Floats, NDArray[np.int64]]:

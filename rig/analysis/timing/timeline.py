@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase, off_line, quick_reads
+from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase, fit_brackets, host_timebase, off_line, quick_reads
 from rig.errors import DataError
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
@@ -20,10 +20,6 @@ from rig.types import MARK_PHASE, Floats
 
 OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
-SURE = 3.0
-"""Brackets are off a straight line only if they miss it by more than this many standard uncertainties."""
-FARTHEST = 10.0
-"""A clock's rate that is off by more than this many tolerances counts as a wrong declaration."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     bend_s = host_bend(run)[0]
     found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals, bend_s)
     off = abs(found.rate - 1.0)
-    far = off > FARTHEST * clocks[clock].tolerance + 5.0 * found.rate_sigma
+    far = off > 10.0 * clocks[clock].tolerance + CERTAIN * found.rate_sigma  # a wrong declaration
     if far and arrivals is not None:  # a check of the arrivals reports this, and refuses only power
         return fit_brackets(clocks[clock], brackets, t0_ns, None, bend_s)
     if far:
@@ -151,7 +147,7 @@ def arrivals_of(run: Run, rail: str) -> Floats:
 
 def beyond_tolerance(found: Timebase) -> bool:
     """Return whether a clock's rate is beyond its declared tolerance."""
-    return abs(found.rate - 1.0) > found.clock.tolerance + 5.0 * found.rate_sigma
+    return abs(found.rate - 1.0) > found.clock.tolerance + CERTAIN * found.rate_sigma
 
 
 def rate_checks(run: Run) -> Iterator[Finding]:

@@ -10,20 +10,22 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.placement import AlignedRail
+from rig.analysis.timing.profile import FEW
+from rig.analysis.timing.timebase import SURE
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Bools, Floats
 
-LEAST_SPANS = 3
-PART = 0.5
-"""Work must last at least this part of a span, and rise by at least this part of the rise of spans."""
-LEAST_READINGS, LEAST_SIGMAS = 4, 3.0
-"""Work must also last this many readings, and this many standard uncertainties of where spans are."""
+SEVERAL = 3
+"""At least this many spans show levels. Work that occurs as often in one idle window recurs all the time."""
+LEAST_READINGS = 4
+"""Work must last and rise by at least half of what spans do, and last this many readings.
+
+It must also be longer than the place of spans is uncertain.
+"""
 CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by more than this many standard deviations, in at least this many readings."""
 ALIKE = 0.1
 """Spans do not show the rise of readings if power rises in spans by less than this part of that rise."""
-OFTEN = 3
-"""Work that occurs at least this many times in one idle window recurs all the time."""
 
 
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
@@ -39,14 +41,14 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
         return activity, rails
     rail, best = max(seen, key=lambda pair: pair[1].contrast)
     every_s = _stretches(rail, best, spans_s, activity.idle_s)
-    found_s = every_s[np.diff(every_s)[:, 0] >= PART * np.median(np.diff(spans_s))]
+    found_s = every_s[np.diff(every_s)[:, 0] >= 0.5 * np.median(np.diff(spans_s))]
     at_idle = [int(np.count_nonzero(touches(window, *found_s.T))) for window in activity.idle_s.reshape(-1, 1, 2)]
-    if not len(found_s) or max(at_idle, default=0) >= OFTEN or min(at_idle, default=0) > 0:
+    if not len(found_s) or max(at_idle, default=0) >= SEVERAL or min(at_idle, default=0) > 0:
         return activity, rails
-    near_s = LEAST_SIGMAS * rail.sigma_s + 2.0 * rail.readings.period_s + SETTLE_TAU * rail.readings.tau_s
+    near_s = SURE * rail.sigma_s + 2.0 * rail.readings.period_s + SETTLE_TAU * rail.readings.tau_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
     # either spans go on after their stamps, which the residuals check, or something else works all the time
-    if np.mean(goes_on) > PART or _beside_more_w(rail, spans_s, found_s) > PART * (best.high_w - best.low_w):
+    if np.mean(goes_on) > 0.5 or _beside_more_w(rail, spans_s, found_s) > 0.5 * (best.high_w - best.low_w):
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
@@ -69,7 +71,7 @@ def _longer(activity: Activity, found_s: Floats, near_s: float) -> dict[str, Pha
         ends_s = phase.windows_s[:, 1]
         some = touches(found_s, ends_s, ends_s + near_s)
         until_s = found_s[np.searchsorted(found_s[:, 1], ends_s[some]), 1]
-        out[name] = replace(phase, goes_on_s=float(np.sum(until_s - ends_s[some])) * (np.mean(some) <= PART))
+        out[name] = replace(phase, goes_on_s=float(np.sum(until_s - ends_s[some])) * (np.mean(some) <= 0.5))
     return out
 
 
@@ -89,8 +91,8 @@ def _elsewhere(rail: AlignedRail, spans_s: Floats) -> list[Finding]:
     more_w = max(rises_w, key=abs)
     turns = np.flatnonzero(np.diff(high & r.ok, prepend=False, append=False))
     long_s, spans_last_s = r.end_s[turns[1::2] - 1] - r.start_s[turns[::2]], np.diff(spans_s)
-    lasts = float(long_s[long_s > PART * np.median(spans_last_s)].sum()) / float(spans_last_s.sum())
-    if lasts < PART or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
+    lasts = float(long_s[long_s > 0.5 * np.median(spans_last_s)].sum()) / float(spans_last_s.sum())
+    if lasts < 0.5 or abs(more_w) > ALIKE * (levels.high_w - levels.low_w):
         return []
     found = f"{more_w:.3g} of {levels.high_w - levels.low_w:.3g} W"
     return [Finding(f"rise of rail {r.rail.name} in spans, of the rise in its readings", found, "most of it")]
@@ -107,7 +109,7 @@ def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float
     near_s = found_s + np.array([-pitch_s, pitch_s])
     beside = touches(merged(near_s), *spans_s.T)
     some = [watts[(count > 0) & which] for which in (beside, ~beside)]
-    return float(np.median(some[0]) - np.median(some[1])) if min(map(len, some)) >= LEAST_SPANS else 0.0
+    return float(np.median(some[0]) - np.median(some[1])) if min(map(len, some)) >= SEVERAL else 0.0
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,9 @@ def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
     """Return the two levels of the readings ``among`` (Lloyd, 1982), or None if they do not have two."""
     r = rail.readings
     watts = r.watts[among]
-    if len(spans_s) < LEAST_SPANS or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
+    if len(spans_s) < SEVERAL or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
         return None
-    low, high = np.quantile(watts, [0.03, 0.97])
+    low, high = np.quantile(watts, [FEW, 1.0 - FEW])
     for _ in range(10):
         before, upper = (low, high), watts > 0.5 * (low + high)
         if upper.all() or not upper.any():
@@ -156,9 +158,9 @@ def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floa
     if low >= levels.high_w:
         return np.zeros((0, 2))
     settled_s = spans_s + np.array([0.0, SETTLE_TAU * r.tau_s])
-    busy = r.ok & (r.watts > low + PART * (levels.high_w - low)) & ~touches(settled_s, r.start_s, r.end_s)
+    busy = r.ok & (r.watts > low + 0.5 * (levels.high_w - low)) & ~touches(settled_s, r.start_s, r.end_s)
     turns = np.flatnonzero(np.diff(busy, prepend=False, append=False))
     first, last = turns[::2], turns[1::2] - 1
     found_s = np.column_stack([r.start_s[first], r.end_s[last]])
-    least_s = max(LEAST_READINGS * r.period_s, LEAST_SIGMAS * math.hypot(rail.sigma_s, r.aperture_s))
+    least_s = max(LEAST_READINGS * r.period_s, SURE * math.hypot(rail.sigma_s, r.aperture_s))
     return found_s[found_s[:, 1] - found_s[:, 0] >= least_s]

@@ -133,8 +133,8 @@ def test_values_that_come_back_by_chance_stay(value: Floats) -> None:
 
 
 def test_readings_beyond_the_end_were_delivered_too_often_and_stay() -> None:
-    value = np.repeat(noise(500), 2)
-    assert screened(value, end_s=0.5).trace.value.tolist() == value.tolist()
+    value = np.repeat(noise(1000), 2)
+    assert screened(value, end_s=1.0).trace.value.tolist() == value.tolist()
 
 
 # ---- damaged readings ---------------------------------------------------------------------------
