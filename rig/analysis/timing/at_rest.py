@@ -8,8 +8,7 @@ from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.profile import FAR, LEAST, MANY, SEVERAL, Profile
-from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.states import idle_window_of
+from rig.analysis.timing.readings import Readings, idle_window_of
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats, Indices
 

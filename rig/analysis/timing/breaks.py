@@ -200,23 +200,16 @@ def _longer(s: Shown, piece: _Piece) -> bool:
 # ---- readings that arrived several times ----------------------------------------------------
 
 
-def copies_of(value: Floats) -> int:
-    """Return how often each reading is repeated: n if values change only at every n-th place."""
-    change = np.flatnonzero(np.diff(value) != 0.0) + 1
-    for copies in (4, 3, 2):
-        if len(change) >= MANY and not np.any(change % copies):
-            return copies
-    return 1
-
-
 def once(trace: Trace, clock: Timebase, end_s: float, at_once: int) -> tuple[Trace, tuple[Finding, ...]]:
     """Return one of each reading on the declared grid, if each was delivered several times, with what was found.
 
     This is so only if readings reach beyond the end of the recording. At most ``at_once`` are left, as means.
     """
     first_s, last_s = (float(clock.seconds(x)[0]) for x in (trace.start_tick[:1], trace.end_tick[-1:]))
-    several = trace.uniform and last_s > latest_s(first_s, end_s)
-    copies = copies_of(trace.part(0, at_once).value) if several else 1
+    if not trace.uniform or last_s <= latest_s(first_s, end_s):
+        return trace, ()
+    change = np.flatnonzero(np.diff(trace.part(0, at_once).value) != 0.0) + 1
+    copies = next((n for n in (4, 3, 2) if len(change) >= MANY and not np.any(change % n)), 1)
     if copies == 1:
         return trace, ()
     name = trace.rail.name

@@ -58,10 +58,9 @@ def busy_times(activity: Activity, stamps: Mapping[str, StampsU]) -> dict[str, B
 
 def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTime]) -> Figures:
     """Return execution times by phase and in total."""
+    figures, means = Figures(), {}
     if not activity.phases:
-        return Figures()
-    figures = Figures()
-    means = {}
+        return figures
     for name, phase in activity.phases.items():
         means[name] = mean_time(phase, device, busy[name].stamps[name], name)
         each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences

@@ -42,12 +42,8 @@ def on_device_clock(run: Run) -> tuple[Run, Timebase]:
     pin = pins[0]
     beside = (n for n, t in run.traces.items() if t.clock == pin.clock and t.rail.kind != "edges" and len(t.value) > 1)
     timebase = timebase_of(run, pin.clock, next(beside, None))
-    return _with_spans(run, pin, timebase), _stamped(timebase, pin)
-
-
-def _stamped(timebase: Timebase, pin: Trace) -> Timebase:
     look_s = 1.0 / pin.rail.rate_hz if pin.rail.rate_hz > 0 else 1.0 / timebase.clock.tick_hz
-    return replace(timebase, look_s=look_s, lag_s=pin.rail.pin_lag_s)
+    return _with_spans(run, pin, timebase), replace(timebase, look_s=look_s, lag_s=pin.rail.pin_lag_s)
 
 
 def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:

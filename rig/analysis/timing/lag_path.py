@@ -166,14 +166,13 @@ def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
     whole = _unbiased(s, late_s, np.inf, 1)
     mid = 0.5 * (whole.begin_s + whole.end_s)
     near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR, len(late_s))
-    found = [Seen.of(*e.in_turn(), e, rate_sigma) for e in (whole, near) if len(e.in_turn()[0]) >= len(late_s)]
+    found = [Seen.of(*e.in_turn(), rate_sigma, e, whole) for e in (whole, near) if len(e.in_turn()[0]) >= len(late_s)]
     # levels from a whole cell and from near an edge should place the edge alike
     apart_s = abs(found[0].line.late_s - found[-1].line.late_s) if found else 0.0
     if apart_s > APART * math.hypot(*(f.line.sigma_s for f in found), 0.0):
         found = [replace(f, line=replace(f.line, sigma_s=math.hypot(f.line.sigma_s, apart_s))) for f in found]
-    found = [replace(f, whole=whole) for f in found]
     if not found and len(late_s) > 2:
-        found = [Seen.of(*_in_groups(s, late_s), None, rate_sigma)]
+        found = [Seen.of(*_in_groups(s, late_s), rate_sigma)]
     return min((f for f in found if len(f.at_s) > 2), key=lambda f: f.line.sigma_s, default=None)
 
 
@@ -184,16 +183,16 @@ class Seen:
     at_s: Floats
     late_s: Floats
     line: Line
-    edges: Edges | None
+    edges: Edges | None = None
     """The edges of each span; None where only groups of spans show a place."""
     whole: Edges | None = None
     """The edges with levels from whole cells."""
 
     @staticmethod
-    def of(at_s: Floats, late_s: Floats, edges: Edges | None, rate_sigma: float) -> Seen:
+    def of(at_s: Floats, late_s: Floats, rate_sigma: float, *edges: Edges) -> Seen:
         """Return edges with the line through them."""
-        doubt_s = 0.0 if edges is None else edges.doubt_s
-        return Seen(at_s, late_s, through(at_s, late_s, doubt_s, rate_sigma), edges)
+        doubt_s = edges[0].doubt_s if edges else 0.0
+        return Seen(at_s, late_s, through(at_s, late_s, doubt_s, rate_sigma), *edges)
 
 
 def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:

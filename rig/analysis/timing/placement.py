@@ -143,14 +143,12 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
         if at.sigma_s >= best.sigma_s:
             best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
         else:
-            best, late_s = _moved(meter.against_device, at, math.hypot(at.sigma_s, doubt_s), method), at.late_s
+            late_s, first = at.late_s, meter.against_device
+            rate_sigma = min(at.slope_sigma or np.inf, first.rate_sigma)
+            best = first.adjusted(
+                -float(at.at(np.array(first.ref_s))), -at.slope, math.hypot(at.sigma_s, doubt_s), rate_sigma, method
+            )
     return replace(best, considered=considered), notes
-
-
-def _moved(first: Timebase, at: Line, sigma_s: float, method: str) -> Timebase:
-    """Return the map by which spans are not late."""
-    rate_sigma = min(at.slope_sigma, first.rate_sigma) if at.slope_sigma else first.rate_sigma
-    return first.adjusted(-float(at.at(np.array(first.ref_s))), -at.slope, sigma_s, rate_sigma, method)
 
 
 # ---- a path beside it -------------------------------------------------------------------------

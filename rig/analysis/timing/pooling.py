@@ -34,8 +34,7 @@ def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: flo
     ``host_sigma_s`` that of idle windows. The reading next to a span shows the level beside it.
     """
     tau_s = r.tau_s
-    windows = [*(p.windows_s for p in activity.phases.values()), activity.excluded_s()]
-    on, off = np.concatenate(windows).T
+    on, off = activity.every_s().T
     reach, settled = margin_s(sigma_s, tau_s), margin_s(0.0, tau_s)
     quiet = activity.idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * tau_s, -2.0 * host_sigma_s])
     inner = (on + (2.0 * sigma_s + SETTLE_TAU * tau_s), off - 2.0 * sigma_s)

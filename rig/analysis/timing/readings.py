@@ -7,13 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
+from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside, margin_s, merged, touches
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.recording.conversion import PLAUSIBLE, to_watts
 from rig.recording.traces import Trace
-from rig.types import Bools, Floats, Rail
+from rig.types import Bools, Floats, Indices, Rail
 
 
 @dataclass(frozen=True)
@@ -191,3 +192,24 @@ def in_order(rail: str, start_s: Floats, before_s: float = -np.inf) -> None:
             value=rail,
             remedy="Check the trace for wrapped or repeated time stamps",
         )
+
+
+# ---- which readings show idle, and which the gaps between spans ------------------------------
+
+
+def idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, host_sigma_s: float) -> Indices:
+    """Return the idle window that wholly holds each reading, or -1 if none does or activity may reach the reading."""
+    quiet = idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * r.tau_s, -2.0 * host_sigma_s])
+    quiet = merged(quiet[quiet[:, 1] > quiet[:, 0]])
+    where = inside(quiet, r.start_s, r.end_s)
+    guard = merged(busy_s + margin_s(sigma_s, r.tau_s))
+    where[~r.ok | touches(guard, r.start_s, r.end_s)] = -1
+    return where
+
+
+def gap_of(r: Readings, spans_s: Floats, sigma_s: float, where: Indices) -> Indices:
+    """Return which gap of disjoint sorted spans holds each reading, or -1; ``where`` is from ``idle_window_of``."""
+    guard = merged(spans_s + margin_s(sigma_s, r.tau_s))
+    between = (r.start_s > spans_s[0, 0]) & (r.end_s < spans_s[-1, 1]) & r.ok & (where < 0)
+    between &= ~touches(guard, r.start_s, r.end_s)
+    return np.where(between, count_before(spans_s[:, 0], r.start_s), -1)

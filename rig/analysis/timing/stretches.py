@@ -42,7 +42,8 @@ def stretches(trace: Trace, meter: Timebase, activity: Activity, at_once: int) -
     first_s, last_s = meter.seconds(np.asarray(trace.start_tick[np.array([0, n - 1])])).tolist()
     in_order(trace.rail.name, np.array([first_s, last_s]))
     period_s = (last_s - first_s) / (n - 1)
-    on, off = (spans := _evenly(_every(activity), SPREAD)).T
+    every_s = activity.every_s()
+    on, off = (spans := _evenly(every_s[np.argsort(every_s[:, 0], kind="stable")], SPREAD)).T
     within = on + np.mod(GOLDEN * np.arange(len(on)), 1.0) * (off - on)
     idle_s = merged(np.clip(activity.idle_s, first_s, last_s))
     at_s = np.concatenate([
@@ -112,11 +113,6 @@ def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
         true = holds(middle) & (low < high)
         low, high = np.where(true, middle + 1, low), np.where(true, high, np.minimum(middle, high))
     return low
-
-
-def _every(activity: Activity) -> Floats:
-    windows = np.concatenate([*(p.windows_s for p in activity.phases.values()), activity.warmup_s, activity.marks_s])
-    return np.asarray(windows[np.argsort(windows[:, 0], kind="stable")])
 
 
 def _evenly(windows: Floats, most: int) -> Floats:

@@ -79,9 +79,13 @@ class Activity:
         overlap_s = float(np.sum(every[:, 1] - every[:, 0]) - np.sum(union[:, 1] - union[:, 0]))
         return union if overlap_s > OVERLAP_S * len(every) else every
 
+    def every_s(self) -> Floats:
+        """Return the windows in which the device is active in any way, unsorted, shape (k, 2)."""
+        return np.concatenate([*(p.windows_s for p in self.phases.values()), self.excluded_s()])
+
     def active_s(self) -> Floats:
-        """Return when the device is active in any way, as disjoint sorted windows, shape (k, 2)."""
-        return merged(np.concatenate([self.busy_windows_s(), self.excluded_s()]))
+        """Return the same as disjoint sorted windows."""
+        return merged(self.every_s())
 
 
 def host_bend(run: Run) -> tuple[float, tuple[str, ...]]:
