@@ -40,14 +40,13 @@ from rig.analysis.solving.solves import (
     solving_findings,
 )
 from rig.analysis.timing.aligned_rails import aligned_rails
-from rig.analysis.timing.at_rest import restless
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
+from rig.analysis.timing.outside_spans import restless, with_work_outside
 from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks
-from rig.analysis.timing.work_outside_spans import with_work_outside
 from rig.analysis.verdict.benchmark import set_findings
 from rig.analysis.verdict.contradictions import contradictions_of
 from rig.analysis.verdict.missing import as_imported, ended_well, without_number, without_spans

@@ -15,7 +15,7 @@ from rig.analysis.power.spans_and_gaps import gain_change
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.profile import step_in, step_of, undithered
-from rig.analysis.timing.supply import Supply, covariance_w
+from rig.analysis.timing.readings import Supply, covariance_w
 from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"

@@ -10,14 +10,23 @@ from numpy.typing import NDArray
 
 from rig.analysis.result.finding import note
 from rig.analysis.timing.breaks import LAST, Bridged, bridged, once, strays
+from rig.analysis.timing.long_traces import (
+    Beside,
+    cuts_of,
+    in_means,
+    moments_s,
+    pooled,
+    single,
+    span_sigma_s,
+    stretches,
+    thinned,
+)
 from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
-from rig.analysis.timing.pooling import Beside, cuts_of, in_means, moments_s, pooled, span_sigma_s
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.shown import shown
-from rig.analysis.timing.stretches import single, stretches, thinned
 from rig.analysis.timing.timebase import RECTANGLE, Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run
@@ -39,7 +48,7 @@ def aligned_rails(
 
     Rails on one clock are aligned together, by the rail that shows the spans best. Readings that contradict the spans
     get the times that the spans prove, if any. Of a trace with more than ``at_once`` readings, this many are looked at
-    one by one, and all enter the readings of its rail as means (``rig.analysis.timing.pooling``).
+    one by one, and all enter the readings of its rail as means (``rig.analysis.timing.long_traces``).
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]

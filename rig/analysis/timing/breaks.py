@@ -16,7 +16,7 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.lag_path import GROUPS, PER_SPAN, STANDS_OUT, Line, cheapest, far_places, line
-from rig.analysis.timing.pooling import in_means
+from rig.analysis.timing.long_traces import in_means
 from rig.analysis.timing.profile import MANY
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import Cells, Shown

@@ -14,9 +14,10 @@ import numpy as np
 
 from rig.analysis.timing.activity_signal import in_step, merged
 from rig.analysis.timing.lag_path import Line, line, through
+from rig.analysis.timing.meter_clock import MeterClock
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.shown import shown
-from rig.analysis.timing.timebase import CERTAIN, RECTANGLE
+from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, SURE
 from rig.types import Bools, Floats, Indices, Pin, Rail
 
 LEAST = 6
@@ -162,3 +163,30 @@ def _pairs(wanted: Train, found: Train, at: Line, wide_s: float) -> tuple[Indice
     due = np.flatnonzero(alike)
     due = due[np.diff(near[due], prepend=-1) > 0]
     return due, found.at_s[near[due]] - wanted.at_s[due], seen_s
+
+
+def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
+    """Return how late the spans are by the edges of a GPIO input, or None, and notes on how well they fit."""
+    activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
+    spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
+    own = meter.against_device
+    reach_s = SURE * own.sigma_s + (own.rate_sigma * float(np.ptp(spans)) if len(spans) else 0.0)
+    found, notes = list[Line](), list[str]()
+    for trace in every:
+        rail, pin = trace.rail, trace.rail.pin
+        if trace.clock != first.clock.name or rail.kind != "edges" or not pin or not len(trace.value) or not len(spans):
+            continue
+        look_s = first.rate / rail.rate_hz if rail.rate_hz > 0 else 1.0 / first.clock.tick_hz
+        wanted = expected(spans, pin)
+        seen = observed(first.seconds(trace.end_tick), trace.value, pin, look_s, quiet_s(wanted))
+        shared_s = math.hypot(rail.pin_lag_s / math.sqrt(3.0), meter.device.step_s / RECTANGLE)
+        fit = match(wanted, seen, reach_s, own.rate_sigma, look_s, shared_s)
+        if isinstance(fit, str):
+            notes.append(f"Input {rail.name}: its edges are not used for alignment: {fit}")
+            continue
+        found.append(fit.line)
+        if fit.missing or fit.extra:
+            notes.append(
+                f"Input {rail.name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
+            )
+    return min(found, key=lambda x: x.sigma_s, default=None), notes

@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from rig.analysis.timing.gpio_edges import expected, match, observed, quiet_s
-from rig.analysis.timing.lag_path import Line
-from rig.analysis.timing.readings import volts_of
-from rig.analysis.timing.supply import Volts
+from rig.analysis.timing.readings import Volts, volts_of
 from rig.analysis.timing.timebase import RECTANGLE, SURE, Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.errors import DataError
@@ -80,30 +75,3 @@ class MeterClock:
                 remedy="Record the voltage as a rail in V, or state it as supply_v",
             )
         return volts_of(found, self.clock_of(found, own))
-
-
-def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
-    """Return how late the spans are by the edges of a GPIO input, or None, and notes on how well they fit."""
-    activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
-    spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
-    own = meter.against_device
-    reach_s = SURE * own.sigma_s + (own.rate_sigma * float(np.ptp(spans)) if len(spans) else 0.0)
-    found, notes = list[Line](), list[str]()
-    for trace in every:
-        rail, pin = trace.rail, trace.rail.pin
-        if trace.clock != first.clock.name or rail.kind != "edges" or not pin or not len(trace.value) or not len(spans):
-            continue
-        look_s = first.rate / rail.rate_hz if rail.rate_hz > 0 else 1.0 / first.clock.tick_hz
-        wanted = expected(spans, pin)
-        seen = observed(first.seconds(trace.end_tick), trace.value, pin, look_s, quiet_s(wanted))
-        shared_s = math.hypot(rail.pin_lag_s / math.sqrt(3.0), meter.device.step_s / RECTANGLE)
-        fit = match(wanted, seen, reach_s, own.rate_sigma, look_s, shared_s)
-        if isinstance(fit, str):
-            notes.append(f"Input {rail.name}: its edges are not used for alignment: {fit}")
-            continue
-        found.append(fit.line)
-        if fit.missing or fit.extra:
-            notes.append(
-                f"Input {rail.name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
-            )
-    return min(found, key=lambda x: x.sigma_s, default=None), notes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import TRIMMED, FigureKey
 from rig.analysis.result.result import Result
-from rig.analysis.timing.supply import Supply, Volts, covariance_w, mean_volts, sagging
+from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts, sagging
 from rig.errors import DataError, StoreError
 from rig.recording.conversion import to_watts
 from rig.recording.reader import open_run

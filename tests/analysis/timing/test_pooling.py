@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.pooling import cuts_of, in_means, moments_s, pooled
+from rig.analysis.timing.long_traces import cuts_of, first_not, in_means, moments_s, pooled, single, stretches
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import Readings, readings_of
-from rig.analysis.timing.stretches import first_not, single, stretches
 from rig.analysis.timing.timebase import Timebase, host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.errors import DataError
@@ -173,7 +172,8 @@ def test_a_long_trace_costs_no_more_readings_than_may_be_looked_at() -> None:
 
 def test_a_long_trace_that_ends_before_it_begins_is_refused() -> None:
     rng = np.random.default_rng(4)
-    trace = replace(trace_of(rng.normal(size=N)), start_tick=GridTicks(0, -1_000_000, N))
+    backward: Any = GridTicks(0, -1_000_000, N)
+    trace = replace(trace_of(rng.normal(size=N)), start_tick=backward)
     with pytest.raises(DataError, match="do not move forward in time"):
         stretches(trace, CLOCK, activity(rng), 1500)
 

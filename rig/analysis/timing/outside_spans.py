@@ -1,4 +1,4 @@
-"""Work that no span covers: a try that was repeated, a warm-up without a mark, a chore of the device."""
+"""What readings show outside spans: work that no span covers, such as a repeated try, and idle that is no rest."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
 from rig.analysis.timing.placement import AlignedRail
-from rig.analysis.timing.profile import FEW
+from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL, Profile
+from rig.analysis.timing.readings import Readings, idle_window_of
 from rig.analysis.timing.timebase import SURE
 from rig.analysis.timing.timeline import Activity, Phase
-from rig.types import Bools, Floats
+from rig.types import Bools, Floats, Indices
 
-SEVERAL = 3
+OFTEN = 3
 """At least this many spans show levels. Work that occurs as often in one idle window recurs all the time."""
 LEAST_READINGS = 4
 """Work must last and rise by at least half of what spans do, and last this many readings.
@@ -43,7 +44,7 @@ def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Act
     every_s = _stretches(rail, best, spans_s, activity.idle_s)
     found_s = every_s[np.diff(every_s)[:, 0] >= 0.5 * np.median(np.diff(spans_s))]
     at_idle = [int(np.count_nonzero(touches(window, *found_s.T))) for window in activity.idle_s.reshape(-1, 1, 2)]
-    if not len(found_s) or max(at_idle, default=0) >= SEVERAL or min(at_idle, default=0) > 0:
+    if not len(found_s) or max(at_idle, default=0) >= OFTEN or min(at_idle, default=0) > 0:
         return activity, rails
     near_s = SURE * rail.sigma_s + 2.0 * rail.readings.period_s + SETTLE_TAU * rail.readings.tau_s
     goes_on = touches(found_s, spans_s[:, 1], spans_s[:, 1] + near_s)
@@ -109,7 +110,7 @@ def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float
     near_s = found_s + np.array([-pitch_s, pitch_s])
     beside = touches(merged(near_s), *spans_s.T)
     some = [watts[(count > 0) & which] for which in (beside, ~beside)]
-    return float(np.median(some[0]) - np.median(some[1])) if min(map(len, some)) >= SEVERAL else 0.0
+    return float(np.median(some[0]) - np.median(some[1])) if min(map(len, some)) >= OFTEN else 0.0
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
     """Return the two levels of the readings ``among`` (Lloyd, 1982), or None if they do not have two."""
     r = rail.readings
     watts = r.watts[among]
-    if len(spans_s) < SEVERAL or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
+    if len(spans_s) < OFTEN or r.counter or r.period_s <= 0.0 or len(watts) < LEAST_AMONG:
         return None
     low, high = np.quantile(watts, [FEW, 1.0 - FEW])
     for _ in range(10):
@@ -164,3 +165,70 @@ def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floa
     found_s = np.column_stack([r.start_s[first], r.end_s[last]])
     least_s = max(LEAST_READINGS * r.period_s, SURE * math.hypot(rail.sigma_s, r.aperture_s))
     return found_s[found_s[:, 1] - found_s[:, 0] >= least_s]
+
+
+# ---- idle that is no rest --------------------------------------------------------------------
+
+
+FEWER = 0.1
+"""This part of the readings of idle, or of work, may be unlike most of them."""
+MOVES = 0.05
+"""If idle moves by more than work adds, gaps move too, up to this part of what work adds."""
+NOISIER = 5.0
+"""The noise of one idle window may be at most this many times that of another."""
+
+
+def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
+    """Return a failed check if readings at idle are more than noise about a level that their windows share.
+
+    A changed unit, a lost sign, a switched probe or a mean since the start makes them so. A pulse now and then, a
+    device that settles or one that wakes does not.
+    """
+    r, spans_s = rail.single or rail.readings, activity.active_s()
+    if r.counter or not len(spans_s):
+        return []
+    inner_s = spans_s + np.array([2.0 * rail.sigma_s + SETTLE_TAU * r.tau_s, -2.0 * rail.sigma_s])
+    inner_s = merged(inner_s[inner_s[:, 1] > inner_s[:, 0]])
+    window = idle_window_of(r, activity.idle_s, spans_s, rail.sigma_s, rail.host_sigma_s)
+    windows = [r.watts[window == k] for k in np.unique(window[window >= 0])]
+    work = r.watts[r.ok & (inside(inner_s, r.start_s, r.end_s) >= 0)]
+    guard_s = 2.0 * rail.sigma_s + np.array([SETTLE_TAU * r.tau_s, 0.0])
+    gaps_s = np.column_stack([spans_s[:-1, 1] + guard_s[0], spans_s[1:, 0] - guard_s[1]])
+    gap = inside(merged(gaps_s[gaps_s[:, 1] > gaps_s[:, 0]]), r.start_s, r.end_s)
+    gap[~r.ok | np.isin(gap, gap[window >= 0])] = -1  # a gap with an idle window in it may move within
+    near = [_near(r, gap, np.flatnonzero(window == k)) for k in np.unique(window[window >= 0])]
+    how = _how(windows, work, near) if sum(map(len, windows)) >= LEAST and len(work) else ""
+    return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
+
+
+def _near(r: Readings, gap: Indices, at: Indices) -> float:
+    """Return the median of that gap beside an idle window, of readings ``at``, whose level is next to its own."""
+    own_w, gaps = float(np.median(r.watts[at])), np.flatnonzero(gap >= 0)
+    beside = [gap[g[k]] for g, k in ((gaps[gaps < at[0]], -1), (gaps[gaps > at[-1]], 0)) if len(g)]
+    return min((float(np.median(r.watts[gap == k])) for k in beside), key=lambda w: abs(w - own_w), default=0.0)
+
+
+def _how(windows: list[Floats], work: Floats, near: list[float]) -> str:
+    """Describe how readings of idle windows are restless compared with those at work; "" if they are not."""
+    quiet, middle = np.concatenate(windows), [float(np.median(w)) for w in windows]
+    level, rest = float(np.median(work)), float(np.quantile(quiet, FEWER))
+    off = np.concatenate([w - m for w, m in zip(windows, middle, strict=True)])
+    exact = 1e-9 * max(abs(level), float(np.max(np.abs(quiet))))  # less is rounding alone
+    typical = Profile(quiet, np.ones(len(quiet), bool)).typical
+    far = FAR * max(float(np.median(np.abs(off))), typical, exact)
+    if all(len(w) > 1 and w[-1] > w[0] and np.all(np.diff(w) >= 0.0) for w in (*windows, work)):
+        return "that never fall, nor do those at work"
+    adds, apart = abs(level - float(np.median(quiet))), float(np.ptp(np.subtract(middle, near)))
+    if np.ptp(middle) > max(adds, far) and apart > max(MOVES * adds, far):
+        return "that change from one idle window to another by more than work adds"
+    over = float(np.mean(np.maximum(quiet - max(rest, float(np.quantile(work, 1.0 - FEWER))), 0.0)))
+    if over > 0.5 * abs(level - rest):
+        return "so far above those of work that they add half as much as work"
+    noise = [float(np.median(np.abs(np.diff(w)))) for w in windows if len(w) > MANY]
+    if min(noise, default=0.0) > exact and max(noise) > NOISIER * min(noise):
+        return f"{max(noise) / min(noise):.3g} times as noisy in one idle window as in another"
+    above, below = int(np.count_nonzero(off > far)), off < -far
+    lone, most = int(np.count_nonzero(below[1:-1] & ~below[:-2] & ~below[2:])), int(2.0 * FEWER * len(off))
+    if lone >= SEVERAL and lone > 4 * above and np.count_nonzero(below) < min(2 * lone, most):
+        return f"{lone} single ones that lack a part of what those beside them hold"
+    return ""
