@@ -72,7 +72,7 @@ CASES: Mapping[str, Case] = {
     "heat of the work": Case(POWER + "level_changes._heats", always([])),
     "swings of idle": Case(POWER + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),
     "a gain that changes": Case(POWER + "budget.gain_change", always(0.0)),
-    "a filter that nobody declared": Case(TIMING + "placement.undeclared_tau_s", always(None)),
+    "a filter that nobody declared": Case(TIMING + "alignment.placement.undeclared_tau_s", always(None)),
     "fitted": Case(POWER + "figures.fitted", always(None)),
     "restless idle": Case("rig.analysis.evaluate.restless", always([])),
     "rises elsewhere": Case(TIMING + "outside_spans._elsewhere", always([])),
@@ -88,11 +88,11 @@ CASES: Mapping[str, Case] = {
     "step in spans": Case(POWER + "budget.step_in", lambda value, _: (0.0, value[:0])),
     "no dither": Case(POWER + "budget.undithered", always(0.0)),
     "apparent ends of a range": Case(TIMING + "readings.ends_of", always(())),
-    "breaks": Case(TIMING + "aligned_rails._bridged", always(None)),
-    "edges that wander": Case(TIMING + "placement.wander", always(None)),
-    "readings after the end": Case(TIMING + "placement.after_end", always(())),
+    "breaks": Case(TIMING + "alignment.aligned_rails._bridged", always(None)),
+    "edges that wander": Case(TIMING + "alignment.placement.wander", always(None)),
+    "readings after the end": Case(TIMING + "alignment.placement.after_end", always(())),
 } | {
-    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "aligned_rails.screened", without(rule))
+    f"screen,{rule.test.__name__.replace('_', ' ')}": Case(TIMING + "alignment.aligned_rails.screened", without(rule))
     for rule in RULES
 }
 

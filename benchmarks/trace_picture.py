@@ -16,7 +16,7 @@ from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.blocks import GAP, IDLE, SPAN
 from rig.analysis.power.rail_model import RailModel, rail_model
-from rig.analysis.timing.aligned_rails import aligned_rails
+from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.timeline import activity_of
 from rig.recording.reader import open_run

@@ -39,11 +39,11 @@ from rig.analysis.solving.solves import (
     solving_figures,
     solving_findings,
 )
-from rig.analysis.timing.aligned_rails import aligned_rails
+from rig.analysis.timing.alignment.aligned_rails import aligned_rails
+from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.outside_spans import restless, with_work_outside
-from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, off_line_checks, rate_checks

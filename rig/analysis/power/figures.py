@@ -36,7 +36,7 @@ from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity, linear
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.breaks import REMEDY
+from rig.analysis.timing.alignment.breaks import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Activity

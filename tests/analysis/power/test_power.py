@@ -18,8 +18,8 @@ from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import refusal
+from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.execution_time import busy_times, time_figures
-from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.profile import step_of
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import host_timebase

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rig.analysis.result.finding import Finding
+from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.outside_spans import restless
-from rig.analysis.timing.placement import AlignedRail
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.timeline import Activity, Phase

@@ -17,7 +17,7 @@ from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
 from fixtures.worlds.random_draw import blank, steps, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
-from rig.analysis.timing.aligned_rails import aligned_rails
+from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.engine.acquisition import Bench
 from rig.engine.record import record

@@ -12,9 +12,9 @@ import numpy as np
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
-from rig.analysis.timing.breaks import STRAYS, after_end, strays
-from rig.analysis.timing.gpio_edges import by_pins
-from rig.analysis.timing.lag_path import (
+from rig.analysis.timing.alignment.breaks import STRAYS, after_end, strays
+from rig.analysis.timing.alignment.gpio_edges import by_pins
+from rig.analysis.timing.alignment.lag_path import (
     APART,
     GROUPS,
     LEAST_SHIFT,
@@ -28,9 +28,9 @@ from rig.analysis.timing.lag_path import (
     wander,
     wandering,
 )
-from rig.analysis.timing.meter_clock import MeterClock
+from rig.analysis.timing.alignment.meter_clock import MeterClock
+from rig.analysis.timing.alignment.shown import Edges, Shown, shown
 from rig.analysis.timing.readings import Readings, readings_of
-from rig.analysis.timing.shown import Edges, Shown, shown
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase
 from rig.recording.traces import Trace
 from rig.types import Floats

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.timing.lag_path import GROUPS, PER_SPAN, STANDS_OUT, Line, cheapest, far_places, line
+from rig.analysis.timing.alignment.lag_path import GROUPS, PER_SPAN, STANDS_OUT, Line, cheapest, far_places, line
+from rig.analysis.timing.alignment.shown import Cells, Shown
 from rig.analysis.timing.long_traces import in_means
 from rig.analysis.timing.profile import MANY
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.shown import Cells, Shown
 from rig.analysis.timing.timebase import Timebase, latest_s
 from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import in_step, merged
-from rig.analysis.timing.lag_path import Line, line, through
-from rig.analysis.timing.meter_clock import MeterClock
+from rig.analysis.timing.alignment.lag_path import Line, line, through
+from rig.analysis.timing.alignment.meter_clock import MeterClock
+from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.shown import shown
 from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, SURE
 from rig.types import Bools, Floats, Indices, Pin, Rail
 

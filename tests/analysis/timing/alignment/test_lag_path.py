@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fixtures.bench.true_power import steps_of
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
-from rig.analysis.timing.lag_path import Line, along, line, wander, wandering
-from rig.analysis.timing.placement import undeclared_tau_s
+from rig.analysis.timing.alignment.lag_path import Line, along, line, wander, wandering
+from rig.analysis.timing.alignment.placement import undeclared_tau_s
+from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.shown import shown
 from rig.types import Floats, Rail
 
 CALM = settings(deadline=None, derandomize=True, database=None)

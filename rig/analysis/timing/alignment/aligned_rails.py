@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.result.finding import note
-from rig.analysis.timing.breaks import LAST, Bridged, bridged, once, strays
+from rig.analysis.timing.alignment.breaks import LAST, Bridged, bridged, once, strays
+from rig.analysis.timing.alignment.meter_clock import MeterClock
+from rig.analysis.timing.alignment.placement import LEAST_SPANS, AlignedRail, placed
+from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.long_traces import (
     Beside,
     cuts_of,
@@ -21,12 +24,9 @@ from rig.analysis.timing.long_traces import (
     stretches,
     thinned,
 )
-from rig.analysis.timing.meter_clock import MeterClock
-from rig.analysis.timing.placement import LEAST_SPANS, AlignedRail, placed
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.screen import Screened, screened
-from rig.analysis.timing.shown import shown
 from rig.analysis.timing.timebase import RECTANGLE, Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run

@@ -12,9 +12,9 @@ from fixtures.worlds import random_draw
 from fixtures.worlds.lab_recording import plain_lab
 from rig.analysis.evaluate import evaluate
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
-from rig.analysis.timing.breaks import bridged, strays
+from rig.analysis.timing.alignment.breaks import bridged, strays
+from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.readings import Readings
-from rig.analysis.timing.shown import shown
 from rig.recording.reader import open_run
 from rig.recording.traces import Trace
 from rig.types import Floats, Rail
