@@ -115,15 +115,11 @@ def _beside_more_w(rail: AlignedRail, spans_s: Floats, found_s: Floats) -> float
 
 @dataclass(frozen=True)
 class _Levels:
-    """Watts between spans and in spans, and the standard deviation of a reading about these levels."""
+    """Watts between spans and in spans, and their difference in standard deviations of a reading about them."""
 
     low_w: float
     high_w: float
-    scatter_w: float
-
-    @property
-    def contrast(self) -> float:
-        return (self.high_w - self.low_w) / max(self.scatter_w, 1e-300)
+    contrast: float
 
 
 def _among(rail: AlignedRail, spans_s: Floats) -> Bools:
@@ -146,8 +142,8 @@ def _levels(rail: AlignedRail, spans_s: Floats, among: Bools) -> _Levels | None:
         low, high = float(watts[~upper].mean()), float(watts[upper].mean())
         if (low, high) == before:
             break
-    found = _Levels(low, high, float(min(watts[upper].std(), watts[~upper].std())))
-    return found if found.contrast > CONTRAST else None
+    contrast = (high - low) / max(float(min(watts[upper].std(), watts[~upper].std())), 1e-300)
+    return _Levels(low, high, contrast) if contrast > CONTRAST else None
 
 
 def _stretches(rail: AlignedRail, levels: _Levels, spans_s: Floats, idle_s: Floats) -> Floats:

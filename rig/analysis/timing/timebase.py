@@ -74,6 +74,10 @@ class Timebase:
         """Return the standard uncertainty of the map at a moment of the run."""
         return math.hypot(self.sigma_s, self.rate_sigma * (t_s - self.ref_s))
 
+    def most_sigma(self, t_s: Floats) -> float:
+        """Return the largest standard uncertainty of the map from the first of these moments to the last."""
+        return max(self.sigma_at(float(t)) for t in ((t_s.min(), t_s.max()) if t_s.size else (self.ref_s,)))
+
     def adjusted(self, by_s: float, rate_by: float, sigma_s: float, rate_sigma: float, method: str) -> Timebase:
         """Return the same map, moved by ``by_s`` at ``ref_s`` and stretched by ``1 + rate_by``."""
         return replace(

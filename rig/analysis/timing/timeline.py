@@ -157,14 +157,10 @@ def beyond_tolerance(found: Timebase) -> bool:
 def rate_checks(run: Run) -> Iterator[Finding]:
     """Yield a failed check for each clock whose rate, by the host's clock, is beyond its declared tolerance."""
     for name, clock in run.clocks().items():
-        if brackets := run.brackets(name):
-            found = fit_brackets(clock, brackets, run.start.t0_ns)
-            if beyond_tolerance(found):
-                rule, allowed = (
-                    f"rate of the clock {name} by that of the host",
-                    f"within {clock.tolerance:.2g} of its own",
-                )
-                yield Finding(rule, f"off by {1.0 / found.rate - 1.0:+.3g}", allowed, False)
+        brackets = run.brackets(name)
+        if brackets and beyond_tolerance(found := fit_brackets(clock, brackets, run.start.t0_ns)):
+            rule, off = f"rate of the clock {name} by that of the host", f"off by {1.0 / found.rate - 1.0:+.3g}"
+            yield Finding(rule, off, f"within {clock.tolerance:.2g} of its own", False)
 
 
 def off_line_checks(run: Run, timebase: Timebase) -> tuple[Timebase, tuple[Finding, ...]]:
@@ -191,7 +187,14 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     table = run.replies
     table = table.filter(pc.and_(table["phase"].is_valid(), table["on_tick"].is_valid()))
     phase, issue, on, off, warm = (array_of(table[c]) for c in ("phase", "issue", "on_tick", "off_tick", "warmup"))
-    windows = _spans_s(on, off, device)
+    windows = np.column_stack([device.seconds(on), device.seconds(off)])
+    if np.any(backward := windows[:, 1] < windows[:, 0]):
+        raise DataError(
+            "a span ends before it begins",
+            field="off_tick",
+            value=int(off[np.argmax(backward)]),
+            remedy="Check the device's timer for wrap-around",
+        )
     size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
     each = np.array([size.get(i) or 1 for i in table["sample_id"].to_pylist()], dtype=np.int64)
     times = np.array([e or 1 for e in table["executions"].to_pylist()], dtype=np.int64)
@@ -217,19 +220,6 @@ def activity_of(run: Run, device: Timebase) -> Activity:
         step_s=device.step_s,
         unlooped=(run.start.scenario.repeat or 1) > 1 and all(np.all(p.executions == 1) for p in phases.values()),
     )
-
-
-def _spans_s(on_tick: Floats, off_tick: Floats, device: Timebase) -> Floats:
-    windows = np.column_stack([device.seconds(on_tick), device.seconds(off_tick)])
-    backward = windows[:, 1] < windows[:, 0]
-    if np.any(backward):
-        raise DataError(
-            "a span ends before it begins",
-            field="off_tick",
-            value=int(off_tick[np.argmax(backward)]),
-            remedy="Check the device's timer for wrap-around",
-        )
-    return windows
 
 
 def _joined(phase: Phase) -> Phase:

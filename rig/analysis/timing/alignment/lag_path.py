@@ -166,7 +166,8 @@ def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
     whole = _unbiased(s, late_s, np.inf, 1)
     mid = 0.5 * (whole.begin_s + whole.end_s)
     near = _unbiased(s, np.where(np.isfinite(mid), mid, late_s), NEAR, len(late_s))
-    found = [Seen.of(*e.in_turn(), rate_sigma, e, whole) for e in (whole, near) if len(e.in_turn()[0]) >= len(late_s)]
+    turns = ((e, e.in_turn(s.cells)) for e in (whole, near))
+    found = [Seen.of(*turn, rate_sigma, e, whole) for e, turn in turns if len(turn[0]) >= len(late_s)]
     # levels from a whole cell and from near an edge should place the edge alike
     apart_s = abs(found[0].line.late_s - found[-1].line.late_s) if found else 0.0
     if apart_s > APART * math.hypot(*(f.line.sigma_s for f in found), 0.0):
@@ -201,7 +202,7 @@ def _unbiased(s: Shown, late_s: Floats, levels: float, least: int) -> Edges:
     Fewer than ``least`` edges are of no use, and returned as they are.
     """
     e = edges_of_spans(s, late_s, levels)
-    if len(e.in_turn()[0]) < least:
+    if len(e.in_turn(s.cells)[0]) < least:
         return e
     begin, end = (np.where(np.isfinite(x), x, late_s) for x in (e.begin_s, e.end_s))
     would = edges_of_spans(modelled(s, begin, end), late_s, levels)

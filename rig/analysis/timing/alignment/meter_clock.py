@@ -1,17 +1,33 @@
-"""The clock of a meter by its brackets, and how late spans are on it by the edges of a GPIO input."""
+"""The clock of a meter by its brackets, and how late spans are on it by the edges of a GPIO input.
+
+The pin shows when a span began or ended, to a tick of the meter. The device's stamps show which span it was. Edges may
+be missing, extra or bouncing, and the brackets may be uncertain by several spans. So each edge counts as a pulse in a
+trace, and the lag path of these pulses is that of the spans.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
-from rig.analysis.timing.readings import Volts, volts_of
-from rig.analysis.timing.timebase import RECTANGLE, SURE, Timebase
+import numpy as np
+
+from rig.analysis.timing.activity_signal import in_step, merged
+from rig.analysis.timing.alignment.lag_path import Line, line, through
+from rig.analysis.timing.alignment.shown import shown
+from rig.analysis.timing.readings import Readings, Volts, volts_of
+from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, SURE, Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.errors import DataError
 from rig.recording.reader import Run
 from rig.recording.traces import Trace
-from rig.types import Floats
+from rig.types import Bools, Floats, Indices, Pin, Rail
+
+LEAST = 6
+"""Edges that must match, and at least half of those expected while the meter recorded.
+
+As many fewer must match at any other place that the brackets allow; a shift by a period loses only four.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,9 +60,7 @@ class MeterClock:
 
     def reach_s(self, windows_s: Floats) -> float:
         """Return how far the brackets may misplace windows, shape (k, 2)."""
-        against = self.against_device
-        ends_s = (windows_s.min(), windows_s.max()) if len(windows_s) else ()
-        return SURE * max((against.sigma_at(float(t)) for t in ends_s), default=0.0)
+        return SURE * self.against_device.most_sigma(windows_s)
 
     def volts_beside(self, traces: list[Trace]) -> list[Trace]:
         """Return the traces of volts that these rails name and the recording holds."""
@@ -75,3 +89,171 @@ class MeterClock:
                 remedy="Record the voltage as a rail in V, or state it as supply_v",
             )
         return volts_of(found, self.clock_of(found, own))
+
+
+# ---- edges of a pin ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Train:
+    """Edges in order of time, with arrays of shape (n,).
+
+    The arrays are seconds, the level after each edge (-1: either), and whether the edge ends a span.
+    """
+
+    at_s: Floats
+    level: Indices
+    ends: Bools
+
+    def __len__(self) -> int:
+        return len(self.at_s)
+
+
+@dataclass(frozen=True)
+class Match:
+    """How late edges are on the meter's clock, compared with the device's stamps.
+
+    ``missing`` is the number of edges that were expected while the meter recorded but not seen. ``extra`` is the number
+    of edges that were seen but not expected.
+    """
+
+    line: Line
+    matched: int
+    missing: int
+    extra: int
+
+
+def expected(windows_s: Floats, pin: Pin) -> Train:
+    """Return the edges that spans, shape (k, 2) on the device's clock, must have caused on the pin."""
+    spans = merged(windows_s) if pin == "level" else windows_s
+    at = spans.reshape(-1)
+    ends = np.tile([False, True], len(spans))
+    level = np.where(ends, 0, 1) if pin == "level" else np.full(len(at), 0 if pin == "stamp" else -1)
+    order = np.argsort(at, kind="stable")
+    return Train(at[order], level[order].astype(np.int64), ends[order])
+
+
+def observed(at_s: Floats, level: Floats, pin: Pin, step_s: float, quiet_s: float) -> Train:
+    """Return the edges that the meter saw, in the meter's seconds and without bounces.
+
+    Of edges closer than ``quiet_s``, only the first counts, or none if the pin ended at the level where it began. An
+    edge is seen half a sampling interval late on average.
+    """
+    use = level == 0 if pin == "stamp" else np.ones(len(level), bool)
+    at, after = at_s[use] - 0.5 * step_s, level[use].astype(np.int64)
+    first = np.flatnonzero(np.diff(at, prepend=-math.inf) >= quiet_s)
+    last = np.append(first[1:], len(at)) - 1
+    moved = np.ones(len(first), bool) if pin == "stamp" else (last - first) % 2 == 0
+    after = np.full(len(first), -1) if pin == "toggle" else after[last]
+    return Train(at[first][moved], after[moved], np.zeros(np.count_nonzero(moved), bool))
+
+
+def quiet_s(train: Train) -> float:
+    """Return the distance in seconds below which two edges are bounces of one edge: a quarter of the usual shortest."""
+    gaps = np.diff(train.at_s)
+    return float(np.quantile(gaps[gaps > 0], 0.05)) / 4.0 if np.any(gaps > 0) else 0.0
+
+
+def match(
+    wanted: Train, found: Train, reach_s: float, rate_sigma: float, step_s: float, shared_s: float = 0.0
+) -> Match | str:
+    """Return how late the observed edges are, within about +-``reach_s``, or why the edges do not decide.
+
+    The input is sampled at intervals of ``step_s``, and all edges may be off by ``shared_s`` together.
+    """
+    if min(len(wanted), len(found)) < LEAST:
+        return f"{len(found)} edges are too few for {len(wanted)} expected"
+    wide_s = max(quiet_s(wanted), step_s)
+    rises = [t.at_s[t.level == wanted.level.max()] for t in (wanted, found)]  # a level shows spans by its rises alone
+    s = shown(_pulses(rises[1], wide_s), _about(rises[0], wide_s))
+    at = None if s is None else line(s, reach_s, 2.0 * rate_sigma)
+    if at is None or abs(at.late_s) > reach_s:
+        return "no place that the brackets allow fits the edges to the spans, and better than any other"
+    for _ in range(2):
+        due, late_s, seen_s = _pairs(wanted, found, at, wide_s)
+        if len(due) < LEAST:
+            return f"only {len(due)} edges fit the spans"
+        at = through(late_s + wanted.at_s[due], late_s, 0.0, rate_sigma)
+    n, left_s, ends = len(due), late_s - at.at(late_s + wanted.at_s[due]), wanted.ends[due]
+    watched, inside = (
+        int(np.count_nonzero((x >= y[0] - wide_s) & (x <= y[-1] + wide_s)))
+        for x, y in ((wanted.at_s, seen_s), (seen_s, wanted.at_s))
+    )
+    if n < 0.5 * watched:
+        return f"only {n} of {watched} edges fit the spans"
+    near_s = min(4.0 * CERTAIN * max(float(np.median(np.abs(left_s))), step_s), wide_s)
+    if rival := _rival(wanted, found, at, reach_s, near_s):
+        return rival
+    split_s = 0.5 * float(np.median(left_s[ends]) - np.median(left_s[~ends])) if 0 < np.sum(ends) < n else 0.0
+    look_s = step_s / RECTANGLE
+    alike_s = look_s * math.sqrt(max(in_step(wanted.at_s[due] + late_s - left_s, step_s) - 1.0 / n, 0.0))
+    sigma_s = math.hypot(max(at.sigma_s, abs(split_s)), alike_s, shared_s)
+    slope_sigma = max(at.slope_sigma, look_s / max(math.sqrt(n) * float(np.std(wanted.at_s[due])), 1e-300))
+    return Match(replace(at, sigma_s=sigma_s, slope_sigma=min(slope_sigma, rate_sigma)), n, watched - n, inside - n)
+
+
+def _rival(wanted: Train, found: Train, at: Line, reach_s: float, near_s: float) -> str:
+    """Describe a place some periods away that fits about as many edges; "" if there is none."""
+    best = len(_pairs(wanted, found, at, near_s)[0])
+    for k in range(1, min(LEAST + 1, len(wanted))):
+        period_s = float(np.median(wanted.at_s[k:] - wanted.at_s[:-k]))
+        for by_s in (-period_s, period_s):
+            other = replace(at, late_s=at.late_s + by_s)
+            count = len(_pairs(wanted, found, other, near_s)[0])
+            # a place beyond the brackets counts only if it fits better
+            if best - count < (LEAST if abs(other.late_s) <= reach_s else -(LEAST // 2)):
+                return f"a shift {by_s:.6g} s away fits {count} edges, and the best shift fits {best}"
+    return ""
+
+
+def _about(at_s: Floats, wide_s: float) -> Floats:
+    """Return pulses about edges, as disjoint sorted windows."""
+    return merged(at_s[:, None] + wide_s * np.array([-0.5, 0.5]))
+
+
+def _pulses(at_s: Floats, wide_s: float) -> Readings:
+    """Return a trace of pulses of 1 W about edges; each pulse lasts two readings, and counts as that much."""
+    at = _about(at_s, wide_s).ravel()
+    at = np.concatenate([at[:1] - wide_s, at, at[-1:] + wide_s])
+    watts, ok = np.arange(len(at) - 1) % 2.0, np.ones(len(at) - 1, bool)
+    return Readings(Rail("pin"), at[:-1], at[1:], watts, watts, ok, ~ok, wide_s / 2.0, 0.0)
+
+
+def _pairs(wanted: Train, found: Train, at: Line, wide_s: float) -> tuple[Indices, Floats, Floats]:
+    """Return the numbers of the expected edges that are seen, and how late each is; each edge counts once.
+
+    Returned with them are all observed edges on the device's clock.
+    """
+    seen_s = found.at_s - at.at(found.at_s)
+    near = np.clip(np.searchsorted(seen_s, wanted.at_s - 0.5 * wide_s), 0, len(found) - 1)
+    alike = (np.abs(seen_s[near] - wanted.at_s) <= 0.5 * wide_s) & (found.level[near] == wanted.level)
+    due = np.flatnonzero(alike)
+    due = due[np.diff(near[due], prepend=-1) > 0]
+    return due, found.at_s[near[due]] - wanted.at_s[due], seen_s
+
+
+def by_pins(meter: MeterClock) -> tuple[Line | None, list[str]]:
+    """Return how late the spans are by the edges of a GPIO input, or None, and notes on how well they fit."""
+    activity, first, every = meter.activity, meter.bracketed, meter.run.traces.values()
+    spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
+    own = meter.against_device
+    reach_s = SURE * own.sigma_s + (own.rate_sigma * float(np.ptp(spans)) if len(spans) else 0.0)
+    found, notes = list[Line](), list[str]()
+    for trace in every:
+        rail, pin = trace.rail, trace.rail.pin
+        if trace.clock != first.clock.name or rail.kind != "edges" or not pin or not len(trace.value) or not len(spans):
+            continue
+        look_s = first.rate / rail.rate_hz if rail.rate_hz > 0 else 1.0 / first.clock.tick_hz
+        wanted = expected(spans, pin)
+        seen = observed(first.seconds(trace.end_tick), trace.value, pin, look_s, quiet_s(wanted))
+        shared_s = math.hypot(rail.pin_lag_s / math.sqrt(3.0), meter.device.step_s / RECTANGLE)
+        fit = match(wanted, seen, reach_s, own.rate_sigma, look_s, shared_s)
+        if isinstance(fit, str):
+            notes.append(f"Input {rail.name}: its edges are not used for alignment: {fit}")
+            continue
+        found.append(fit.line)
+        if fit.missing or fit.extra:
+            notes.append(
+                f"Input {rail.name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
+            )
+    return min(found, key=lambda x: x.sigma_s, default=None), notes

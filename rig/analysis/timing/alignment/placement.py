@@ -13,7 +13,6 @@ import numpy as np
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.alignment.breaks import STRAYS, after_end, strays
-from rig.analysis.timing.alignment.gpio_edges import by_pins
 from rig.analysis.timing.alignment.lag_path import (
     APART,
     GROUPS,
@@ -28,7 +27,7 @@ from rig.analysis.timing.alignment.lag_path import (
     wander,
     wandering,
 )
-from rig.analysis.timing.alignment.meter_clock import MeterClock
+from rig.analysis.timing.alignment.meter_clock import MeterClock, by_pins
 from rig.analysis.timing.alignment.shown import Edges, Shown, shown
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase
@@ -89,9 +88,7 @@ def placed(meter: MeterClock, traces: list[Trace]) -> list[AlignedRail]:
     if not final.same_map(first):
         rails = [readings_of(t, final, meter.volts(t, final)) for t in traces]
         seen = [shown(r, spans_s) for r in rails]
-    windows = activity.busy_windows_s()
-    ends_s = (float(windows.min()), float(windows.max())) if len(windows) else (final.ref_s,)
-    sigma_s = max(final.sigma_at(t) for t in ends_s)
+    sigma_s = final.most_sigma(activity.busy_windows_s())
     host_sigma_s = max(final.considered.get("brackets", 0.0), sigma_s)
     found = []
     for r, s in zip(rails, seen, strict=True):

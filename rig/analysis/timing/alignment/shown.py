@@ -239,8 +239,6 @@ def _cells(windows_s: Floats, period_s: float) -> Cells:
 class Edges:
     """How late begins and ends of spans are in the trace, compared with their stamps, shapes (k,); NaN if not seen."""
 
-    on_s: Floats
-    off_s: Floats
     begin_s: Floats
     end_s: Floats
     share: float = 1.0
@@ -261,10 +259,10 @@ class Edges:
         """Return the uncertainty that all edges share, because spans may have another shape than stamped."""
         return math.hypot(0.5 * self.longer_s, 0.1 * self.amiss_s, BLURRED * self.blur_s)
 
-    def in_turn(self) -> tuple[Floats, Floats]:
+    def in_turn(self, cells: Cells) -> tuple[Floats, Floats]:
         """Return the stamps of the edges that are seen, and how late these are, corrected for ``longer_s``."""
         half = 0.5 * self.longer_s
-        at = np.column_stack([self.on_s, self.off_s]).ravel()
+        at = np.column_stack([cells.on_s, cells.off_s]).ravel()
         late = np.column_stack([self.begin_s + half, self.end_s - half]).ravel()
         return at[np.isfinite(late)], late[np.isfinite(late)]
 
@@ -298,7 +296,7 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
     due = wide & shown.covered(late_s[:, None])[:, 0]
     share = float(np.mean(np.isfinite(found[0] + found[1])[due])) if np.any(due) else 0.0
     blur_s = float(np.nanmedian(blur)) if np.any(np.isfinite(blur)) else 0.0
-    return Edges(c.on_s, c.off_s, found[0], found[1], share=share, blur_s=blur_s)
+    return Edges(found[0], found[1], share, blur_s=blur_s)
 
 
 def _blur_s(shown: Shown, at_s: Floats, within_s: tuple[Floats, Floats], guard_s: float) -> Floats:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.alignment.gpio_edges import Match, expected, match, observed, quiet_s
+from rig.analysis.timing.alignment.meter_clock import Match, expected, match, observed, quiet_s
 from rig.types import Floats, Pin
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=25)
