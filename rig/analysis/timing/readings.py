@@ -120,8 +120,10 @@ class Readings:
 
     @cached_property
     def aperture_s(self) -> float:
-        """Return the median length of a single reading."""
-        return float(np.median(self.end_s - self.start_s)) if self.pool is None else self.pool.aperture_s
+        """Return the median length of a single reading, 0 without readings."""
+        if self.pool is not None:
+            return self.pool.aperture_s
+        return float(np.median(self.end_s - self.start_s)) if len(self.end_s) else 0.0
 
     @property
     def watts_per_raw(self) -> float:

@@ -89,6 +89,14 @@ def aligned(scene: Scene, reach: float = 10.0, rate_reach: float = 0.0) -> Line 
     return place(scene.readings(), scene.spans, reach * PERIOD_S, rate_reach)
 
 
+def test_spans_without_a_valid_reading_are_looked_at_without_a_warning() -> None:
+    scene = Scene(spans_of(1))
+    r = scene.readings()
+    s = shown(replace(r, ok=r.end_s < scene.spans[0, 0] - 0.1), scene.spans)
+    assert s is not None
+    along(s, np.zeros(len(s.cells)), 1e-5)
+
+
 @settings(CALM, max_examples=25)
 @given(
     shift=st.floats(-9.0, 9.0), aperture=st.floats(0.3, 1.0), tau=st.sampled_from([0.0, 0.3, 1.0]),
