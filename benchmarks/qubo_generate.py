@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import UsageError
+from scenarios.workloads.qubo_mis.graph import NODE_COST, PAIR_COST
 from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
 
 Json = dict[str, Any]
@@ -54,7 +55,11 @@ def ours(nodes: int, density: float, seed: int) -> Any:
 
 def ours_dense(nodes: int, density: float, seed: int) -> Any:
     """Return Q from the rig's generator, in the official code's form."""
-    return gnm_edges(nodes, density, seed).q_matrix()
+    u, v = gnm_edges(nodes, density, seed).edges.T
+    q = np.zeros((nodes, nodes), np.int8)
+    q[u, v] = q[v, u] = PAIR_COST
+    np.fill_diagonal(q, NODE_COST)
+    return q
 
 
 def official(nodes: int, density: float, seed: int) -> Any:

@@ -73,7 +73,7 @@ def parsers(golden: Path) -> Iterator[Parser]:
     lines = tuple(line for events in sorted(golden.rglob("events.jsonl")) for line in events.read_bytes().splitlines())
     yield Parser("line of events.jsonl", lines, lambda f: _decoded(f.read_bytes()))
     named = (("calibration.toml", limits), *((f.name, f.read_bytes()) for f in sorted(EXAMPLES.glob("*.py"))))
-    yield Parser("bench.toml", (bench,), bench_file.open_bench, "bench.toml", named, 0.1)
+    yield Parser("bench.toml", (bench,), _bench, "bench.toml", named, 0.1)
     yield Parser("calibration", (limits,), calibration.load, "calibration.toml")
     yield Parser("grid of a sweep", (GRID,), reading.from_file, "grid.toml")
     yield Parser("session.json", ((session / "session.json").read_bytes(),), lambda f: open_session(f.parent),
@@ -107,6 +107,13 @@ def _decoded(line: bytes) -> object:
 
 def _table(name: str, file: Path) -> object:
     return read_table(Opened(Folder.at(file.parent), file.name), name, [])
+
+
+def _bench(file: Path) -> object:
+    found, problems = bench_file.examine(file)
+    for problem in problems:
+        raise problem.error
+    return found
 
 
 def _trace(file: Path) -> object:

@@ -71,8 +71,8 @@ def test_one_seed_gives_one_file_and_another_another(tmp_path: Path) -> None:
 
 def test_the_synthetic_train_split_has_each_class_for_each_training_seed() -> None:
     every = open_workload(split="train", samples=4 * len(TRAINING_SEEDS)).samples
-    assert {(s.label, s.seed) for s in every.units[0].slices} == {("airport", 0)}
-    assert len({unit.id for unit in every.units}) == 4000
+    assert {(s.label, s.seed) for s in every.items[0].slices} == {("airport", 0)}
+    assert len({unit.id for unit in every.items}) == 4000
 
 
 def test_it_learns_which_channel_is_loud() -> None:
