@@ -69,7 +69,10 @@ POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
     "changes of level": Case(POWER + "level_changes.shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
     "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
-    "heat of the work": Case(POWER + "level_changes._heats", always([])),
+    "heat of the work": Case(POWER + "trace_model.work_of", always(np.zeros((0, 3)))),
+    "steps that spans do not share": Case(POWER + "level_changes._stays", always(False)),
+    "power that swings": Case(POWER + "figures.swings", always(False)),
+    "what gaps begin with": Case(POWER + "figures.gaps_above_w", always(0.0)),
     "swings of idle": Case(POWER + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),
     "a gain that changes": Case(POWER + "budget.gain_change", always(0.0)),
     "a filter that nobody declared": Case(TIMING + "alignment.placement.undeclared_tau_s", always(None)),
@@ -209,8 +212,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plants", type=int, default=4, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", action="append", choices=sorted(KINDS), help="this kind only; may be repeated")
-    parser.add_argument("--case", action="append", choices=sorted(CASES), help="this case only; may be repeated")
+    parser.add_argument(
+        "--kind", metavar="KIND", action="append", choices=sorted(KINDS), help="this kind only; may be repeated"
+    )
+    parser.add_argument(
+        "--case", metavar="CASE", action="append", choices=sorted(CASES), help="this case only; may be repeated"
+    )
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     found = rent(args.kind or list(KINDS), args.case or list(CASES), args.plants, args.seed, args.workers)

@@ -68,7 +68,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--kind", default="idle_in_a_sine", choices=list(KINDS))
+    parser.add_argument("--kind", metavar="KIND", default="idle_in_a_sine", choices=list(KINDS))
     parser.add_argument("--seed", type=int, default=3)
     args = parser.parse_args()
     drawn(modelled(args.kind, args.seed)).savefig(args.out, dpi=110)

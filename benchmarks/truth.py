@@ -185,7 +185,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=Path, help="also write every plant as a JSON line")
     parser.add_argument("--every-kind", action="store_true", help="the second draw alone, a row for each kind")
-    parser.add_argument("--kind", action="append", choices=list(KINDS), help="with --every-kind: this kind only")
+    parser.add_argument(
+        "--kind", metavar="KIND", action="append", choices=list(KINDS), help="with --every-kind: this kind only"
+    )
     parser.add_argument("--pairs", type=int, metavar="N", help="N benches of two kinds at once, and nothing else")
     args = parser.parse_args()
     if args.pairs:

@@ -49,3 +49,22 @@ def test_power_of_readings_on_two_scales_is_refused(tmp_path: Path) -> None:
     result = measured(lab, tmp_path)
     assert POWER not in result.quantities
     assert any("more than one scale" in refusal.reason for refusal in result.refusals)
+
+
+SWING = "power changes within spans as it does between the gaps"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_fan_that_runs_more_at_work_than_at_rest_widens_idle(seed: int, tmp_path: Path) -> None:
+    lab = _lab(seed)
+    at = np.sort(np.random.default_rng(seed).uniform(4.0, 16.0, 24))
+    lab.steps_w = [(float(t), 0.2 if k % 2 == 0 else -0.2) for k, t in enumerate(at)]
+    result = measured(lab, tmp_path)
+    assert off(lab, result) <= 1.0
+    assert any(SWING in note for note in result.notes)
+
+
+def test_gaps_at_a_level_of_their_own_do_not_swing(tmp_path: Path) -> None:
+    lab = _lab(3)
+    lab.steps_w = [(3.9, 0.2), (16.1, -0.2)]
+    assert not any(SWING in note for note in measured(lab, tmp_path).notes)

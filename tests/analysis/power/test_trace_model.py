@@ -86,6 +86,19 @@ def test_a_level_that_steps_before_the_first_span_is_idle_after_it() -> None:
     assert u_w < 5e-3
 
 
+def test_a_step_of_gaps_and_idle_that_spans_do_not_share_is_of_what_yields_to_the_work() -> None:
+    later = np.arange(len(STATES)) >= 17
+    value_w, u_w = idle_of(*trace(4, slow=np.where(later & (STATES != SPAN), 0.3, 0.0)))
+    assert value_w == pytest.approx(1.0, abs=5e-3)
+    assert u_w < 1e-2
+
+
+def test_a_step_that_spans_share_is_of_idle() -> None:
+    later = np.arange(len(STATES)) >= 17
+    value_w, _ = idle_of(*trace(4, slow=np.where(later, 0.3, 0.0)))
+    assert value_w == pytest.approx(1.0 + 0.3 * np.mean(later[STATES == SPAN]), abs=5e-3)
+
+
 def test_a_device_that_stays_awake_into_an_idle_window_is_not_idle_there() -> None:
     slow = np.where((STATES == IDLE) & (np.arange(len(STATES)) > 20) & (np.arange(len(STATES)) < 31), 0.3, 0.0)
     value_w, _ = idle_of(*trace(5, gap_w=0.3, slow=slow))
