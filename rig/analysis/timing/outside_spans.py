@@ -26,7 +26,8 @@ It must also be longer than the place of spans is uncertain.
 CONTRAST, LEAST_AMONG = 4.5, 32
 """Two levels differ by more than this many standard deviations, in at least this many readings."""
 ALIKE = 0.1
-"""Spans do not show the rise of readings if power rises in spans by less than this part of that rise."""
+"""Spans do not show the rise of readings if power rises in spans by less than this part of it. A slope within this of
+one is a proportion."""
 
 
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
@@ -194,7 +195,20 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
     gap[~r.ok | np.isin(gap, gap[window >= 0])] = -1  # a gap with an idle window in it may move within
     near = [_near(r, gap, np.flatnonzero(window == k)) for k in np.unique(window[window >= 0])]
     how = _how(windows, work, near) if sum(map(len, windows)) >= LEAST and len(work) else ""
+    how = how or _grows(r.watts[window >= 0], (r.end_s - r.start_s)[window >= 0])
     return [Finding(f"readings of rail {r.rail.name} at idle", how, "noise about one level")] if how else []
+
+
+def _grows(watts: Floats, length_s: Floats) -> str:
+    """Describe how readings grow with the time since the one before; "" if they do not grow in proportion."""
+    if len(watts) < LEAST or not np.ptp(length_s) > 0.0 or not watts.mean() > 0.0:
+        return ""
+    longer, more = length_s / length_s.mean() - 1.0, watts / watts.mean() - 1.0
+    slope = float(longer @ more / (longer @ longer))
+    u = float(np.std(more - slope * longer)) / math.sqrt(float(longer @ longer))
+    if slope < FAR * u or abs(slope - 1.0) > max(ALIKE, 3.0 * u):
+        return ""
+    return "in proportion to the time since the one before, as joules divided by one interval"
 
 
 def _near(r: Readings, gap: Indices, at: Indices) -> float:

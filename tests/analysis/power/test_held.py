@@ -99,7 +99,14 @@ def test_peaks_that_an_undeclared_range_cuts_off_give_no_power(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "kind", ["prefix_lost_at_the_threshold", "negative_read_as_unsigned", "mean_since_start", "probe_switch_knocked"]
+    "kind",
+    [
+        "prefix_lost_at_the_threshold",
+        "negative_read_as_unsigned",
+        "mean_since_start",
+        "probe_switch_knocked",
+        "divided_by_the_nominal_interval",
+    ],
 )
 def test_readings_of_another_unit_sign_or_meaning_give_no_power(kind: str, tmp_path: Path) -> None:
     _, result = evaluated(kind, 1, tmp_path)
