@@ -51,7 +51,7 @@ def say(*lines: object, error: bool = False) -> None:
 def tell(text: str, *, dim: bool = False) -> None:
     """Print a line on standard error for a watching user; if the stream is closed, the line is dropped.
 
-    With ``dim``, a terminal shows it dim, instead of a progress line.
+    With ``dim``, a terminal shows the line dim, in the place of a progress line.
     """
     line = _short(clean(text))
     try:
@@ -114,8 +114,8 @@ def answer(document: object, *lines: object, as_json: bool = True) -> int:
 def usable_streams() -> bool:
     """Make standard streams accept all text: a closed one becomes a null device, other characters are escaped.
 
-    Return whether one was closed. Otherwise the first opened file would get a closed stream's number, and with it all
-    output of libraries.
+    A closed stream left as it is would give its number to the first opened file, and with it all output of libraries.
+    Return whether one was closed.
     """
     closed = False
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:

@@ -47,7 +47,7 @@ COMMANDS = {
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
     "completion": ("rig.commands.completion", "print what makes a shell complete command lines of rig"),
 }
-"""By name: the module of a command, with ``add_arguments(parser)`` and ``run(args) -> exit code``, and its purpose.
+"""The module and the purpose of each command. A module has ``add_arguments(parser)`` and ``run(args) -> exit code``.
 
 Other packages add commands as such modules in the entry-point group ``rig.commands``; the docstring of a module begins
 with the command's purpose.
@@ -137,7 +137,7 @@ def _safely(given: Sequence[str], run: Callable[[], int]) -> int:
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
-    """Return the parser of ``command`` alone, which is imported, or else of all, without their arguments."""
+    """Import ``command`` and return its parser. Without one, return a parser of all commands, without arguments."""
     known = {command: COMMANDS[command]} if command in COMMANDS else COMMANDS | _registered()
     top = _Parser(
         prog="rig",

@@ -65,7 +65,7 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _may_grow(type_: pa.DataType) -> bool:
-    """Return whether a cast may enlarge a column, apart from texts that its file stores once for many rows."""
+    """Return whether a cast may enlarge a column. Texts that a file stores once for many rows do not count."""
     coded = pa.types.is_dictionary(type_) and not has_text(type_.value_type)
     return coded or pa.types.is_run_end_encoded(type_) or "view" in str(type_)
 

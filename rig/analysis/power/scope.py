@@ -39,7 +39,7 @@ class Scope:
 
 
 def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]:
-    """Yield all phases as one scope unless they were issued one at a time, then each phase if there are several."""
+    """Yield one scope of all phases, unless they were issued one at a time; also yield each of several phases."""
     if not activity.per_phase:
         phases = tuple(activity.phases.values())
         yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], phases, activity.unlooped)

@@ -1,8 +1,8 @@
 """Find what a meter, its driver or its host did to values and stamps, by one profile of a trace and a table of rules.
 
-Only what was lost is mended: a reading that was not measured counts as missing, and where stamps are those of arrival
-or of polls, the steady pace of the meter replaces them, since no reading arrives before it was taken. Everything else
-is a bias or a failed check, which refuses power.
+Only what was lost is mended. A reading that was not measured counts as missing. The steady pace of the meter replaces
+stamps of arrival or of polls; it can be found because no reading arrives before it was taken. Everything else is a bias
+or a failed check, which refuses power.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rig.types import Bools, Floats
 MOST = AT_ONCE
 """At most this many readings of a trace are looked at."""
 LOST, SLOWER = 0.2, 1.05
-"""Power is refused above this share of repeated readings; at least this many polls per conversion repeat readings."""
+"""Power is refused above this share of repeated readings. Readings repeat from this many polls per conversion on."""
 STEADY = 0.2
-"""Readings with a new value may be off a steady pace by one poll, as expected, plus this part of a poll."""
+"""A reading with a new value may be off a steady pace by one poll plus this part of a poll."""
 UNSURE = 0.25
 """Readings with noise cut off are moved; this part of the move depends on the shape of noise, and is stated as bias."""
 
@@ -91,7 +91,7 @@ def _damaged(look: Look) -> Found | None:
 
     def wrong(value: Floats) -> Bools:
         alone, zero = stand_alone(value, typical), (value == 0.0) & zeros
-        # where not all readings were looked at, a device may sleep at exactly zero
+        # unless all readings were looked at, zeros may be those of a device that sleeps
         return np.asarray((alone & (zero | lone)) | (zero & look.whole))
 
     return _without(look, wrong)
@@ -178,7 +178,7 @@ def _on_arrival(look: Look) -> Found | None:
     start, end = trace.start_tick[:MOST], trace.end_tick[:MOST]
     length = float(np.median(end - start))
     overlap = max(FEW * length, 2.0)  # rounded stamps may overlap by two ticks
-    # stamps of arrival never go back, so a packet that ends before an earlier one has other stamps
+    # stamps of arrival never go back: if a packet ends before an earlier one, the stamps are not of arrival
     swapped = (start[1:] > end[:-1] + overlap) & (end[:-1] < np.maximum.accumulate(end)[:-1])
     if swapped.any() or length > (1.0 + FEW) * period or np.count_nonzero(start[1:] < end[:-1] - overlap) < SEVERAL:
         return None
@@ -186,7 +186,8 @@ def _on_arrival(look: Look) -> Found | None:
     end, number = trace.end_tick, np.arange(len(trace.value), dtype=np.float64)
     line, first = earliest(number, end - end[0] - period * number)
     since = period * number + np.polyval(line, number)
-    grid = end[0] + (np.round(since).astype(end.dtype) if period > 100.0 else since)  # old clocks need whole ticks
+    # a float cannot hold the ticks of a clock that has run for long
+    grid = end[0] + (np.round(since).astype(end.dtype) if period > 100.0 else since)
     behind = end - grid
     late, packets = float(np.mean(np.abs(behind))), 1 + np.count_nonzero(np.abs(np.diff(behind)) > FEW * period)
     words = {"late": late / hz, "how": "the earliest of them show the grid of the meter, which is used"}

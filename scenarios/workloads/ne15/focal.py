@@ -22,8 +22,9 @@ LAYERS = (
     (-1.0, 61, 8.0, 4.8, 5, 3),
     (1.0, 243, 10.4, 4.8, 5, 3),
 )
-"""For each layer: sign of the centre, width, standard deviation of the centre, ratio of the surround's to it, and the
-columns and rows from one cell to the next (the paper's table, as given by the authors of NE15-MNIST)."""
+"""For each layer: sign of the centre, width, standard deviation of the centre, the surround's standard deviation over
+the centre's, and the columns and rows from one cell to the next (the paper's table, as given by the authors of
+NE15-MNIST)."""
 STEP_US = 1000
 """Spikes are this far apart: only their order counts."""
 SHARE = 0.3

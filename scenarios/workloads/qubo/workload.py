@@ -60,7 +60,7 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
 
 
 def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
-    """Return the costs of a file by target name and problem. Raises ``DataError`` with the line, ``UsageError``."""
+    """Return the costs of a file by target name and problem. Raises ``UsageError``, or ``DataError`` with the line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

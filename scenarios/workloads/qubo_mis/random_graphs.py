@@ -37,7 +37,7 @@ def gnm_edges(nodes: int, density: float, seed: int) -> Graph:
     """Return ``networkx.gnm_random_graph(nodes, edge_count(nodes, density), seed)``, edge for edge.
 
     ``density`` is a share of nodes^2 / 2 (as in the benchmark's generator), in (0, 1]; if every pair is an edge, the
-    graph does not depend on the seed. The edges are read-only, and the tail of their payload.
+    graph does not depend on the seed. The edges are read-only; their memory is the tail of the payload.
     Raises ``UsageError`` for fewer than 2 nodes, a density out of range, a negative seed, and for more edges than
     memory or a payload holds.
     """
@@ -206,7 +206,7 @@ def _check_memory(nodes: int, density: float, m: int) -> None:
 
 
 def _bytes_per_edge(density: float) -> float:
-    """Return memory for each edge. A share of about density / 2 is drawn later, to replace repeats, in three arrays."""
+    """Return bytes for each edge. About density / 2 of all edges replace repeats; these take three more arrays."""
     return _BYTES_PER_EDGE * (1 + 2 * density)
 
 
