@@ -21,7 +21,7 @@ PAGE = "tracks.html"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig tracks NETWORK ... --devices NAME,NAME``."""
     add = parser.add_argument
-    add("network", nargs="+", metavar="NETWORK", help="a network file; of five or more, energy per operation is fitted")
+    add("network", nargs="+", metavar="NETWORK", help="a network file; energy per operation is fitted to five or more")
     add("--devices", required=True, metavar="NAME,...", help="devices of `rig list`, or path.py:function")
     add("--simulate", action="store_true", help="use the simulators of devices that have one; results say SIMULATED")
     add("--workload", help="a workload of `rig list`, for all devices; default: asc")
