@@ -29,6 +29,9 @@ ALIKE = 0.1
 """Spans do not show the rise of readings if power rises in spans by less than this part of it. A slope within this of
 one is a proportion."""
 
+EVEN = 1e-4
+"""Readings are even if their lengths vary by less than this part."""
+
 
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
     """Return the activity with the work that no span covers, and the rails with a note if there is any.
@@ -201,9 +204,11 @@ def restless(rail: AlignedRail, activity: Activity) -> list[Finding]:
 
 def _grows(watts: Floats, length_s: Floats) -> str:
     """Describe how readings grow with the time since the one before; "" if they do not grow in proportion."""
-    if len(watts) < LEAST or not np.ptp(length_s) > 0.0 or not watts.mean() > 0.0:
+    if len(watts) < LEAST or not min(watts.mean(), length_s.mean()) > 0.0:
         return ""
     longer, more = length_s / length_s.mean() - 1.0, watts / watts.mean() - 1.0
+    if np.std(longer) < EVEN:
+        return ""
     slope = float(longer @ more / (longer @ longer))
     u = float(np.std(more - slope * longer)) / math.sqrt(float(longer @ longer))
     if slope < FAR * u or abs(slope - 1.0) > max(ALIKE, 3.0 * u):
