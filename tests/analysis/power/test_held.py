@@ -37,6 +37,8 @@ HELD = [
     # a long first warm-up heats, idle wanders under a long batch, a job yields to the work, a fan follows heat
     ("compile_then_warm_up_then_count", 12000000), ("compile_then_warm_up_then_count", 12000002),
     ("offline_batch_is_most_of_the_run", 12000000), ("nice_job_fills_gaps_and_the_last_window", 12000004),
+    ("offline_batch_is_most_of_the_run", 12000001), ("two_sessions_glued", 6000000002),
+    ("rests_until_it_has_cooled", 13000001), ("rests_until_it_has_cooled", 13000007),
     ("fan_with_hysteresis_on_a_jetson", 12000003), ("fan_with_hysteresis_on_a_jetson", 12000004),
     # spans in step with a slow meter, and a step that only spans have
     ("stream_of_one_hertz_on_a_two_hertz_meter", 12000000), ("more_digits_at_idle_than_at_work", 12000003),
