@@ -42,14 +42,14 @@ BUGS = (
     (
         "a unit: amperes times 1001 millivolts",
         "current-burden",
-        "rig/recording/conversion.py",
+        "rig/recording/traces/conversion.py",
         "return raw * conversion.supply_v",
         "return raw * 1.001 * 1.01 * conversion.supply_v",
     ),
     (
         "a sign: the loss in the shunt is added",
         "current-burden",
-        "rig/recording/conversion.py",
+        "rig/recording/traces/conversion.py",
         "conversion.supply_v - raw * raw",
         "conversion.supply_v + raw * raw",
     ),
@@ -156,7 +156,7 @@ def caught(sources: Path, name: str) -> list[str]:
         with tarfile.open(HERE / "tests" / "golden" / f"{name}.tar.gz") as archive:
             archive.extractall(place, filter="data")
         own = os.environ | {"PYTHONPATH": str(sources), "OPENBLAS_NUM_THREADS": "1"}
-        code = "import sys; from rig.commands.main import main; sys.exit(main(sys.argv[1:]))"
+        code = "import sys; from rig.commands.shell.main import main; sys.exit(main(sys.argv[1:]))"
         command = [sys.executable, "-c", code, "report", f"{place}/{name}"]
         subprocess.run(command, env=own, cwd=sources, capture_output=True, check=False)
         found = audit(Path(place) / name)

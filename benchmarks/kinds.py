@@ -26,41 +26,41 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from fixtures.worlds.acquisition_kinds import KINDS as ACQUISITION_KINDS
-from fixtures.worlds.activity_kinds import KINDS as ACTIVITY_KINDS
-from fixtures.worlds.aftermath_kinds import KINDS as AFTERMATH_KINDS
-from fixtures.worlds.bench_kinds import KINDS as BENCH_KINDS
-from fixtures.worlds.board_kinds import KINDS as BOARD_KINDS
-from fixtures.worlds.course_kinds import KINDS as COURSE_KINDS
-from fixtures.worlds.device_kinds import KINDS as DEVICE_KINDS
-from fixtures.worlds.edge_kinds import KINDS as EDGE_KINDS
-from fixtures.worlds.experiment_kinds import KINDS as EXPERIMENT_KINDS
-from fixtures.worlds.fault_kinds import KINDS as FAULT_KINDS
-from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
-from fixtures.worlds.forum_kinds import KINDS as FORUM_KINDS
-from fixtures.worlds.habit_kinds import KINDS as HABIT_KINDS
-from fixtures.worlds.harness_kinds import KINDS as HARNESS_KINDS
-from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
+from fixtures.worlds.devices.activity_kinds import KINDS as ACTIVITY_KINDS
+from fixtures.worlds.devices.aftermath_kinds import KINDS as AFTERMATH_KINDS
+from fixtures.worlds.devices.bench_kinds import KINDS as BENCH_KINDS
+from fixtures.worlds.devices.course_kinds import KINDS as COURSE_KINDS
+from fixtures.worlds.devices.device_kinds import KINDS as DEVICE_KINDS
+from fixtures.worlds.devices.habit_kinds import KINDS as HABIT_KINDS
+from fixtures.worlds.devices.node_kinds import KINDS as NODE_KINDS
+from fixtures.worlds.devices.pace_kinds import KINDS as PACE_KINDS
+from fixtures.worlds.devices.unusual_kinds import KINDS as UNUSUAL_KINDS
+from fixtures.worlds.devices.warming_kinds import KINDS as WARMING_KINDS
+from fixtures.worlds.devices.work_kinds import KINDS as WORK_KINDS
+from fixtures.worlds.faults.fault_kinds import KINDS as FAULT_KINDS
+from fixtures.worlds.faults.mistake_kinds import KINDS as MISTAKE_KINDS
+from fixtures.worlds.faults.slip_kinds import KINDS as SLIP_KINDS
+from fixtures.worlds.faults.spoilt_kinds import KINDS as SPOILT_KINDS
+from fixtures.worlds.faults.unsaid_kinds import KINDS as UNSAID_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from fixtures.worlds.log_kinds import KINDS as LOG_KINDS
-from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
-from fixtures.worlds.meter_kinds import KINDS as METER_KINDS
-from fixtures.worlds.mistake_kinds import KINDS as MISTAKE_KINDS
-from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
-from fixtures.worlds.node_kinds import KINDS as NODE_KINDS
-from fixtures.worlds.nuisance_kinds import KINDS as NUISANCE_KINDS
-from fixtures.worlds.outside_kinds import KINDS as OUTSIDE_KINDS
-from fixtures.worlds.pace_kinds import KINDS as PACE_KINDS
-from fixtures.worlds.reading_kinds import KINDS as READING_KINDS
-from fixtures.worlds.readout_kinds import KINDS as READOUT_KINDS
-from fixtures.worlds.schedule_kinds import KINDS as SCHEDULE_KINDS
-from fixtures.worlds.session_kinds import KINDS as SESSION_KINDS
-from fixtures.worlds.slip_kinds import KINDS as SLIP_KINDS
-from fixtures.worlds.spoilt_kinds import KINDS as SPOILT_KINDS
-from fixtures.worlds.unsaid_kinds import KINDS as UNSAID_KINDS
-from fixtures.worlds.unusual_kinds import KINDS as UNUSUAL_KINDS
-from fixtures.worlds.warming_kinds import KINDS as WARMING_KINDS
-from fixtures.worlds.work_kinds import KINDS as WORK_KINDS
+from fixtures.worlds.labs.board_kinds import KINDS as BOARD_KINDS
+from fixtures.worlds.labs.experiment_kinds import KINDS as EXPERIMENT_KINDS
+from fixtures.worlds.labs.field_kinds import KINDS as FIELD_KINDS
+from fixtures.worlds.labs.forum_kinds import KINDS as FORUM_KINDS
+from fixtures.worlds.labs.harness_kinds import KINDS as HARNESS_KINDS
+from fixtures.worlds.labs.lab_kinds import KINDS as FIRST_KINDS
+from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.labs.nuisance_kinds import KINDS as NUISANCE_KINDS
+from fixtures.worlds.labs.outside_kinds import KINDS as OUTSIDE_KINDS
+from fixtures.worlds.labs.schedule_kinds import KINDS as SCHEDULE_KINDS
+from fixtures.worlds.labs.session_kinds import KINDS as SESSION_KINDS
+from fixtures.worlds.meters.acquisition_kinds import KINDS as ACQUISITION_KINDS
+from fixtures.worlds.meters.edge_kinds import KINDS as EDGE_KINDS
+from fixtures.worlds.meters.log_kinds import KINDS as LOG_KINDS
+from fixtures.worlds.meters.manual_kinds import KINDS as MANUAL_KINDS
+from fixtures.worlds.meters.meter_kinds import KINDS as METER_KINDS
+from fixtures.worlds.meters.reading_kinds import KINDS as READING_KINDS
+from fixtures.worlds.meters.readout_kinds import KINDS as READOUT_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import RigError

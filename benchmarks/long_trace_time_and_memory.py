@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from rig.commands.main import BLAS_THREADS
+from rig.commands.shell.main import BLAS_THREADS
 
 GOAL_RATIO, GOAL_MIB, GOAL_ALIKE = 6.0, 1024.0, 1.2
 RATE_HZ, BLOCK = 1e6, 1 << 20

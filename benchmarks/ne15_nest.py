@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.busy_cores import RAIL, BusyCores
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
-from reports.leaderboard import Published, published
+from reports.submission.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Quantity
@@ -49,7 +49,7 @@ def swept(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
     """Sweep the networks with counters that follow the processor time, and return the truth."""
     cores, root = BusyCores(IDLE_W, CORE_W), given.out.with_name(given.out.name + "-powercap")
     root.mkdir(parents=True)  # counters from an earlier run belong to other processes
-    rig = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
+    rig = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
     vary = ",".join(str(path.resolve()) for path in networks)
     options = [*FOLD, f"samples={given.samples}", f"root={root}", "meter.rate_hz=200", "idle_s=5", *given.option]
     chosen = dict(option.split("=", 1) for option in options)  # given options override

@@ -39,7 +39,7 @@ def sweep(out: Path, devices: Sequence[str], given: argparse.Namespace, *more: s
     budgets = ",".join(f"{b:g}" for b in given.budgets)
     options = {"nodes": given.nodes, "density": given.density, "seeds": given.seeds, "solves": given.solves}
     told = [part for key, value in options.items() for part in ("--option", f"{key}={value}")]
-    rig = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
+    rig = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
     problem = ["--scenario", "optimization", "--workload", "qubo-mis", *told, "--vary", f"timeout_s={budgets}"]
     return [*rig, "sweep", "--device", *devices, *problem, "--out", str(out), "--jobs", "0", *more]
 
@@ -64,7 +64,7 @@ def powered(out: Path, given: argparse.Namespace) -> BusyCores:
 
 def picture(out: Path, quantity: str, against: str) -> None:
     """Draw one quantity of a sweep, and store it under its name."""
-    rig = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
+    rig = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
     asked = ["--plot", quantity, "--against", against]
     subprocess.run([*rig, "sweep", str(out), "--table", *asked], check=True, stdout=subprocess.DEVNULL)
     (out / "sweep.svg").replace(out / f"{quantity}.svg")

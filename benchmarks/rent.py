@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.kinds import FIGURES, KINDS, judged
 from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.power.estimators import Margin
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.screen import RULES, Rule, Screened, screened
 from rig.types import Bools, Floats
 
@@ -65,15 +65,15 @@ def unclipped(model: RailModel) -> tuple[Floats, Bools]:
     return np.zeros(len(model.above_w)), np.zeros(len(model.above_w), bool)
 
 
-POWER, TIMING = "rig.analysis.power.", "rig.analysis.timing."
+POWER, MODEL, TIMING = "rig.analysis.power.", "rig.analysis.power.model.", "rig.analysis.timing."
 CASES: Mapping[str, Case] = {
-    "changes of level": Case(POWER + "level_changes.shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
-    "noise that lasts in idle": Case(POWER + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
-    "heat of the work": Case(POWER + "trace_model.work_of", always(np.zeros((0, 3)))),
-    "steps that spans do not share": Case(POWER + "level_changes._stays", always(False)),
+    "changes of level": Case(MODEL + "level_changes.shown", lambda columns, _: np.zeros(columns.shape[1], bool)),
+    "noise that lasts in idle": Case(MODEL + "trace_model._lasting", lambda state, _: 1e-9 * np.eye(len(state))),
+    "heat of the work": Case(MODEL + "trace_model.work_of", always(np.zeros((0, 3)))),
+    "steps that spans do not share": Case(MODEL + "level_changes._stays", always(False)),
     "power that swings": Case(POWER + "figures.swings", always(False)),
     "what gaps begin with": Case(POWER + "figures.gaps_above_w", always(0.0)),
-    "swings of idle": Case(POWER + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),
+    "swings of idle": Case(MODEL + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),
     "a gain that changes": Case(POWER + "budget.gain_change", always(0.0)),
     "a filter that nobody declared": Case(TIMING + "alignment.placement.undeclared_tau_s", always(None)),
     "fitted": Case(POWER + "figures.fitted", always(None)),

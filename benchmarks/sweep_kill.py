@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.recording.atomic_write import BROKEN
+from rig.recording.disk.atomic_write import BROKEN
 from rig.recording.layout import SEAL
 from rig.sweep.grid import cells_of
 from rig.sweep.store import CELLS, frozen, torn

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
-from rig.analysis.power.blocks import GAP, IDLE, SPAN
-from rig.analysis.power.rail_model import RailModel, rail_model
+from rig.analysis.power.model.blocks import GAP, IDLE, SPAN
+from rig.analysis.power.model.rail_model import RailModel, rail_model
 from rig.analysis.timing.alignment.aligned_rails import aligned_rails
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.timeline import activity_of

@@ -23,8 +23,8 @@ import numpy as np
 
 from drivers.meters.xylo_monitor import open_meter
 from fixtures.bench.live_plant import live_plant
-from fixtures.instruments.xylo_bench import events, on_board
-from fixtures.instruments.xylo_board import CHANNELS, PHASE, SimBoard, Traits
+from fixtures.instruments.xylo.bench import events, on_board
+from fixtures.instruments.xylo.board import CHANNELS, PHASE, SimBoard, Traits
 from fixtures.worlds.random_draw import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey

@@ -27,7 +27,7 @@ from rig.analysis.power.findings import ON_FIGURE
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
-from rig.recording.files import Folder
+from rig.recording.disk.files import Folder
 from rig.recording.reader import Run
 from rig.terminal import clean
 

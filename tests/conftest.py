@@ -114,7 +114,7 @@ def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("pictures"):
             patch.setattr("reports.figures.draw.draw", lambda result: {"latency": b"<svg />"})
-            patch.setattr("reports.figures.sweep.sweep_figure", lambda *columns: b"<svg />")
+            patch.setattr("reports.sweeps.picture.sweep_figure", lambda *columns: b"<svg />")
         yield
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from rig import errors
-from rig.commands.main import parser
+from rig.commands.shell.main import parser
 from tests.support import terminal_picture
 from tests.support.paths import DOCS, EXAMPLES, ROOT
 

@@ -18,7 +18,7 @@ import rig
 from fixtures.bench.mock_device import open_device as open_mock_device
 from fixtures.bench.true_power import VirtualClock, open_plant
 from rig.analysis.result.quantity import from_json
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.conformance.device import check_device, check_meter
 from rig.engine.clock import HostClock
 from rig.errors import UsageError

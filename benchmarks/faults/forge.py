@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rig.recording.files import Folder
+from rig.recording.disk.files import Folder
 from rig.recording.layout import EVENTS, GENESIS, SEAL, recorded_files, sha256_of
 from rig.recording.session import FILE
 from rig.recording.session import SEAL as SESSION_SEAL

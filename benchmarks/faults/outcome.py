@@ -24,7 +24,7 @@ from rig.recording.reader import Run, open_run
 from rig.recording.session import runs_in
 from rig.session.report import report
 
-RIG = "import sys; from rig.commands.main import main; sys.exit(main())"
+RIG = "import sys; from rig.commands.shell.main import main; sys.exit(main())"
 PRELOADED = (
     "rig.commands.measure", "rig.commands.sweep", "rig.commands.import_", "rig.session.measure", "reports.render",
     "reports.console", "matplotlib.pyplot", "scipy.stats", "scipy.optimize", "pandas", "fixtures.bench.mock_device",
@@ -109,7 +109,7 @@ def ended(process: Any, err: str, timeout_s: float) -> Ended:
 
 def command(words: Sequence[str], err: str, impatient: bool) -> None:
     """Run one command in this process."""
-    from rig.commands.main import main
+    from rig.commands.shell.main import main
     from rig.engine import collect, watchdog
 
     os.setsid()

@@ -31,13 +31,13 @@ from drivers.meters.serial_text.lines import layout_of
 from rig.bench import bench_file, calibration
 from rig.factories import split_options
 from rig.plugins import load
-from rig.recording import traces
-from rig.recording.decoding import decode
-from rig.recording.files import Folder, Opened
+from rig.recording.columns.stored import batches_of
+from rig.recording.columns.table_files import read_table
+from rig.recording.columns.tables import TABLES
+from rig.recording.disk.decoding import decode
+from rig.recording.disk.files import Folder, Opened
 from rig.recording.session import open_session
-from rig.recording.stored import batches_of
-from rig.recording.table_files import read_table
-from rig.recording.tables import TABLES
+from rig.recording.traces import traces
 from rig.sweep import reading
 
 EXAMPLES = Path("examples")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from drivers.importers.files import bad_file, unstated
 from rig.errors import DataError, UsageError, reason, refused
-from rig.recording.bounded import check_lines
+from rig.recording.disk.bounded import check_lines
 
 SEARCHED = 2000
 """The header is searched in this many lines; the data in them show the decimal mark."""

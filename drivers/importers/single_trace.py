@@ -20,8 +20,8 @@ from rig.bench.option_checks import within
 from rig.errors import refused
 from rig.importing.checks import out_of_range
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace
-from rig.recording.conversion import PLAUSIBLE
 from rig.recording.events import LIMIT
+from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Bracket, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"

@@ -19,7 +19,7 @@ from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import axis_of, placed
 from drivers.units import named_unit, unit_of
 from rig.errors import reason
-from rig.recording.bounded import check_lines
+from rig.recording.disk.bounded import check_lines
 from rig.types import Conversion, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)

@@ -23,7 +23,7 @@ import numpy as np
 from drivers.failures import meter_failed
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, RigError, SetupError
-from rig.recording.columns import joined
+from rig.recording.columns.buffers import joined
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo
 
 LARGE = 10_000

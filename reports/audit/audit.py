@@ -8,15 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.audit import folder_checks, power_checks, work_checks
+from reports.audit import work_checks
 from reports.audit.evidence import Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
-from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
-from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
+from reports.audit.folder import checks as folder_checks
+from reports.audit.folder.files import TEXT_BYTES, clean, read_bytes, refuse
+from reports.audit.folder.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
+from reports.audit.folder.signature import verify
 from reports.audit.judged import Rule
+from reports.audit.power import checks as power_checks
 from reports.audit.rules import judge_run, modes_of, values_of
 from reports.audit.session_rules import judge_session
-from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, claims_of_trial, compute, of_session, open_subject
 from rig.errors import RigError, StoreError
 
@@ -60,7 +62,7 @@ class Audit:
 
 
 def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), quick: bool = False) -> Audit:
-    """Audit a run, a session or a submission; ``reports.archive`` unpacks the archive of one.
+    """Audit a run, a session or a submission; ``reports.submission.archive`` unpacks the archive of one.
 
     ``signers`` is the text of a file of allowed signers, ``roots`` are published root hashes. Raises ``StoreError`` if
     the path holds nothing that can be audited.

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from reports.audit.folder.reading import Run, column, table
 from reports.audit.judged import Judged, none
-from reports.audit.reading import Run, column, table
 
 OF_BENCHMARK, OPTION = "benchmark of the workload", "benchmark: option "
 DECLARED = "limits as the submitter declares them"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.audit.files import refuse
-from reports.audit.reading import Run
+from reports.audit.folder.files import refuse
+from reports.audit.folder.reading import Run
 from rig.types import Floats, Indices
 
 QUICKEST = 0.1

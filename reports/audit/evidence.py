@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reports.audit.figures import Figures
+from reports.audit.folder.reading import Run
 from reports.audit.judged import Rule
-from reports.audit.power import SHARP
-from reports.audit.reading import Run
+from reports.audit.power.estimate import SHARP
 from reports.audit.rules import values_of
 from reports.audit.subject import Claim, Part, Subject
 

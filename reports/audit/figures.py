@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
-from reports.audit.reading import Run, by_sample, column, once, table, ticks
+from reports.audit.folder.reading import Run, by_sample, column, once, table, ticks
 from rig.types import Floats
 
 EXACT = 1e-9

@@ -15,9 +15,9 @@ from scipy.stats import ks_2samp
 from reports.audit import figures
 from reports.audit.benchmarks import benchmark
 from reports.audit.figures import Table, counted, issues, spans
+from reports.audit.folder.reading import Run, column, table
 from reports.audit.judged import ROUNDING, Judged, Rule, at_most, none, written
-from reports.audit.power import idle_windows
-from reports.audit.reading import Run, column, table
+from reports.audit.power.estimate import idle_windows
 from reports.audit.scores import answers, is_solving, outputs, solving
 from rig.types import Floats
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from reports.audit.figures import EXACT, Figures, Plain, counted, issues, mean_of
-from reports.audit.files import clean, refuse
-from reports.audit.reading import Run, by_sample
+from reports.audit.folder.files import clean, refuse
+from reports.audit.folder.reading import Run, by_sample
 from rig.types import Floats
 
 NODES_MOST, EDGES_DRAWN = 10_000, 400_000

@@ -13,8 +13,8 @@ from scipy.special import bdtrc
 from scipy.stats import sem, t
 
 from reports.audit.figures import SLACK, Figures, counted, together
+from reports.audit.folder.reading import Run, by_sample
 from reports.audit.judged import Judged, Rule, written
-from reports.audit.reading import Run, by_sample
 from reports.audit.rules import Values
 from reports.audit.scores import answers
 

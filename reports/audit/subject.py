@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from reports.audit import hashes
 from reports.audit.figures import Figures, Plain, counted, execution_times, service, spans, together
-from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, walk
-from reports.audit.hashes import EVENTS, MANIFEST, SESSION, SUBMISSION, Ledger
+from reports.audit.folder import hashes
+from reports.audit.folder.files import clean, inside, parse_json, read_bytes, refuse, walk
+from reports.audit.folder.hashes import EVENTS, MANIFEST, SESSION, SUBMISSION, Ledger
+from reports.audit.folder.reading import Run, read_run
 from reports.audit.judged import Rule
-from reports.audit.power import RailPower, power
-from reports.audit.reading import Run, read_run
+from reports.audit.power.estimate import RailPower, power
 from reports.audit.scores import accuracy, is_solving, predictions, solving
 from rig.errors import IntegrityError, RigError
-from rig.recording.files import Folder
+from rig.recording.disk.files import Folder
 from rig.recording.layout import is_recorded
 from rig.recording.session import open_session
 from rig.recording.submission import Submission

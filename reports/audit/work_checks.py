@@ -11,8 +11,8 @@ from functools import partial
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, agreed, asked, broken, doubted, each, kept, unlike
 from reports.audit.figures import counted, issues
-from reports.audit.files import clean
-from reports.audit.reading import Run, by_sample, column, table
+from reports.audit.folder.files import clean
+from reports.audit.folder.reading import Run, by_sample, column, table
 from reports.audit.rules import modes_of, to_the_end
 from reports.audit.scores import is_solving, redrawn, truth_of
 from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SPEED, TRIED

@@ -1,4 +1,4 @@
-"""The components of the uncertainty of each key figure, as one bar."""
+"""What makes up a figure, as bars: the components of its uncertainty, and the phases and rails of its energy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from reports.figures.sheet import Sheet, hue
 from reports.figures.style import HUES
-from reports.format import ENDS, budget
-from reports.names import parts_of, title
+from reports.format import ENDS, budget, prefix, si
+from reports.names import parts_of, text_of, title
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.terminal import clean
 
@@ -17,6 +17,8 @@ _LEAST = 0.09
 _WHOLE = 0.995
 """A source with at least this share of the variance is treated as the only one; a line of text says so."""
 OTHERS = "others"
+_ENERGY = "energy_per_inference_j"
+_MOST_BARS = 8
 
 
 def budget_figure(quantities: Figures, keys: Sequence[FigureKey], rails: Collection[str]) -> Sheet | None:
@@ -61,3 +63,27 @@ def _shares(quantities: Figures, key: FigureKey, rails: Collection[str]) -> dict
             source = clean(stem if rail in rails and stem else line.source)
             shares[source] = shares.get(source, 0.0) + line.share
     return shares
+
+
+def energy_figure(quantities: Figures) -> Sheet | None:
+    """Return a bar for each phase, divided by rails; None if there is one phase and one rail, or no energy."""
+    found = {key: q.value for key, q in quantities.items() if key.quantity == _ENERGY and not (key.method or key.layer)}
+    phases = [key for key in found if key.phase and not key.rail]
+    bars = (phases or [key for key in found if key.of_whole])[:_MOST_BARS]
+    rails = list(dict.fromkeys(key.rail for key in found if key.rail))[:_MOST_BARS]
+    parts = {bar: [max(found.get(FigureKey(_ENERGY, bar.phase, rail), 0.0), 0.0) for rail in rails] for bar in bars}
+    parts = {bar: own if any(own) else [max(found[bar], 0.0)] for bar, own in parts.items()}
+    longest = max(map(sum, parts.values()), default=0.0)
+    if len(bars) * max(map(len, parts.values()), default=0) < 2 or not 0.0 < longest < float("inf"):
+        return None
+    factor, unit = prefix(longest, "J")
+    sheet = Sheet("energy per inference, by phase" + (" and rail" if rails else ""))
+    for bar, own in parts.items():
+        told = f"{clean(bar.phase) or 'all phases'}: {text_of(bar, quantities[bar])}"
+        sheet.bar(told, [(value * factor, hue(k), "") for k, value in enumerate(own)], longest * factor)
+    sheet.scale(0.0, longest * factor, f"energy per inference, {unit}")
+    if max(map(len, parts.values())) > 1:
+        of_rails = [quantities.get(FigureKey(_ENERGY, rail=rail)) for rail in rails]
+        sums = ["" if q is None else f" {si(q.value, 'J', 3)}" for q in of_rails]
+        sheet.key([(hue(k), f"{clean(rail)}{sums[k]}") for k, rail in enumerate(rails)])
+    return sheet

@@ -6,9 +6,8 @@ gives the same bytes.
 
 from __future__ import annotations
 
-from reports.figures.budget import budget_figure
+from reports.figures.budget import budget_figure, energy_figure
 from reports.figures.clock_fits import clocks_figure
-from reports.figures.energy_parts import energy_figure
 from reports.figures.execution import execution_figure
 from reports.figures.latency import service_figure
 from reports.figures.layers import layers_figure

@@ -13,9 +13,9 @@ import numpy as np
 from reports.viewing.pyramid import FINEST, gathered
 from reports.viewing.trace_index import BLOCK, Index, Told, index_of, power_of, shown
 from rig.analysis.timing.timebase import Timebase
+from rig.recording.columns.stored import Batches
 from rig.recording.reader import Run
-from rig.recording.stored import Batches
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import ClockInfo, Floats, Indices
 
 MOST_READ = 1500 * FINEST

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from reports.viewing.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from rig.errors import RigError
-from rig.recording.arrow_layout import becomes_of, check_becomes
-from rig.recording.columns import array_of, numbers
-from rig.recording.conversion import SUPPLIES_V, to_watts
-from rig.recording.files import Folder, Opened
+from rig.recording.columns.arrow_layout import becomes_of, check_becomes
+from rig.recording.columns.buffers import array_of, numbers
+from rig.recording.columns.stored import Batches
+from rig.recording.disk.files import Folder, Opened
 from rig.recording.layout import DERIVED
 from rig.recording.reader import Run
-from rig.recording.stored import Batches
-from rig.recording.traces import Trace
+from rig.recording.traces.conversion import SUPPLIES_V, to_watts
+from rig.recording.traces.traces import Trace
 from rig.types import Indices, Rail
 
 SCHEMA = "neurorig-pyramid/2"

@@ -14,8 +14,8 @@ from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.power.energy import average_figures, energy_figures, with_learning
 from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, sign_checks
+from rig.analysis.power.model.rail_model import RailModel, rail_model
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
-from rig.analysis.power.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, note
@@ -56,7 +56,7 @@ from rig.analysis.verdict.validity import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
-from rig.recording.traces import AT_ONCE
+from rig.recording.traces.traces import AT_ONCE
 
 LIBRARY_BYTES = 128 << 20
 """Memory that OpenBLAS maps, in numpy and again in scipy. If the system refuses it, OpenBLAS retries forever."""

@@ -18,7 +18,7 @@ from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Notes, Prob
 from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
 from rig.plugins import names, unknown
-from rig.recording.bounded import read_bounded
+from rig.recording.disk.bounded import read_bounded
 from rig.terminal import command
 
 __all__ = [

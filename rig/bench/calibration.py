@@ -15,8 +15,8 @@ from msgspec import Meta
 
 from rig.bench.read import NotNegative, Positive
 from rig.errors import DataError, reason, refused
-from rig.recording.bounded import read_bounded
-from rig.recording.decoding import place_of
+from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.decoding import place_of
 from rig.types import Accuracy, Rail
 
 PLAUSIBLE_C = (-60.0, 150.0)

@@ -18,7 +18,7 @@ from msgspec import Meta
 from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, closest, reason, refused
 from rig.plugins import code_in, code_of_others, home_of
-from rig.recording.bounded import read_bounded
+from rig.recording.disk.bounded import read_bounded
 
 FILE = "bench.toml"
 PATIENCE_S = 20.0

@@ -148,7 +148,7 @@ def log_of(args: argparse.Namespace) -> Path:
 
 def _show_what_could_be_meant() -> None:
     """Print the sessions that can be resumed, newest first, and the devices."""
-    from rig.commands.completion import named_in_bench
+    from rig.commands.shell.completion import named_in_bench
     from rig.plugins import names
     from rig.session.book import go_on
     from rig.session.named import MOST, RUNS, ago, unfinished_in
@@ -160,8 +160,8 @@ def _show_what_could_be_meant() -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` if a measurement is impossible."""
-    from rig.commands.main import GARBAGE
     from rig.commands.report import show, teller
+    from rig.commands.shell.main import GARBAGE
     from rig.recording.session import FILE, REQUEST
     from rig.session.book import go_on, request_in
     from rig.session.measure import measure

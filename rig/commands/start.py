@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command as ``rig.commands.main.main`` does; without ``words``, the command of the process."""
+    """Run one command as ``rig.commands.shell.main.main`` does; without ``words``, the command of the process."""
     try:
-        from rig.commands.main import main as run
+        from rig.commands.shell.main import main as run
         from rig.engine.interrupts import again
 
         sys.unraisablehook = again

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from rig.conformance.rule_failures import Checks, raised
 from rig.network.description import MOST, Activity, NetworkInfo, activity_faults, activity_rows, network_faults
-from rig.recording.rows import as_list
+from rig.recording.columns.rows import as_list
 from rig.types import UNSTAMPED, Bracket, DeviceInfo, Reply, Span
 
 _COUNTERS = ("spikes", "synaptic_operations", "synaptic_operations_ne15")

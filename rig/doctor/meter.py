@@ -11,7 +11,7 @@ import numpy as np
 
 from rig.doctor.findings import Finding, Number, broken, checked, doubtful, ok, rounded, si
 from rig.errors import DataError, MeterError, MeterSilentError, SetupError
-from rig.recording.conversion import to_watts
+from rig.recording.traces.conversion import to_watts
 from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
 
 EVERY_S = 0.02

@@ -14,9 +14,9 @@ import numpy as np
 from rig.engine.device_errors import failed, guard
 from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, Ended, Interrupted, MeterError, MeterSilentError, RigError, StoreError
-from rig.recording.conversion import to_watts
 from rig.recording.events import HostGap
-from rig.recording.trace_validation import check_chunk
+from rig.recording.traces.conversion import to_watts
+from rig.recording.traces.trace_validation import check_chunk
 from rig.recording.validation import check_bracket
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo, Rail

@@ -15,8 +15,8 @@ from rig.engine import device_errors
 from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, show, sleep
 from rig.engine.pending import Pending, Query
 from rig.errors import DeviceError, Ended, RigError
+from rig.recording.columns.rows import json_of
 from rig.recording.events import LIMIT
-from rig.recording.rows import json_of
 from rig.recording.validation import tick_of
 from rig.types import Issue, Repeats, Reply, Sample
 

@@ -22,8 +22,8 @@ from rig.engine.device_errors import guard
 from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, Ended, MeterError
 from rig.recording.anonymise import without_place, without_places
-from rig.recording.decoding import declared_start
 from rig.recording.descriptions import check_descriptions
+from rig.recording.disk.decoding import declared_start
 from rig.recording.events import SessionLink, Start
 from rig.recording.lines import line_of
 from rig.recording.records import Environment

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from rig.engine.device_errors import guard
 from rig.engine.interrupts import on_signals
 from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
-from rig.recording.readings import started
+from rig.recording.traces.readings import started
 from rig.supervision import Kept, leave
 from rig.terminal import say
 

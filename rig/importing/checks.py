@@ -9,8 +9,8 @@ import numpy as np
 
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun, ImportedTrace
-from rig.recording.conversion import PLAUSIBLE
 from rig.recording.events import LIMIT
+from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Chunk, Indices, Rail
 
 MAX_COUNT = 2**31 - 1

@@ -25,7 +25,7 @@ from rig.importing.checks import check_overlap, check_windows, checked, idle_wit
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.anonymise import without_place, without_places
-from rig.recording.decoding import declared_start, reference_windows
+from rig.recording.disk.decoding import declared_start, reference_windows
 from rig.recording.events import IdleWindow, Note, Start
 from rig.recording.layout import distinct, sha256_of
 from rig.recording.records import Environment

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from rig.errors import DataError
 from rig.recording.anonymise import without_homes
 from rig.recording.events import Start
-from rig.recording.trace_validation import described_rail, grid_of
+from rig.recording.traces.trace_validation import described_rail, grid_of
 from rig.types import Accuracy, MeterInfo, Rail
 
 COMPARED = ("conversion", "rate_hz", "accuracy", "resolution", "range_max", "filter_tau_s")

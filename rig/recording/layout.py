@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from rig.errors import StoreError
-from rig.recording.files import Folder
+from rig.recording.disk.files import Folder
 
 GENESIS = "0" * 64
 EVENTS = "events.jsonl"

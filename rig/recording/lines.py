@@ -11,12 +11,12 @@ from contextlib import suppress
 import msgspec
 
 from rig.recording.anonymise import without_identity
-from rig.recording.atomic_write import not_stored, unwritten
-from rig.recording.bounded import EVENTS_BYTES, check_line
-from rig.recording.decoding import decode
+from rig.recording.disk.atomic_write import not_stored, unwritten
+from rig.recording.disk.bounded import EVENTS_BYTES, check_line
+from rig.recording.disk.decoding import decode
+from rig.recording.disk.files import Folder, Opened
+from rig.recording.disk.full_disk import MAKE_ROOM, Whole, unwritable
 from rig.recording.events import Line, Note, Start, Stop, plain
-from rig.recording.files import Folder, Opened
-from rig.recording.full_disk import MAKE_ROOM, Whole, unwritable
 from rig.recording.layout import EVENTS, GENESIS, SEAL
 
 ROOM = ".room"

@@ -13,10 +13,10 @@ import msgspec
 import pyarrow as pa
 
 from rig.errors import DataError, IntegrityError, StoreError
-from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, START_BYTES, check_line
-from rig.recording.decoding import decode, from_json, strict
+from rig.recording.disk.bounded import EVENTS_BYTES, LINE_BYTES, START_BYTES, check_line
+from rig.recording.disk.decoding import decode, from_json, strict
+from rig.recording.disk.files import IN_MEMORY, Folder, Opened
 from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SampleNetwork, SessionLink, Start, Stop
-from rig.recording.files import IN_MEMORY, Folder, Opened
 from rig.recording.layout import EVENTS, GENESIS, SEAL, run_folder
 from rig.recording.validation import went_back
 

@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 from rig.errors import DataError, StoreError
 from rig.network.description import NetworkInfo
 from rig.recording import validation
+from rig.recording.columns.stored import Batches, batches_of
+from rig.recording.columns.table_files import read_table
+from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions
+from rig.recording.disk.files import Folder
 from rig.recording.events import (
     Brackets,
     ChunkArrived,
@@ -27,14 +31,10 @@ from rig.recording.events import (
     Start,
     Stop,
 )
-from rig.recording.files import Folder
 from rig.recording.layout import payload_path, read_files, run_folder
 from rig.recording.log import altered, check_networks, read_log, verified
 from rig.recording.records import ErrorRecord
-from rig.recording.stored import Batches, batches_of
-from rig.recording.table_files import read_table
-from rig.recording.tables import TABLES
-from rig.recording.traces import AT_ONCE, Trace, by_rail, read_trace
+from rig.recording.traces.traces import AT_ONCE, Trace, by_rail, read_trace
 from rig.types import Bracket, ClockInfo
 
 if TYPE_CHECKING:

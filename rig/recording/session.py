@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.atomic_write import not_stored, unwritten
-from rig.recording.bounded import EVENTS_BYTES, TEXT_BYTES
-from rig.recording.decoding import strict
+from rig.recording.disk.atomic_write import not_stored, unwritten
+from rig.recording.disk.bounded import EVENTS_BYTES, TEXT_BYTES
+from rig.recording.disk.decoding import strict
+from rig.recording.disk.files import Folder
 from rig.recording.events import SessionLink
-from rig.recording.files import Folder
 from rig.recording.layout import EVENTS, GENESIS, is_recorded, run_folder, sha256_of
 from rig.recording.log import first_line
 

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.bounded import check_dense, check_json, read_bounded
-from rig.recording.decoding import strict
+from rig.recording.disk.bounded import check_dense, check_json, read_bounded
+from rig.recording.disk.decoding import strict
 from rig.recording.layout import DERIVED, is_recorded, sha256_of
 
 FILE = "submission.json"

@@ -16,11 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import StoreError
-from rig.recording.arrow_layout import has_text
-from rig.recording.bounded import TEXT_CHARACTERS, check_json
-from rig.recording.columns import array_of
+from rig.recording.columns.arrow_layout import has_text
+from rig.recording.columns.buffers import array_of
+from rig.recording.columns.tables import ADDED, SAMPLES
+from rig.recording.disk.bounded import TEXT_CHARACTERS, check_json
 from rig.recording.events import LIMIT, REMEDY
-from rig.recording.tables import ADDED, SAMPLES
 from rig.types import Bracket, Progress, Sample, Span
 
 FUTURE_NS = 1_000_000_000

@@ -21,19 +21,19 @@ import numpy as np
 
 from rig.errors import DataError, DeviceError, Ended, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
-from rig.recording.arrow_files import ArrowFiles, Steps
-from rig.recording.atomic_write import sync_to_disk
-from rig.recording.columns import table_batch
+from rig.recording.columns.arrow_files import ArrowFiles, Steps
+from rig.recording.columns.buffers import table_batch
+from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
+from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions, described
+from rig.recording.disk.atomic_write import sync_to_disk
+from rig.recording.disk.files import Folder, Opened
+from rig.recording.disk.full_disk import MAKE_ROOM, unwritable
 from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
-from rig.recording.files import Folder, Opened
-from rig.recording.full_disk import MAKE_ROOM, unwritable
 from rig.recording.layout import EVENTS, TRACES, payload_path, recorded_files, trace_path
 from rig.recording.lines import Chain
-from rig.recording.readings import Check, Readings
 from rig.recording.records import error_record
-from rig.recording.rows import PART_ROWS, ROWS, ReplyRows
-from rig.recording.tables import TABLES
+from rig.recording.traces.readings import Check, Readings
 from rig.recording.validation import check_sample, check_text, progress_row
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 

@@ -17,10 +17,10 @@ import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.plugins import code_in
-from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten
-from rig.recording.bounded import read_bounded
+from rig.recording.disk.atomic_write import BROKEN, not_stored, set_aside, unwritten
+from rig.recording.disk.bounded import read_bounded
+from rig.recording.disk.files import Folder, made
 from rig.recording.events import SessionLink
-from rig.recording.files import Folder, made
 from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.log import read_log
 from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session

@@ -14,7 +14,7 @@ import psutil
 from rig import errors
 from rig.engine.interrupts import on_signals
 from rig.errors import Interrupted, RigError, SetupError
-from rig.recording.atomic_write import set_aside
+from rig.recording.disk.atomic_write import set_aside
 from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of

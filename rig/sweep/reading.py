@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError, reason, refused
-from rig.recording.bounded import read_bounded
+from rig.recording.disk.bounded import read_bounded
 from rig.session.setup import workload_for
 from rig.sweep.grid import GridSpec, plain
 

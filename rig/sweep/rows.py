@@ -23,7 +23,7 @@ import msgspec
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
 from rig.errors import IntegrityError, RigError
-from rig.recording.bounded import read_bounded
+from rig.recording.disk.bounded import read_bounded
 from rig.recording.reader import Run
 from rig.session.asked import cache_dir
 from rig.sweep.grid import Cell, digest

@@ -11,7 +11,7 @@ from typing import Any
 
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
-from rig.recording.columns import of
+from rig.recording.columns.buffers import of
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, verified_row
 from rig.sweep.store import CELLS, State, error_of, keep, state_of

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.worlds.field_kinds import KINDS as FIELD
-from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from fixtures.worlds.more_lab_kinds import KINDS as MORE
+from fixtures.worlds.labs.field_kinds import KINDS as FIELD
+from fixtures.worlds.labs.lab_kinds import KINDS
+from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.recording.reader import Run, open_run

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from drivers.devices.xylo import rockpool_import
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.recording.reader import open_run
 
 USAGE, SETUP, EXTRA, DATA, STORE = 3, 4, 5, 6, 7

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import ConformanceError, InvalidResultError
 
 

@@ -13,7 +13,7 @@ from drivers.devices.pynn.description import write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.true_power import open_plant
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.types import Device
 
 needs_xylo = pytest.mark.skipif(

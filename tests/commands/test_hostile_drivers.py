@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 from tests.support.undrawn import UNDRAWN
 
 DRIVERS = ROOT / "tests" / "support" / "hostile" / "drivers.py"
-PROGRAM = "import sys; from rig.commands.main import main; sys.exit(main())"
+PROGRAM = "import sys; from rig.commands.shell.main import main; sys.exit(main())"
 BRIEF = ("--meter", "none", "--mode", "together", "--option", "samples=4", "--option", "idle_s=0.01", "--quiet")
 needs_a_parent = pytest.mark.skipif(not HAS_PARENT, reason="this system has no parent for a measurement")
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.import_cases import cases
 from rig.analysis.evaluate import evaluate
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.plugins import names
 from rig.recording.reader import open_run
 from tests.support.paths import DOCS

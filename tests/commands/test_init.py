@@ -16,7 +16,7 @@ from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.bench.bench_file import examine
 from rig.bench.connected import Connected, Found, bench_text, find
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import StoreError
 from tests.support.powercap_zones import DESKTOP
 

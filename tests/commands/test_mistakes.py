@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 
 MOCK = "measure --device mock --simulate --quiet --option samples=5"
 
@@ -59,7 +59,7 @@ def test_an_interruption_of_the_imports_is_one_line() -> None:
         "import signal, sys; from rig.commands.start import main\n"
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'rig.commands.main': raise KeyboardInterrupt\n"
+        "        if name == 'rig.commands.shell.main': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Finder()); sys.exit(main())"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands.main import main
-from rig.recording.atomic_write import not_stored
+from rig.commands.shell.main import main
+from rig.recording.disk.atomic_write import not_stored
 from rig.recording.reader import open_run
 from tests.support.paths import ROOT
 from tests.support.undrawn import UNDRAWN
@@ -243,7 +243,7 @@ def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of
     source = GOOD.replace("        return", "        once()\n        return") + once
     (elsewhere / "board.py").write_text(source)
     words = ["measure", "--device", "board.py:open_board", "--meter", "none", "--mode", "together", "--out", "run"]
-    code = f"{UNDRAWN}import sys; from rig.commands.main import main; "
+    code = f"{UNDRAWN}import sys; from rig.commands.shell.main import main; "
     code += f"sys.exit(main({[*words, *BRIEF, '--allow-invalid']}))"
     env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "nope"}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)

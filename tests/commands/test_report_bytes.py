@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.worlds.lab_recording import plain_lab, write
 
-REPORT = "import sys; from rig.commands.main import main; sys.exit(main(['report', *sys.argv[1:], '--json']))"
+REPORT = "import sys; from rig.commands.shell.main import main; sys.exit(main(['report', *sys.argv[1:], '--json']))"
 
 
 def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> None:

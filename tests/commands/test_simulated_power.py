@@ -12,7 +12,7 @@ import pytest
 
 import rig
 from rig.analysis.result.quantity import from_json
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import UsageError
 from tests.support.paths import ROOT
 

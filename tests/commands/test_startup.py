@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.worlds.lab_recording import plain_lab, write
-from rig.commands.main import parser
+from rig.commands.shell.main import parser
 from rig.session.report import report
 from tests.support.paths import ROOT
 
@@ -19,7 +19,7 @@ HEAVY = {"numpy", "scipy", "pandas", "matplotlib", "pyarrow", "rich", "jinja2", 
 VENDORS = {"rockpool", "xylosim", "samna", "lava", "spynnaker", "nest", "pyvisa", "serial"}
 PROGRAM = """
 import sys
-from rig.commands.main import main
+from rig.commands.shell.main import main
 for argv in {argvs}:
     try:
         main(argv)

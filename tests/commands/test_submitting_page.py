@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.recording.submission import open_submission
 from tests.support.paths import DOCS
 

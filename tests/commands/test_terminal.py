@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.terminal import MOST, clean, say, usable_streams
 from tests.support.paths import ROOT
 from tests.support.submission_folder import unpacked
 
-RIG = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
+RIG = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x00\u202e\u2066"
 
 
@@ -92,7 +92,7 @@ def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:
 
     The auditor imports no other part of the rig. It cleans its own output, as its own tests show.
     """
-    allowed = {"rig/terminal.py", "reports/audit_command.py"}
+    allowed = {"rig/terminal.py", "reports/submission/command.py"}
     pattern = re.compile(r"sys\.(stdout|stderr)\.write|^\s*print\(", re.M)
     own = {
         p.relative_to(ROOT).as_posix(): re.sub(r'"""(.|\n)*?"""', "", p.read_text())
@@ -159,7 +159,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_a_signal_ends_any_command_with_a_message(name: str) -> None:
     code = (
-        "import signal, sys, rig.session.report as report; from rig.commands.main import main\n"
+        "import signal, sys, rig.session.report as report; from rig.commands.shell.main import main\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # the suite may run under nohup
         f"report.report = lambda *given, **more: signal.raise_signal(signal.{name})\nsys.exit(main(['report', 'run']))"
     )

@@ -12,7 +12,7 @@ import pytest
 
 from drivers.links.remote_start import checked_host
 from rig.bench.bench_file import request_of
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError, IntegrityError, Interrupted, SetupError, UsageError
 from rig.plugins import code_in
 from rig.session.locks import locked, runtime_dir

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from reports.format import quantity_text
-from reports.sweep_table import print_sweep
+from reports.sweeps.table import print_sweep
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Component, Quantity
-from rig.commands.main import GROUPS, main, parser
+from rig.commands.shell.main import GROUPS, main, parser
 from rig.errors import Interrupted, UsageError
 from rig.session import measure as module
 from tests.support.submissions import session, submitted
@@ -136,7 +136,7 @@ def completed(line: str, folder: Path) -> set[str]:
         "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_POINT": str(len(line)),
         "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / "out"),
     }  # fmt: skip
-    code = "from rig.commands.main import main; main()"
+    code = "from rig.commands.shell.main import main; main()"
     subprocess.run([sys.executable, "-c", code], env=env, check=False, cwd=folder)
     return {word.strip() for word in (folder / "out").read_text().splitlines()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 
 ARGPARSE, USAGE, SETUP, DATA, STORE, RULES = 2, 3, 4, 6, 7, 33
 WORKLOAD = "import rig\n\ndef open_workload():\n    return {}\n"

@@ -14,7 +14,7 @@ import pytest
 
 from drivers.torch_counting import TorchCounter
 from rig.analysis.complexity.static import static_figures
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.network.description import Activity, NetworkInfo, activity_faults, network_faults
 from tests.support.paths import DOCS, SHARED

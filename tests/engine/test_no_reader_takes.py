@@ -16,7 +16,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import DataError, DeviceError, RigError, SetupError, StoreError
 from rig.recording import lines
-from rig.recording.bounded import START_BYTES, TEXT_CHARACTERS
+from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
 from rig.recording.reader import open_run
 from rig.types import Accuracy, Conversion, DeviceInfo, Idle, Issue, MeterInfo, Progress, Rail, Reply, SampleSet, Span
 from tests.support.ended_runs import Play

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rig.analysis.evaluate import evaluate
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.reader import open_run
 
@@ -175,7 +175,7 @@ def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, in
     Return how it ended, and how many answered samples were on disk before the signal.
     """
     unshielded = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # the suite may run under nohup
-    program = f"{unshielded}; import sys; from rig.commands.main import main; sys.exit(main())"
+    program = f"{unshielded}; import sys; from rig.commands.shell.main import main; sys.exit(main())"
     argv = [*MEASURE[:6], *options("workload.samples=2000", "bench.speed=4", "idle_s=0.1"), "--out", str(path), *more]
     running = subprocess.Popen(
         [sys.executable, "-c", program, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -18,7 +18,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.quantity import coverage_factor
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.reader import open_run
 from rig.recording.session import is_session, open_session, runs_in

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.import_cases import cases
 from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
 from rig.analysis.evaluate import evaluate
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write

@@ -13,7 +13,7 @@ import pytest
 import drivers.importers
 import rig.importing
 from rig.analysis.evaluate import evaluate
-from rig.commands.main import parser
+from rig.commands.shell.main import parser
 from rig.factories import values_of
 from rig.importing.write import run_import
 from rig.plugins import load

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.faults.forge import hash_again, lines_of
 from rig.errors import IntegrityError, StoreError
-from rig.recording import bounded
-from rig.recording.bounded import read_bounded
+from rig.recording.disk import bounded
+from rig.recording.disk.bounded import read_bounded
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, bind, open_session
 from rig.session.report import report

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.recording.columns import array_of, of
+from rig.recording.columns.buffers import array_of, of
 from tests.support.paths import ROOT
 
 NUMBERS = {
@@ -52,7 +52,7 @@ def test_parts_of_any_length_are_what_arrow_says() -> None:
 
 
 def test_no_column_of_a_recording_imports_pandas() -> None:
-    code = "import sys; from rig.recording.columns import of; from rig.recording.tables import TABLES\n"
+    code = "import sys; from rig.recording.columns.buffers import of; from rig.recording.columns.tables import TABLES\n"
     code += "for table in TABLES.values():\n"
     code += "    [of([False] if str(column.type) == 'bool' else [None], column.type) for column in table]\n"
     code += "print('pandas' in sys.modules)"

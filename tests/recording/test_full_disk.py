@@ -23,7 +23,7 @@ RUN = """
 import resource, sys
 from pathlib import Path
 {limits}
-from rig.commands.main import main
+from rig.commands.shell.main import main
 sys.exit(main(["measure", "--device", "mock", "--mode", "together", "--out", sys.argv[1], "--json",
     *(w for t in sys.argv[2:] for w in ("--option", t))]))
 """

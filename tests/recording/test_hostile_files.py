@@ -22,9 +22,9 @@ from drivers.importers.windows import read_windows
 from fixtures.bench.true_power import ORIGIN_NS
 from reports.render import write
 from rig.analysis.evaluate import evaluate
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import AuditFailedError, DataError, IntegrityError, StoreError
-from rig.recording.files import Folder, Opened
+from rig.recording.disk.files import Folder, Opened
 from rig.recording.reader import open_run
 from rig.recording.session import bind, open_session
 from rig.session.report import parts_of, report
@@ -123,7 +123,7 @@ def test_a_folder_that_becomes_a_link_while_a_report_is_made_takes_nothing_elsew
 def test_a_system_without_descriptors_of_directories_follows_no_link_either(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rig.recording.files.BY_DESCRIPTOR", False)
+    monkeypatch.setattr("rig.recording.disk.files.BY_DESCRIPTOR", False)
     assert report(run).result is not None
     for name, elsewhere in (("derived", tmp_path / "elsewhere"), ("traces", tmp_path / "traces")):
         (run / name).rename(elsewhere)

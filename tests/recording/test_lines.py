@@ -11,9 +11,9 @@ import pytest
 
 from rig.errors import StoreError
 from rig.recording.anonymise import without_identity, without_place, without_places
-from rig.recording.decoding import decode, start_of
+from rig.recording.disk.decoding import decode, start_of
+from rig.recording.disk.files import Folder
 from rig.recording.events import IdleWindow, Start
-from rig.recording.files import Folder
 from rig.recording.lines import Chain
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder

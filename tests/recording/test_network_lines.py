@@ -13,7 +13,7 @@ import pytest
 
 from rig.errors import DeviceError, StoreError
 from rig.network.description import MOST_PARTS, Connection, Layer, Memory, NetworkInfo
-from rig.recording.decoding import decode
+from rig.recording.disk.decoding import decode
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample

@@ -18,11 +18,11 @@ from rig.engine.blocking_device import blocking
 from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DiskTooSlowError, MeterError, SetupError, StoreError
-from rig.recording import full_disk
+from rig.recording.disk import full_disk
+from rig.recording.disk.files import Folder, Opened
 from rig.recording.events import ChunkArrived
-from rig.recording.files import Folder, Opened
 from rig.recording.reader import open_run
-from rig.recording.readings import BATCH
+from rig.recording.traces.readings import BATCH
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Chunk, ClockInfo, Idle, Mark, MeterInfo, Rail
 from tests.support.start_lines import HOST, start
@@ -102,7 +102,7 @@ def test_how_full_the_buffer_was_is_recorded_in_seconds_of_readings(recorder: Re
 def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
     recorder: Recorder, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rig.recording.readings.HOLDS_BYTES", 4 * 1000)
+    monkeypatch.setattr("rig.recording.traces.readings.HOLDS_BYTES", 4 * 1000)
     with pytest.raises(DiskTooSlowError, match=r"1\.2 s of rail core") as caught:
         for k in range(20):
             recorder.chunk(readings(100 * k, 100), k)
@@ -141,7 +141,7 @@ class Pouring:
 def test_a_run_whose_disk_is_too_slow_ends_with_that_error_and_keeps_what_had_arrived(
     tmp_path: Path, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rig.recording.readings.HOLDS_BYTES", 100)
+    monkeypatch.setattr("rig.recording.traces.readings.HOLDS_BYTES", 100)
     device = blocking(lambda sample: None)
     bench = Bench(device, (Pouring(disk),), HostClock())
     with pytest.raises(DiskTooSlowError):

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.errors import DeviceError, RigError, StoreError
-from rig.recording.arrow_files import to_the_end
-from rig.recording.full_disk import Whole
+from rig.recording.columns.arrow_files import to_the_end
+from rig.recording.columns.rows import NULL, PART_ROWS, ROWS, ReplyRows
+from rig.recording.disk.full_disk import Whole
 from rig.recording.reader import Run, open_run
-from rig.recording.rows import NULL, PART_ROWS, ROWS, ReplyRows
 from rig.recording.writer import Recorder
 from rig.types import Progress, Reply, Span
 from tests.support.start_lines import start

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from fixtures.bench.true_power import SimPlant
 from fixtures.worlds.random_draw import draw, measured, truth
 from rig.analysis.evaluate import evaluate
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.recording.reader import open_run
 from rig.types import Conversion
 from tests.support.paths import ROOT

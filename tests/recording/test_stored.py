@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.recording.files import Folder, Opened
-from rig.recording.stored import Batches, Changed, GridTicks, Stored, batches_of
+from rig.recording.columns.stored import Batches, Changed, GridTicks, Stored, batches_of
+from rig.recording.disk.files import Folder, Opened
 
 N = 500
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reports.leaderboard import EQUAL
-from rig.commands.main import main
+from reports.submission.leaderboard import EQUAL
+from rig.commands.shell.main import main
 from rig.errors import DataError, UsageError
 from rig.recording.layout import sha256_of
 from rig.recording.submission import FILE, MANIFEST, About, Claim, Configuration, Submission, manifest_of

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reports.live import live
-from reports.tail import follow
-from reports.watching import Growing, Room, RoomLeft, room_text, waiting_s
-from rig.commands.main import main
+from reports.watch.live import live
+from reports.watch.tail import follow
+from reports.watch.watching import Growing, Room, RoomLeft, room_text, waiting_s
+from rig.commands.shell.main import main
 from rig.errors import StoreError
 from rig.recording.writer import Recorder
 from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.figures import sweep_axes
-from reports.figures.sweep import sweep_figure
+from reports.sweeps import axes as sweep_axes
+from reports.sweeps.picture import sweep_figure
 from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.figure_key import FigureKey
 from rig.errors import UsageError

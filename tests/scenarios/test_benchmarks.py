@@ -11,7 +11,7 @@ import pytest
 
 from rig.analysis.verdict.benchmark import as_held, benchmark_checks
 from rig.analysis.verdict.known_benchmarks import ASC, limits_of, qubo_sizes
-from rig.recording.decoding import declared_start
+from rig.recording.disk.decoding import declared_start
 from rig.recording.records import ScenarioRecord
 from rig.types import Benchmark, Parameter, Workload
 from scenarios.workloads.asc.workload import open_workload as open_asc

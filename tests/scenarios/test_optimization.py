@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands import main as cli
+from rig.commands.shell import main as cli
 from rig.errors import UsageError
 from rig.types import Issue, Rules
 from scenarios.optimization import optimization

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from drivers.devices.cpu.mis import command
-from rig.commands import main as cli
+from rig.commands.shell import main as cli
 from rig.errors import DataError, UsageError
-from rig.recording.atomic_write import regular, replacing, write_whole
+from rig.recording.disk.atomic_write import regular, replacing, write_whole
 from rig.types import Workload
 from scenarios.stops import check_problems, stop_costs
 from scenarios.workloads.asc import workload as asc

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import Interrupted
 from rig.recording.reader import open_run
 from rig.recording.session import open_session

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.recording.reader import open_run
 from rig.session.like import Like, like

@@ -14,7 +14,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.summary import summarise
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DeviceTimeoutError, Interrupted, RigError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, runs_in

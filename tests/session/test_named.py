@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.worlds.lab_recording import plain_lab, write
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import UsageError
 from rig.session.named import meant
 

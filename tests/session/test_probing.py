@@ -68,7 +68,7 @@ def test_a_solver_that_runs_out_of_memory_ends_the_search_with_the_size_before(t
     driver.write_text(HUNGRY)
     asked = ["--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none"]
     options = ["--option", "nodes=10", "--option", "density=0.5", "--option", "idle_s=0", "--option", "seeds=0"]
-    program = f"{UNDRAWN}import sys; from rig.commands.main import main; sys.exit(main())"
+    program = f"{UNDRAWN}import sys; from rig.commands.shell.main import main; sys.exit(main())"
     command = [
         sys.executable, "-c", program, "measure", "--device", f"{driver}:open_device", *asked, *options, "--out",
         str(tmp_path / "run"),

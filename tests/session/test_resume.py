@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.engine.record import record
 from rig.errors import Interrupted, InvalidResultError, StoreError, UsageError
-from rig.recording.atomic_write import set_aside
+from rig.recording.disk.atomic_write import set_aside
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, REQUEST, bind, open_session
 from rig.session.book import go_on, request_in

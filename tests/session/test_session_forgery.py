@@ -14,7 +14,7 @@ from benchmarks.faults.forge import bind_again, hash_again, lines_of
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.analysis.sessions.part import Part
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import IntegrityError, InvalidResultError, StoreError
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, SEAL, open_session

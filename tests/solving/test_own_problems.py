@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError, RigError, UsageError
 from rig.solving.model import ROWS, Qubo, from_bqm, from_payload, qubo
 from scenarios.workloads.qubo.workload import open_workload

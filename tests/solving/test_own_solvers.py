@@ -13,7 +13,7 @@ import pytest
 
 import rig
 from drivers.devices.cpu import dimod_sampler
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DeviceError, DeviceTimeoutError, UnknownNameError, UsageError
 from rig.plugins import load
 from rig.recording.reader import open_run

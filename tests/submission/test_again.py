@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import RigError
 from rig.recording.submission import Submission, manifest_of
 from rig.submission.again import differences, made_again, margin

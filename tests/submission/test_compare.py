@@ -19,7 +19,7 @@ from reports.names import text_of
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.proportion import paired_difference, proportion
 from rig.analysis.result.quantity import Component, Quantity
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import UsageError
 from rig.recording.records import MeterRecord
 from rig.session.report import Evaluated, evaluated

@@ -11,7 +11,7 @@ import pytest
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.finding import refusal
 from rig.analysis.result.quantity import Component, Quantity
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import NotDecidedError, UsageError, WorseError
 from rig.submission.compare import compared
 from rig.submission.gate import Judged, judged, limit_of

@@ -16,8 +16,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from reports.results_csv import table
-from rig.commands.main import main
+from reports.submission.results_csv import table
+from rig.commands.shell.main import main
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord, ScenarioRecord, WorkloadRecord

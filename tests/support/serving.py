@@ -18,7 +18,7 @@ from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.errors import Ended
-from rig.recording.decoding import declared_start
+from rig.recording.disk.decoding import declared_start
 from rig.recording.events import IdleWindow
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder

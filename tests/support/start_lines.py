@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rig.recording.decoding import declared_start
+from rig.recording.disk.decoding import declared_start
 from rig.recording.events import SCHEMA, Start
 
 HOST = {"name": "host", "tick_hz": 1e9, "tolerance": 0.0}

@@ -14,7 +14,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from tests.support.paths import DOCS
 
 PICTURE = DOCS / "images" / "terminal.svg"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fixtures.bench.mock_meter import MockMeter
+from rig.recording.columns.rows import ReplyRows
 from rig.recording.events import Line
 from rig.recording.reader import Run
-from rig.recording.rows import ReplyRows
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Budget, Chunk, Clock, DeviceInfo, Reply, Sample, Span
 

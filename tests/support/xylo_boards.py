@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drivers.devices.xylo.device import XyloDevice
-from fixtures.instruments.xylo_board import SimBoard
+from fixtures.instruments.xylo.board import SimBoard
 from rig.types import Reply
 
 

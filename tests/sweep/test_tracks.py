@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from benchmarks import counting_device
-from reports.figures.tracks import front_figure, line_figure
-from reports.tracks import page
+from reports.sweeps.tracks_page import page
+from reports.sweeps.tracks_picture import front_figure, line_figure
 from rig.analysis.complexity.energy_line import EnergyLine, Point
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Quantity
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import UnknownNameError, UsageError
 from rig.sweep.store import frozen
 from rig.sweep.tracks import ALGORITHM, SYSTEM, Track, Tracks, front

@@ -22,7 +22,7 @@ from drivers.devices.arduino import mfe
 from drivers.devices.arduino.mfe import FILTERS, FRAMES, array
 from rig.errors import DataError, reason
 from rig.network.description import Connection, Layer, Memory, NetworkInfo
-from rig.recording.bounded import read_bounded
+from rig.recording.disk.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
 MOST_SHIFT = 62

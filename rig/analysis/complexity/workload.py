@@ -23,7 +23,7 @@ from rig.network.description import (
     activity_faults,
     network_faults,
 )
-from rig.recording.columns import array_of
+from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 
 RULE = "counted activity fits the declared network"

@@ -10,7 +10,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate, Margin
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.spans_and_gaps import gain_change
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime

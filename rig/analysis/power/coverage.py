@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.power.estimators import Estimate, Margin
-from rig.analysis.power.rail_model import RailModel, Single
+from rig.analysis.power.model.rail_model import RailModel, Single
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import LEAST, PLACES, SHOWN
 from rig.analysis.power.estimators import Estimate, Margin, Touched
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import count_before, margin_s, merged, touches
 from rig.types import Bools, Floats

@@ -9,7 +9,7 @@ import numpy as np
 from rig.analysis.power.budget import active_power, dynamic_power, noise_parts
 from rig.analysis.power.estimators import touched, whole
 from rig.analysis.power.figures import METHOD
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.quantity import Quantity, linear, product
 from rig.analysis.timing.execution_time import BusyTime

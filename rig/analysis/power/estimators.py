@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
 from rig.types import Floats, Indices

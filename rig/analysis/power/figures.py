@@ -29,7 +29,7 @@ from rig.analysis.power.findings import (
     without_idle,
 )  # fmt: skip
 from rig.analysis.power.fitted import fitted
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.power.spans_and_gaps import gaps_above_w, swings
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures

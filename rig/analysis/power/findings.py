@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_notes
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Margin, TooShort
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.scope import Scope
 from rig.analysis.power.spans_and_gaps import MOST_CHANGE, gain_change
 from rig.analysis.result.figure_key import FigureKey, Figures

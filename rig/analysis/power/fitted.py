@@ -14,7 +14,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import PLACES, covered_share
 from rig.analysis.power.estimators import MIN_SHARE, Estimate, Idle, Margin, estimate_of
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.types import Floats, Indices

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, inside
 from rig.types import Bools, Floats, Indices
 

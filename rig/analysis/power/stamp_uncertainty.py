@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rig.analysis.power.estimators import TooShort, core, touched, whole
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.execution_time import StampsU
 from rig.analysis.timing.timebase import Timebase

@@ -19,7 +19,7 @@ from rig.analysis.result.quantity import Quantity
 from rig.errors import DataError
 from rig.recording.events import LIMIT, ReferenceWindows
 from rig.recording.reader import Run
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 
 Found = dict[FigureKey, Quantity]
 

@@ -15,7 +15,7 @@ from rig.analysis.result.series import Stream
 from rig.analysis.scores.answers import answer_in
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import mean_latency
-from rig.recording.columns import array_of
+from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Floats
 

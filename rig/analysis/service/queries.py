@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rig.analysis.scores.answers import decoded
-from rig.recording.columns import array_of
+from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
 

@@ -19,7 +19,7 @@ from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.plugins import problem_factory
-from rig.recording.columns import array_of
+from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import Problem
 

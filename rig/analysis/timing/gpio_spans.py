@@ -15,9 +15,9 @@ from msgspec import structs
 from rig.analysis.timing.timebase import SURE, Timebase
 from rig.analysis.timing.timeline import timebase_of
 from rig.errors import DataError
-from rig.recording.columns import array_of
+from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import Floats, Indices
 
 

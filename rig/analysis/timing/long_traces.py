@@ -25,9 +25,9 @@ from rig.analysis.timing.activity_signal import BLOCK, SETTLE_TAU, in_step, marg
 from rig.analysis.timing.readings import Pool, Readings, Supply, Volts, in_order, mean_volts, numbers, sagging, volts_of
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
-from rig.recording.conversion import PLAUSIBLE, to_watts
-from rig.recording.stored import GridTicks, Stored
-from rig.recording.traces import AT_ONCE, Trace
+from rig.recording.columns.stored import GridTicks, Stored
+from rig.recording.traces.conversion import PLAUSIBLE, to_watts
+from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats, Indices
 
 Seconds = Callable[[NDArray[np.int64]], Floats]

@@ -16,8 +16,8 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside
 from rig.analysis.timing.profile import ends_of
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
-from rig.recording.conversion import PLAUSIBLE, to_watts
-from rig.recording.traces import Trace
+from rig.recording.traces.conversion import PLAUSIBLE, to_watts
+from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Rail
 
 LEAST_VOLTS = 6

@@ -17,7 +17,7 @@ from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.long_traces import spread_out
 from rig.analysis.timing.profile import CHANCE, FEW, LEAST, SEVERAL, Profile, stand_alone
 from rig.analysis.timing.timebase import CERTAIN, Timebase, earliest, latest_s
-from rig.recording.traces import AT_ONCE, Trace
+from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Bools, Floats
 
 MOST = AT_ONCE

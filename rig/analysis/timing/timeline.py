@@ -14,7 +14,7 @@ from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase, fit_brackets, host_timebase, off_line, quick_reads
 from rig.errors import DataError
-from rig.recording.columns import array_of
+from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 from rig.types import MARK_PHASE, Floats
 

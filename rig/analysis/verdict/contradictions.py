@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.timebase import Timebase
-from rig.recording.columns import array_of
+from rig.recording.columns.buffers import array_of
 from rig.recording.events import HostGap
 from rig.recording.reader import Run
 from rig.types import Bools, Floats

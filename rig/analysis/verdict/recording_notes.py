@@ -9,7 +9,7 @@ import numpy as np
 from rig.analysis.timing.timeline import host_bend
 from rig.recording.events import Note
 from rig.recording.reader import Run
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16

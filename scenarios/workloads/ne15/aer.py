@@ -12,7 +12,7 @@ import numpy as np
 
 from rig.bench.option_checks import one_of
 from rig.errors import DataError, reason
-from rig.recording.atomic_write import replacing
+from rig.recording.disk.atomic_write import replacing
 from scenarios.workloads.ne15.poisson import Events
 
 SIDE = 128

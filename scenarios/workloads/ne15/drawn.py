@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from rig.bench.option_checks import within
-from rig.recording.atomic_write import write_whole
+from rig.recording.disk.atomic_write import write_whole
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.mnist import SIDE, idx_file

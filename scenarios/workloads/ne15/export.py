@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rig.errors import refused
-from rig.recording.atomic_write import replacing
+from rig.recording.disk.atomic_write import replacing
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.aer import write_aedat
 from scenarios.workloads.ne15.mnist import SIDE

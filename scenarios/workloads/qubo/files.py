@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, reason
 from rig.plugins import imported
-from rig.recording.bounded import read_bounded
+from rig.recording.disk.bounded import read_bounded
 from scenarios.workloads.qubo_mis.graph import MAX_NODES, Graph
 from scenarios.workloads.qubo_mis.workload import graph_digest
 

@@ -15,7 +15,7 @@ import msgspec
 
 from rig.analysis.solving.targets import BEST_KNOWN, OFFICIAL
 from rig.errors import DataError, reason
-from rig.recording.atomic_write import write_whole
+from rig.recording.disk.atomic_write import write_whole
 
 Key = tuple[int, float, int]
 _VERSION = 1

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rig.errors import refused, unfit
-from rig.recording.atomic_write import regular, replacing
+from rig.recording.disk.atomic_write import regular, replacing
 from rig.types import Sample, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.qubo_mis.benchmark import benchmark_of

@@ -12,8 +12,8 @@ import pytest
 
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from rig.analysis.evaluate import evaluate
-from rig.analysis.power.blocks import blocks_of
-from rig.analysis.power.trace_model import fit
+from rig.analysis.power.model.blocks import blocks_of
+from rig.analysis.power.model.trace_model import fit
 from rig.errors import RigError
 from rig.recording.reader import open_run
 from rig.types import Floats

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.counters import one
-from rig.analysis.power.noise import Noise, estimate, variances
+from rig.analysis.power.model.noise import Noise, estimate, variances
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 PERIOD_S = 0.005

@@ -18,7 +18,7 @@ from fixtures.worlds.random_draw import blank
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power import coverage
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes
-from rig.analysis.power.noise import Noise
+from rig.analysis.power.model.noise import Noise
 from rig.analysis.result.result import Result
 from rig.analysis.timing.readings import Readings
 from rig.engine.acquisition import Bench

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.faults import Flicker
-from rig.analysis.power.noise import Noise, estimate, line_near, variances
+from rig.analysis.power.model.noise import Noise, estimate, line_near, variances
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)

@@ -14,7 +14,7 @@ from fixtures.bench.true_power import ORIGIN_NS, SimPlant, ns_of, open_plant
 from rig.analysis.power import figures as fig
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, TooShort, core, touched, whole
-from rig.analysis.power.rail_model import RailModel, rail_model
+from rig.analysis.power.model.rail_model import RailModel, rail_model
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import refusal

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.labs.lab_kinds import KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power.findings import NO_STEP, ON_FIGURE
 from rig.analysis.result.figure_key import FigureKey

@@ -16,8 +16,8 @@ from rig.analysis.result.figure_key import TRIMMED, FigureKey
 from rig.analysis.result.result import Result
 from rig.analysis.timing.readings import Supply, Volts, covariance_w, mean_volts, sagging
 from rig.errors import DataError, StoreError
-from rig.recording.conversion import to_watts
 from rig.recording.reader import open_run
+from rig.recording.traces.conversion import to_watts
 from rig.types import Conversion, Floats, Rail
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.power.blocks import GAP, IDLE, SPAN, Blocks, blocks_of, look_errors
-from rig.analysis.power.trace_model import TraceModel, fit
+from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks, blocks_of, look_errors
+from rig.analysis.power.model.trace_model import TraceModel, fit
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=15)

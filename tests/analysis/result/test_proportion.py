@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
-from reports.audit.reading import read_run
+from reports.audit.folder.reading import read_run
 from reports.audit.rules import judge_run
 from reports.audit.scores import accuracy as accuracy_by_the_auditor
 from rig.analysis.result.proportion import clopper_pearson, mean_proportion, paired_difference, proportion

@@ -13,7 +13,7 @@ from rig.analysis.timing.outside_spans import restless
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import Floats, Rail
 
 PERIOD_NS = 1_000_000

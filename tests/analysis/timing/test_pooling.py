@@ -16,8 +16,8 @@ from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import Timebase, host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.errors import DataError
-from rig.recording.stored import GridTicks
-from rig.recording.traces import Trace
+from rig.recording.columns.stored import GridTicks
+from rig.recording.traces.traces import Trace
 from rig.types import Conversion, Floats, Rail
 
 N, HZ = 3000, 1000.0

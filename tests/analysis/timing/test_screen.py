@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
-from fixtures.worlds.meter_kinds import moving_mean
-from fixtures.worlds.more_lab_kinds import KINDS as MORE
-from fixtures.worlds.reading_kinds import KINDS
+from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE
+from fixtures.worlds.meters.meter_kinds import moving_mean
+from fixtures.worlds.meters.reading_kinds import KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.result import Result
@@ -24,7 +24,7 @@ from rig.analysis.timing.screen import Screened
 from rig.analysis.timing.timebase import host_timebase
 from rig.errors import DataError
 from rig.recording.reader import open_run
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import ClockInfo, Floats, Rail
 
 PERIOD = 1_000_000

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drivers.devices.arduino import training
 from drivers.devices.arduino.quantised import Quantised, header, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError
 from scenarios.workloads.asc.workload import open_workload
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from drivers.devices.cpu.detector import chosen, open_device
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.conformance.device import check_device
 from rig.errors import UsageError
 from scenarios.workloads.event_detection.workload import open_workload

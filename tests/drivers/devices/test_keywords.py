@@ -13,7 +13,7 @@ import pytest
 from benchmarks.spoken_words import write_folder
 from drivers.devices.keywords.device import SHAPES, STEPS, Keywords, m5, open_device, spiking
 from rig.analysis.complexity.static import static_figures
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError
 from scenarios.workloads.mswc.workload import open_workload

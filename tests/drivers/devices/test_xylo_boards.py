@@ -19,11 +19,10 @@ from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.kit import AUDIO_2, AUDIO_3, Kit, configuration_of, only_one
 from drivers.devices.xylo.networks.network import Network, load_network
-from fixtures.instruments import xylo_ear as ear
-from fixtures.instruments import xylo_helpers as helpers
-from fixtures.instruments import xylo_vendor as sim
-from fixtures.instruments.xylo_bench import small_network
-from fixtures.instruments.xylo_board import CHANNELS, SimBoard, Traits
+from fixtures.instruments.xylo import ear, helpers
+from fixtures.instruments.xylo import vendor as sim
+from fixtures.instruments.xylo.bench import small_network
+from fixtures.instruments.xylo.board import CHANNELS, SimBoard, Traits
 from rig.errors import DataError, RigError, SetupError, UsageError
 
 CHIPS = ("audio2", "audio3")

@@ -19,9 +19,9 @@ from drivers.devices.xylo.device import XyloDevice
 from drivers.devices.xylo.networks.encoder import encode
 from drivers.devices.xylo.networks.network import load_network
 from drivers.meters.xylo_monitor import open_meter
-from fixtures.instruments.xylo_bench import events, on_board, small_network
-from fixtures.instruments.xylo_board import SimBoard, Traits
-from fixtures.instruments.xylo_vendor import XyloSamna2
+from fixtures.instruments.xylo.bench import events, on_board, small_network
+from fixtures.instruments.xylo.board import SimBoard, Traits
+from fixtures.instruments.xylo.vendor import XyloSamna2
 from rig import check_device
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.network.description import activity_faults
@@ -278,7 +278,7 @@ def test_a_monitor_that_loses_all_its_readings_is_refused_at_the_start(
 def test_a_stopwatch_that_stands_still_is_refused_at_the_start(
     opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fixtures.instruments.xylo_board.SimStopWatch.set_enable_value", lambda self, value: None)
+    monkeypatch.setattr("fixtures.instruments.xylo.board.SimStopWatch.set_enable_value", lambda self, value: None)
     with pytest.raises(SetupError, match="its stopwatch stands still"):
         opened()
 

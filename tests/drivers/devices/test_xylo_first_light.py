@@ -13,7 +13,7 @@ import pytest
 from drivers.devices.xylo import board as board_module
 from drivers.devices.xylo import microphone
 from drivers.devices.xylo.networks.network import load_network
-from rig.commands.main import main, parser
+from rig.commands.shell.main import main, parser
 from tests.support.paths import DOCS, ROOT
 
 pytest.importorskip("xylosim")

@@ -17,7 +17,7 @@ from drivers.devices.training_data import prototypes
 from drivers.devices.xylo.backend import LIVE_PHASE_W
 from drivers.devices.xylo.device import XyloDevice, open_device
 from fixtures.bench.true_power import open_plant
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError, UsageError
 from scenarios.workloads.mswc.workload import Sessions, open_workload
 from tests.support.remote_workers import answers

@@ -20,8 +20,8 @@ from drivers.devices.xylo.device import XyloDevice
 from drivers.devices.xylo.microphone import player_of, wav_of
 from drivers.devices.xylo.networks.encoder import raster_of
 from drivers.meters.xylo_monitor import open_meter
-from fixtures.instruments.xylo_bench import Playback, listening, small_network
-from fixtures.instruments.xylo_board import SimBoard, Traits
+from fixtures.instruments.xylo.bench import Playback, listening, small_network
+from fixtures.instruments.xylo.board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Reply, Sample
 from tests.support.xylo_boards import awaited, hardware
@@ -190,7 +190,7 @@ def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Callab
 def test_time_steps_that_this_program_slept_through_end_the_run(
     opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fixtures.instruments.xylo_ear.SPIN_S", 5 * STEP_S)
+    monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", 5 * STEP_S)
 
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1 was heard for 20 time steps"):
         heard(opened(), sound())
@@ -221,14 +221,14 @@ def test_a_chip_that_falls_silent_is_a_timeout(
     opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = opened(ChipOptions(timeout_s=0.2), chip="audio3")
-    monkeypatch.setattr("fixtures.instruments.xylo_ear.Ear.advance", lambda self, now_ns: None)
+    monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
 
     with pytest.raises(DeviceTimeoutError, match="the last time step of sample sound-1"):
         heard(device, sound())
 
 
 def test_a_chip_that_hears_nothing_at_the_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fixtures.instruments.xylo_ear.Ear.advance", lambda self, now_ns: None)
+    monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
     with pytest.raises(SetupError, match="No events received"):
         listening(SimBoard(Traits("audio3")), network())
 

@@ -21,7 +21,7 @@ from drivers.devices.xylo.networks.nir_deploy import load_nir, write_nir
 from drivers.devices.xylo.networks.nir_graph import checked
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from fixtures.bench.true_power import open_plant
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError, RigError, SetupError, UsageError
 from rig.network.description import activity_faults, network_faults
 from rig.types import Sample

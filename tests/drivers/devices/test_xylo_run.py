@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rig.analysis.result.quantity import Quantity, from_json
-from rig.commands.main import main
+from rig.commands.shell.main import main
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("rockpool") is None, reason="the xylo extra is not installed"),

@@ -12,7 +12,7 @@ import pytest
 
 from drivers.devices.xylo.networks import train_command as training
 from drivers.devices.xylo.networks.network import load_network
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from scenarios.workloads.asc.workload import TRAINING_SEEDS, open_workload
 
 pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")

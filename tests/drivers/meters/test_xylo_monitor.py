@@ -13,9 +13,9 @@ import pytest
 from drivers.devices.xylo import board as board_module
 from drivers.devices.xylo.device import XyloDevice
 from drivers.meters.xylo_monitor import open_meter
-from fixtures.instruments.xylo_bench import on_board
-from fixtures.instruments.xylo_board import CHANNELS, SimBoard, Traits
-from fixtures.instruments.xylo_helpers import set_power_measure, set_power_measurement
+from fixtures.instruments.xylo.bench import on_board
+from fixtures.instruments.xylo.board import CHANNELS, SimBoard, Traits
+from fixtures.instruments.xylo.helpers import set_power_measure, set_power_measurement
 from rig import check_meter
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk, Meter

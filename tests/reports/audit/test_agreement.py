@@ -11,11 +11,11 @@ from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
 from reports.audit.evidence import compared
 from reports.audit.figures import Plain, spans
-from reports.audit.placing import clearest, open_s
-from reports.audit.power import idle_windows, power_rails
+from reports.audit.power.estimate import idle_windows, power_rails
+from reports.audit.power.placing import clearest, open_s
+from reports.audit.power.windows import facts_of
 from reports.audit.subject import Claim, open_subject
-from reports.audit.windows import facts_of
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from tests.support.asleep import BUSY_W, RATE_HZ, recording
 from tests.support.paths import ROOT
 from tests.support.submission_folder import unpacked

@@ -8,7 +8,7 @@ import pytest
 
 from drivers.importers.plain_csv import open_import
 from reports.audit.audit import audit
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.importing.write import write
 from tests.support.import_traces import table, trace, windows

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.audit.reading import read_run
+from reports.audit.folder.reading import read_run
 from reports.audit.scores import predictions
 from rig.analysis.evaluate import evaluate
 from rig.errors import StoreError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reports.audit.clocks import line
-from reports.audit.reading import Run
+from reports.audit.folder.reading import Run
 from rig.errors import StoreError
 from rig.types import Indices
 

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fixtures.worlds.lab_kinds import KINDS as LAB_KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
-from fixtures.worlds.manual_kinds import KINDS as MANUAL_KINDS
-from fixtures.worlds.more_lab_kinds import KINDS as MORE_LAB_KINDS
+from fixtures.worlds.labs.lab_kinds import KINDS as LAB_KINDS
+from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_LAB_KINDS
+from fixtures.worlds.meters.manual_kinds import KINDS as MANUAL_KINDS
 from reports.audit.audit import Audit, audit
 from reports.audit.benchmarks import DECLARED, held_of
-from reports.audit_page import document, html, text
+from reports.submission.audit_page import document, html, text
 from rig.analysis.verdict.known_benchmarks import ASC as NAME
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import StoreError
 from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU

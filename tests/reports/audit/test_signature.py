@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.audit.signature import verify
+from reports.audit.folder.signature import verify
 from rig.errors import StoreError
 
 if shutil.which("ssh-keygen") is None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reports.audit.audit import Audit, audit
-from reports.audit_page import worst
+from reports.submission.audit_page import worst
 from rig.errors import StoreError
 from tests.support.submission_folder import altered, chained, listed, submission, unpacked
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from reports.archive import unpack
 from reports.audit.audit import audit
-from reports.audit.files import clean, inside, parse_json, sha256_of, walk
+from reports.audit.folder.files import clean, inside, parse_json, sha256_of, walk
 from reports.audit.rules import known_values
-from rig.commands.main import main
+from reports.submission.archive import unpack
+from rig.commands.shell.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
 from tests.support.submission_folder import submission, unpacked
@@ -44,7 +44,8 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: 
 def test_a_recording_is_not_blamed_for_what_the_system_refused(tmp_path: Path) -> None:
     held = unpacked("single-session", tmp_path)
     code = (
-        "import resource, sys; from rig.commands.main import main; import reports.audit_command, reports.audit.audit\n"
+        "import resource, sys; from rig.commands.shell.main import main; "
+        "import reports.submission.command, reports.audit.audit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); sys.exit(main(['audit', '--quick', sys.argv[1]]))"
     )
     ended = subprocess.run([sys.executable, "-c", code, held], capture_output=True, text=True, check=False)
@@ -98,7 +99,7 @@ def test_an_archive_of_finder_or_with_backslashes_is_read(tmp_path: Path) -> Non
 
 
 def test_an_archive_that_is_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reports.archive.SMALL", 1 << 20)
+    monkeypatch.setattr("reports.submission.archive.SMALL", 1 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("zeros", bytes(8 << 20))
     with pytest.raises(StoreError, match="is a bomb"):
@@ -157,7 +158,7 @@ def test_an_archive_with_a_head_that_means_nothing_is_called_damaged(
 def test_an_archive_of_too_many_files_is_refused_before_any_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reports.archive.FILES_MOST", 3)
+    monkeypatch.setattr("reports.submission.archive.FILES_MOST", 3)
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive, zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
         for number in range(4):
             archive.addfile(tarfile.TarInfo(f"sub/{number}"))

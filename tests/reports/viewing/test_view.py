@@ -22,7 +22,7 @@ import pytest
 from reports.viewing.page import page_of, policy
 from reports.viewing.server import server_of
 from reports.viewing.whole import Whole, whole_trace
-from rig.commands.main import main
+from rig.commands.shell.main import main
 from rig.errors import SetupError, StoreError
 from tests.support.made_up import HOSTILE
 from tests.support.paths import ROOT
@@ -240,7 +240,7 @@ def test_a_recording_that_was_altered_is_not_shown(recording: Path, tmp_path: Pa
 
 def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) -> None:
     """One start of the interpreter, so that the signal is real."""
-    program = "import sys; from rig.commands.main import main; sys.exit(main(sys.argv[1:]))"
+    program = "import sys; from rig.commands.shell.main import main; sys.exit(main(sys.argv[1:]))"
     call = [sys.executable, "-c", program, "view", str(recording), "--json"]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:

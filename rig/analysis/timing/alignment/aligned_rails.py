@@ -30,7 +30,7 @@ from rig.analysis.timing.screen import Screened, screened
 from rig.analysis.timing.timebase import RECTANGLE, Timebase
 from rig.analysis.timing.timeline import Activity, arrivals_of, host_bend, timebase_of
 from rig.recording.reader import Run
-from rig.recording.traces import AT_ONCE, Trace
+from rig.recording.traces.traces import AT_ONCE, Trace
 from rig.types import Floats
 
 RISELESS = 0.8

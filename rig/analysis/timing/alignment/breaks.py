@@ -21,7 +21,7 @@ from rig.analysis.timing.long_traces import in_means
 from rig.analysis.timing.profile import MANY
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import Timebase, latest_s
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices
 
 BREAK = 3.0

@@ -20,7 +20,7 @@ from rig.analysis.timing.timebase import CERTAIN, RECTANGLE, SURE, Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.errors import DataError
 from rig.recording.reader import Run
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import Bools, Floats, Indices, Pin, Rail
 
 LEAST = 6

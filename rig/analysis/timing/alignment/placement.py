@@ -31,7 +31,7 @@ from rig.analysis.timing.alignment.meter_clock import MeterClock, by_pins
 from rig.analysis.timing.alignment.shown import Edges, Shown, shown
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import Floats
 
 STEEPEST, MOST_STEP = 0.015, 4.0

@@ -16,7 +16,7 @@ from rig.analysis.timing.alignment.breaks import bridged, strays
 from rig.analysis.timing.alignment.shown import shown
 from rig.analysis.timing.readings import Readings
 from rig.recording.reader import open_run
-from rig.recording.traces import Trace
+from rig.recording.traces.traces import Trace
 from rig.types import Floats, Rail
 from tests.support.labs import POWER, evaluated, lab_of, measured, off
 

@@ -1,0 +1,152 @@
+"""A run as the auditor sees it. The rig's strict reader reads it, so that auditor and rig refuse the same files.
+
+Each file is opened once, so that the hashed content is the used content. All computations are the auditor's own.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from reports.audit.folder.files import refuse
+from rig.recording.columns.buffers import array_of
+from rig.recording.disk.files import Folder
+from rig.recording.events import Brackets, ChunkArrived, HostGap, Stop
+from rig.recording.reader import Run as Recorded
+from rig.recording.reader import open_run
+from rig.recording.traces.traces import Trace
+from rig.types import Bools, Floats, Indices
+
+BLOCK, BESIDE = 1 << 18, 4
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run as it was recorded."""
+
+    path: Path
+    start: dict[str, Any]
+    """The start line as it is in the file."""
+    brackets: Mapping[str, Indices]
+    """By clock: rows of before (ns), tick, after (ns), of shape (n, 3), as int64."""
+    stop: Stop | None = None
+    recorded: Recorded | None = None
+    gaps: int = 0
+    """The number of times that the host did not run."""
+    arrived: Mapping[str, int] = field(default_factory=dict)
+    """The number of readings of each rail that arrived, from the lines of the log."""
+
+    @property
+    def whole(self) -> Recorded:
+        """Return the run as the reader returns it; a made-up run has none."""
+        return self.recorded or refuse(self.path.name, "was not read")
+
+    @property
+    def purpose(self) -> str:
+        """What the run is for: all, performance, accuracy, power, compliance or probe."""
+        return str(self.start.get("purpose", "all"))
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the run came to its end."""
+        return self.stop is not None and self.stop.error is None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options of the scenario."""
+        return self.start["scenario"].get("options") or {}
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Return the facts that the workload states beyond the format."""
+        return self.start["workload"].get("details") or {}
+
+
+def once(compute: Callable[[Run], T]) -> Callable[[Run], T]:
+    """Compute a value of a run at its first use, and keep it as long as the run."""
+    kept = WeakKeyDictionary[Run, T]()
+
+    @functools.wraps(compute)
+    def found(run: Run) -> T:
+        if run not in kept:
+            kept[run] = compute(run)
+        return kept[run]
+
+    return found
+
+
+def read_run(path: Path | Folder) -> Run:
+    """Read a run directory. Raises what ``rig.open_run`` raises."""
+    found = open_run(path)
+    rows: dict[str, list[Any]] = {}
+    arrived = Counter[str]()
+    for line in found.events:
+        if isinstance(line, ChunkArrived):
+            arrived[line.rail] += line.readings
+        elif isinstance(line, Brackets):
+            rows.setdefault(line.clock, []).extend(line.rows)
+    brackets = {name: np.array(own, dtype=np.int64).reshape(-1, 3) for name, own in rows.items()}
+    start, gaps = found.start.as_recorded, len(found.of_type(HostGap))
+    return Run(found.path, start, brackets, found.stop, found, gaps, arrived)
+
+
+def table(run: Run, name: str) -> pa.Table:
+    """Return a table of the run: samples, replies or progress."""
+    return getattr(run.whole, name)
+
+
+def column(of: pa.Table, name: str) -> list[Any]:
+    """Return a column as Python values, null as ``None``."""
+    return list(of.column(name).to_pylist())
+
+
+def by_sample(run: Run, name: str) -> dict[str, Any]:
+    """Return a column of the samples by sample name."""
+    samples = table(run, "samples")
+    return dict(zip(column(samples, "id"), column(samples, name), strict=True))
+
+
+def ticks(of: pa.Table, name: str) -> tuple[Indices, Bools]:
+    """Return a column of whole numbers as int64 with null as 0, and whether each value is not null."""
+    found = of.column(name)
+    return array_of(found, 0), np.asarray(found.is_valid())
+
+
+def traces(run: Run) -> Mapping[str, Trace]:
+    """Return the traces of a run by the name of their rail."""
+    return run.whole.traces
+
+
+def blocks(trace: Trace, origin: int, within: tuple[float, float] = (-np.inf, np.inf)) -> Iterator[Floats]:
+    """Yield the readings that begin between the two ticks ``within``, counted from ``origin``, and some beside them.
+
+    Each block is float64 of shape (4, n) with at most ``BLOCK`` readings. The rows are begin and end in ticks of the
+    meter's clock, counted from ``origin``, raw values, and 1 for a reading at the end of its range, else 0. Raises
+    ``StoreError`` for a trace whose times do not rise.
+    """
+    last, limit = -np.inf, np.inf if trace.rail.range_max is None else trace.rail.range_max
+    low, high = (bisect_left(trace.start_tick, origin + tick) for tick in within)
+    for first in range(max(0, low - BESIDE), min(high + BESIDE, len(trace.value)), BLOCK):
+        part = trace.part(first, min(first + BLOCK, high + BESIDE))
+        begin, end = (np.asarray(tick - origin, dtype=np.float64) for tick in (part.start_tick, part.end_tick))
+        if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
+            refuse(f"the trace of {trace.rail.name}", "has readings whose times do not rise")
+        last = begin[-1]
+        over = part.overload | (part.value >= limit)
+        yield finite(np.array([begin, end, part.value, over]))
+
+
+def finite(block: Floats) -> Floats:
+    """Return the readings of a block whose values are numbers."""
+    good = np.isfinite(block[2])
+    return block if good.all() else block[:, good]

@@ -1,0 +1,1 @@
+"""Pages and tables of submissions and of their audits, and the archive in which they travel."""

@@ -1,0 +1,104 @@
+"""Unpack archives of a submission (.zip, .tar.gz), within limits, into a separate folder."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import shutil
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from reports.audit.folder.files import FILES_MOST, clean, inside, refuse
+from rig.errors import StoreError
+
+BYTES_MOST = 64 << 30
+SMALL, RATIO_MOST = 64 << 20, 200
+"""A bomb is an archive that unpacks to over ``SMALL`` bytes and over ``RATIO_MOST`` per packed byte. Recordings shrink
+far less."""
+SUFFIXES = (".zip", ".tar.gz", ".tgz")
+DAMAGED = "Fetch it again, and compare its size and its hash with those at its source"
+FINDER = "__MACOSX/"
+"""The folder that the Finder of macOS adds to a .zip."""
+HOSTILE = "Do not unpack it: `rig submit` makes no such archive"
+_BROKEN = (
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
+    NotImplementedError, ValueError,
+)  # fmt: skip
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file has the name of an archive."""
+    return path.is_file() and path.name.lower().endswith(SUFFIXES)
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """Yield the path itself, or the unpacked folder of the archive at this path; it exists until the block ends."""
+    if not is_archive(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="audit-") as folder:
+        yield unpack(path, Path(folder) / path.name)
+
+
+def unpack(path: Path, folder: Path) -> Path:
+    """Unpack an archive into ``folder``; return the folder in it. Refuse damage, links, outside paths, and bombs."""
+    folder.mkdir(parents=True)
+    try:
+        with ExitStack() as stack:
+            for name, source in _members(path, stack):
+                target = inside(folder, name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with source, target.open("xb") as sink:
+                    shutil.copyfileobj(source, sink)
+    except StoreError as error:
+        refuse(f"{path.name}:", error.message, path.name, HOSTILE)
+    except _BROKEN as error:
+        refuse(path.name, f"is damaged, or no archive: {clean(error)}", path.name, DAMAGED)
+    inner = sorted(folder.iterdir())
+    if not inner:
+        refuse(path.name, "is an archive without a file", path.name, DAMAGED)
+    return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
+
+
+def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the regular files of an archive, each with its path and its content."""
+    most = min(BYTES_MOST, max(SMALL, RATIO_MOST * path.stat().st_size))
+    bomb = f"is a bomb: it unpacks to more than {most} bytes"
+    if path.name.lower().endswith(".zip"):
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        if sum(entry.file_size for entry in archive.infolist()) > most:  # no entry is read beyond its stated size
+            refuse("it", bomb)
+        _check_count(len(archive.infolist()))
+        for entry in archive.infolist():
+            name = entry.filename.replace("\\", "/")  # as some programs of Windows write it
+            if not name.endswith("/") and not name.startswith(FINDER):
+                yield name, archive.open(entry)
+        return
+    with gzip.open(path) as whole:  # tarfile treats a damaged header as the end, and checks no checksum
+        while whole.read(1 << 20):
+            if whole.tell() > most:
+                refuse("it", bomb)
+    packed = stack.enter_context(tarfile.open(path, "r:gz"))  # noqa: SIM115
+    members: list[tarfile.TarInfo] = []
+    for member in packed:  # all headers first, so that a refused archive writes nothing
+        members.append(member)
+        _check_count(len(members))
+    for member in members:
+        source = packed.extractfile(member) if member.isreg() and not member.issparse() else None
+        if source is not None:
+            yield member.name.removeprefix("./"), source
+        elif not member.isdir():
+            refuse("it", f"holds {member.name!r}, which is a link or no regular file")
+
+
+def _check_count(members: int) -> None:
+    if members > FILES_MOST:
+        refuse("it", f"holds more than {FILES_MOST} files")

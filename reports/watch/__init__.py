@@ -1,0 +1,1 @@
+"""A measurement that is going on, as a page and on the terminal."""

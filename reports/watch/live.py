@@ -1,0 +1,70 @@
+"""Show progress while a run is recorded: one line with live watts on a terminal, elsewhere a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reports.watch.watching import Room, counted, room_text, watts_text
+from rig.terminal import tell
+
+Show = Callable[[int, dict[str, float]], None]
+SAY_EVERY_S = 60.0
+"""Without a terminal, progress is reported this often once a run goes on past its set."""
+
+
+@contextmanager
+def live(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
+    """Return a callback that shows progress from (samples done, latest reading by rail).
+
+    ``total`` is the size of the set. If a run continues after the set, in rounds or for a time, it shows the count.
+    ``path`` is the directory of the run: the line then also shows the room left on its disk and the data that waits to
+    be written. If standard error is no terminal, it gets a line when the run begins, at each tenth of its set, and when
+    the run ends.
+    """
+    if not sys.stderr.isatty():
+        with _lines(total, "run" if path is None else path.name, now) as told:
+            yield told
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    fields = (TextColumn(f"{{task.fields[{name}]}}") for name in ("count", "rails", "room"))
+    columns = (BarColumn(bar_width=12), next(fields), TimeRemainingColumn(), *fields)
+    room = None if path is None else Room(path, now)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("samples", total=total, count=counted(0, total), rails="", room="")
+
+        def show(done: int, readings: dict[str, float]) -> None:
+            if done > total:
+                bar.tasks[0].total = None  # update() treats None as no change
+            left = "" if room is None else room_text(room.look())
+            bar.update(task, completed=done, count=counted(done, total), rails=watts_text(readings), room=left)
+
+        yield show
+
+
+@contextmanager
+def _lines(total: int, name: str, now: Callable[[], float]) -> Iterator[Show]:
+    """Report the progress of a run in lines."""
+    count, tenth, began_s = 0, 0, now()
+    said_s = began_s
+
+    def told(done: int, readings: dict[str, float]) -> None:
+        nonlocal count, tenth, said_s
+        count, reached, at_s = done, 10 * done // max(total, 1), now()
+        if tenth < reached < 10 or (done > total and at_s - said_s >= SAY_EVERY_S):
+            tell(f"{name}: {counted(done, total)}, {at_s - began_s:.0f} s")
+            said_s = at_s
+        tenth = max(tenth, reached)
+
+    tell(f"{name}: begins, {total} samples")
+    try:
+        yield told
+    except BaseException:
+        tell(f"{name}: broken off, {counted(count, total)}")
+        raise
+    tell(f"{name}: ended, {count} samples in {now() - began_s:.1f} s")

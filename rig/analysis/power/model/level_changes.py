@@ -1,0 +1,148 @@
+"""The ways in which the level of idle may change: steps, times at another level, decays, heat, late and early rest."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rig.analysis.power.model.blocks import GAP, IDLE, SPAN
+from rig.types import Bools, Floats, Indices
+
+RARE = 0.1
+"""Prior probability that a level changes during a recording."""
+DECAYS = (0.05, 0.15, 0.5, 2.0)
+"""Time constants of levels that settle, in lengths of the trace."""
+SETTLES = tuple(0.01 * 2.0**k for k in range(7))
+"""Time constants of levels that settle after a step, in lengths of the trace."""
+HEATS = tuple(0.01 * 2.0 ** (0.5 * k) for k in range(13))
+"""Time constants of leakage that follows the heat of the work, in lengths of the trace."""
+SAME = 2.0
+"""Spans before and after a step draw the same if they differ by less than this many standard errors."""
+BEYOND = 2.0
+"""A moment after the trace, in lengths of the trace."""
+TINY = 1e-9
+"""The length of a moment, in lengths of the trace."""
+
+
+def means(shapes: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
+    """Return the mean over stretches of each way in which a level may change, shape (stretches, c).
+
+    A row of ``shapes`` has a begin, an end and a time constant, in lengths of the trace. It is a step or a time at
+    another level, a level that settles (without an end), or the heat of ``work`` (with both), which is from
+    ``work_of``.
+    """
+    since, until, tau = shapes.T
+    settles, heats = np.isfinite(tau), is_heat(shapes)
+    slow = np.where(settles, tau, 1.0)
+    level = np.maximum(np.minimum(end[:, None], until) - np.maximum(start[:, None], since), 0.0)
+    found = np.where(settles, _faded(since, slow, start, end), level) / (end - start)[:, None]
+    if np.any(heats):
+        most = np.max(_heat(tau[heats], work[:, 1], work[:, 1] + TINY, work), axis=0)
+        found[:, heats] = _heat(tau[heats], start, end, work) / most
+    return np.asarray(found)
+
+
+def is_heat(shapes: Floats) -> Bools:
+    """Return which ways in which a level may change are heat, shape (c,)."""
+    return np.asarray(np.isfinite(shapes[:, 1:]).all(axis=1))
+
+
+def _faded(at: Floats, tau: Floats, start: Floats, end: Floats) -> Floats:
+    """Return integrals over stretches of what begins at 1 and decays, shape (stretches, c)."""
+    first, last = np.maximum(start[:, None], at), np.maximum(end[:, None], at)
+    return np.asarray(tau * (np.exp((at - first) / tau) - np.exp((at - last) / tau)))
+
+
+def _heat(tau: Floats, start: Floats, end: Floats, work: Floats) -> Floats:
+    """Return the mean over stretches of what follows the work through time constants, shape (stretches, c)."""
+    found = np.zeros((len(start), len(tau)))
+    for since, until, share in work:
+        level = np.maximum(np.minimum(end, until) - np.maximum(start, since), 0.0)[:, None]
+        found += share * (level - _faded(since, tau, start, end) + _faded(until, tau, start, end))
+    return np.asarray(found / (end - start)[:, None])
+
+
+def work_of(state: Indices, start: Floats, end: Floats, many: Floats) -> Floats:
+    """Return begin, end and relative share of spans of each stretch of work, shape (k, 3)."""
+    span = state == SPAN
+    if np.any(span):
+        return np.column_stack([start[span], end[span], many[span] / (end - start)[span]])
+    first, last = activity_of(state, start, end)
+    return np.array([[first, last, 1.0]] if first < last else []).reshape(-1, 3)
+
+
+def simple_changes(state: Indices, start: Floats, end: Floats, watts: Floats, work: Floats) -> tuple[Floats, Floats]:
+    """Return shapes, (c, 3), and columns, (b, c), of the changes that show in idle windows or gaps."""
+    borders = np.unique(np.concatenate([start, 0.5 * (start + end)]))[1:]
+    simple = np.array([
+        *((at, np.inf, np.inf) for at in borders), *((0.0, np.inf, tau) for tau in DECAYS), *_awake(state, start, end),
+        *((0.0, BEYOND, tau) for tau in HEATS if len(work)),
+    ])  # fmt: skip
+    late, columns = _late(state, start), means(simple, start, end, work)
+    use = shown(columns, state)
+    amid = use & np.isinf(simple[:, 1:]).all(axis=1)
+    amid[amid] = [_stays(watts[state == SPAN], (end <= at)[state == SPAN]) for at in simple[amid, 0]]
+    unseen = np.column_stack([late, columns[:, amid] * (state != SPAN)[:, None]])
+    beyond = np.tile([BEYOND, np.inf, np.inf], (unseen.shape[1], 1))
+    return np.vstack([simple[use], beyond]), np.column_stack([columns[:, use], unseen])
+
+
+def _stays(watts: Floats, before: Bools) -> bool:
+    """Return whether spans draw the same before and after a step, as if what steps yielded to the work."""
+    a, b = watts[before], watts[~before]
+    if min(len(a), len(b)) < 2:
+        return False
+    u = math.sqrt(np.var(a, ddof=1) / len(a) + np.var(b, ddof=1) / len(b))
+    return abs(float(a.mean() - b.mean())) < SAME * u
+
+
+def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats, Floats]:
+    """Return shapes, (c, 3), and columns, (b, c), of times at another level, and of steps that settle."""
+    borders = np.unique(start)[1:]
+    # a change that lasts as long as all activity is the level of gaps and spans themselves
+    first, last = activity_of(state, start, end)
+    pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
+    every = np.array(pairs + [(a, np.inf, tau) for a in borders for tau in SETTLES]).reshape(-1, 3)
+    columns = means(every, start, end, np.empty((0, 3)))
+    use = shown(columns, state)
+    return every[use], columns[:, use]
+
+
+def activity_of(state: Indices, start: Floats, end: Floats) -> tuple[float, float]:
+    """Return when the first gap or span begins and the last ends, in lengths of the trace."""
+    busy = state != IDLE
+    return float(start[busy].min(initial=np.inf)), float(end[busy].max(initial=-np.inf))
+
+
+def shown(columns: Floats, state: Indices) -> Bools:
+    """Return which changes, (b, c), show in idle windows or in gaps; one in spans alone is a difference of spans."""
+    some = [columns[state == k] for k in (IDLE, GAP) if np.any(state == k)]
+    return np.asarray(sum(np.ptp(each, axis=0) for each in some) > 0.5)
+
+
+def _windows(state: Indices, start: Floats) -> list[Indices]:
+    """Return the blocks of each idle window, in order."""
+    order = np.argsort(start)
+    idle = np.flatnonzero(state[order] == IDLE)
+    return [order[window] for window in np.split(idle, np.flatnonzero(np.diff(idle) > 1) + 1)]
+
+
+def _awake(state: Indices, start: Floats, end: Floats) -> list[tuple[float, float, float]]:
+    """Return the times at either end of an idle window in which a device may wake early or rest late."""
+    found = []
+    for window in _windows(state, start):
+        begin, until = float(start[window[0]]), float(end[window[-1]])
+        for at in start[window[1:]].tolist():
+            found += [(at, until, np.inf), (begin, at, np.inf)]
+    return found
+
+
+def _late(state: Indices, start: Floats) -> Floats:
+    """Mark the first blocks of idle windows, where a device may not yet rest; one column for each length, (b, c)."""
+    after = [window for window in _windows(state, start) if start[window[0]] > 0.0]
+    most = min(map(len, after), default=0) - 2 if len(after) > 1 else 0
+    marks = np.zeros((len(state), max(most, 0)))
+    for k in range(most):
+        marks[np.concatenate([window[: k + 1] for window in after]), k] = 1.0
+    return marks

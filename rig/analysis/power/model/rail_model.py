@@ -1,0 +1,184 @@
+"""The model of one rail: which readings show idle, gaps and spans, their noise, and the model of its trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rig.analysis.power.model.blocks import GAP, MOST, SPAN, Blocks, blocks_of, look_errors
+from rig.analysis.power.model.noise import Noise, noise_of, variances
+from rig.analysis.power.model.trace_model import SMOOTH, TraceModel, fit
+from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.alignment.placement import AlignedRail
+from rig.analysis.timing.long_traces import span_sigma_s
+from rig.analysis.timing.readings import Readings, gap_of, idle_window_of
+from rig.analysis.timing.timeline import Activity
+from rig.types import Bools, Floats, Indices, Rail
+
+T = TypeVar("T")
+LEAST_PAIRS, SURE = 20, 4.0
+"""Gaps and spans swing alike if their covariance is this many standard errors, over at least this many pairs."""
+
+
+@dataclass(frozen=True)
+class Single:
+    """Single readings of a rail, shapes (n,): which of them are in idle windows, touch a span, or are within one.
+
+    ``beside`` says which readings follow the one before without a pause, shape (n - 1,).
+    """
+
+    readings: Readings
+    idle: Bools
+    busy: Bools
+    held: Bools
+    beside: Bools
+
+
+@dataclass(frozen=True)
+class RailModel:
+    """One rail with everything that the estimators share; arrays have the shape of the readings, (n,).
+
+    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, the step of their stamps included, and
+    ``rate_sigma`` that of the rate between the meter's clock and the device's. ``spans_s`` are all spans, disjoint and
+    sorted. ``idle`` marks the readings in idle windows, ``gap`` those between spans, ``busy`` those that touch a span,
+    and ``held`` those wholly inside one. ``weight`` is the weight of a reading in a mean; 0 where it is not a number.
+    """
+
+    readings: Readings
+    clock: str
+    sigma_s: float
+    rate_sigma: float
+    spans_s: Floats
+    middle_s: Floats
+    weight: Floats
+    idle: Bools
+    gap: Bools
+    busy: Bools
+    held: Bools
+    noise: Noise
+    trace: TraceModel
+    single: Single
+    at_looks: Floats | None = None
+    """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, what: Callable[[RailModel], T]) -> T:
+        """Return what a function of the model alone returns, computed when it is first asked for."""
+        if what not in self._known:
+            self._known[what] = what(self)
+        found: T = self._known[what]
+        return found
+
+    @property
+    def rail(self) -> Rail:
+        """Return what the meter declared of the rail."""
+        return self.readings.rail
+
+    def variances(self, weight: Floats) -> dict[str, float]:
+        """Return the variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
+        r = self.readings
+        looks = None if self.at_looks is None else (r.end_s - r.start_s, self.at_looks)
+        return variances(self.noise, weight, self.middle_s, self.busy, None if r.pool is None else r.pool.many, looks)
+
+    def noise_u_w(self, weight: Floats) -> float:
+        """Return the standard uncertainty of ``sum(weight * watts)`` from noise alone, in watts."""
+        return math.sqrt(sum(self.variances(weight).values()))
+
+    @cached_property
+    def above_w(self) -> Floats:
+        """Return the readings above idle, in watts, 0 where they are not numbers; shape (n,)."""
+        return np.where(self.readings.ok, self.readings.watts - self.trace.idle_at(self.middle_s), 0.0)
+
+
+def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
+    """Return the model of an aligned rail, or None if fewer than two readings lie in idle windows.
+
+    If the readings are means, noise is that of ``rail.single``.
+    """
+    r, one = rail.readings, rail.single or rail.readings
+    spans = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
+    sigma_s = span_sigma_s(r, activity, rail.sigma_s)
+    where = idle_window_of(r, activity.idle_s, spans, sigma_s, rail.host_sigma_s)
+    of_one = where if one is r else idle_window_of(one, activity.idle_s, spans, sigma_s, rail.host_sigma_s)
+    if np.count_nonzero(where >= 0) < 2 or np.count_nonzero(of_one >= 0) < 2:
+        return None
+    held = inside(spans, r.start_s, r.end_s)
+    of_span = held if rail.single is None else inside(spans, one.start_s, one.end_s)
+    gap = gap_of(r, spans, sigma_s, where) if len(spans) else np.full(len(where), -1)
+    noise = noise_of(one, of_one, of_span)
+    looks = _at_looks(r, spans) if r.counter else None
+    blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, gap, np.where(r.ok, held, -1)))
+    trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
+    return RailModel(
+        readings=r,
+        clock=rail.timebase.clock.name,
+        sigma_s=sigma_s,
+        rate_sigma=rail.timebase.rate_sigma,
+        spans_s=spans,
+        middle_s=0.5 * (r.start_s + r.end_s),
+        weight=_weight(r),
+        idle=where >= 0,
+        gap=gap >= 0,
+        busy=touches(spans, r.start_s, r.end_s),
+        held=held >= 0,
+        noise=replace(
+            noise, flicker_w2=trace.flicker_w2, wander_w2=trace.wander_w2, wander_s=SMOOTH * trace.lasts_s
+        ),
+        trace=trace,
+        single=Single(
+            one, of_one >= 0, touches(spans, one.start_s, one.end_s), of_span >= 0, one.adjacent()
+        ),
+        at_looks=looks,
+    )  # fmt: skip
+
+
+def _white(blocks: Blocks, r: Readings, noise: Noise, looks: Floats | None) -> Floats:
+    """Return the covariance of blocks by noise of single readings, and of counter values, shape (b, b)."""
+    each = np.where(blocks.state == SPAN, noise.busy_w, noise.white_w) ** 2 / np.maximum(blocks.many, 1.0)
+    if looks is None:
+        return np.diag(each)
+    return np.diag(each) + look_errors(blocks, r.end_s - r.start_s, noise.look_j2(looks), r.adjacent())
+
+
+def _swings(blocks: Blocks, r: Readings, at: tuple[Indices, Indices, Indices]) -> Floats:
+    """Return the covariance of blocks of one idle window by swings of idle that last longer than it, shape (b, b).
+
+    Within a block of many gaps, such swings move gaps and the spans beside them alike.
+    """
+    where, gap, held = at
+    number = np.where(r.ok & (gap >= 0), 2 * gap, np.where(r.ok & (held >= 0), 2 * held + 1, -1))
+    used = number >= 0
+    n = int(number.max(initial=0)) + 1
+    total = np.bincount(number[used], _weight(r)[used], n)
+    level = np.bincount(number[used], (_weight(r) * r.watts)[used], n) / np.where(total > 0.0, total, 1.0)
+    pair = 2 * np.flatnonzero((total[:-1:2] > 0.0) & (total[1::2] > 0.0))
+    groups = [level[g[:, None] + [0, 1]] for g in np.array_split(pair, MOST[GAP]) if len(g) > 1]
+    if len(pair) < LEAST_PAIRS or not groups:
+        return np.zeros(2 * (len(blocks.state),))
+    product = np.concatenate([np.prod(g - g.mean(axis=0), axis=1) * len(g) / (len(g) - 1.0) for g in groups])
+    shared_w2 = float(product.mean())
+    if shared_w2 < SURE * float(product.std()) / math.sqrt(len(product)):
+        return np.zeros(2 * (len(blocks.state),))
+    window = np.full(len(blocks.state), -1)
+    window[blocks.of[where >= 0]] = where[where >= 0]
+    same = (window[:, None] == window) & (window >= 0)
+    several = [w for k in np.unique(window[window >= 0]) if len(w := blocks.watts[window == k]) > 1]
+    within_w2 = float(np.mean([np.var(w, ddof=1) for w in several])) if several else 0.0
+    return np.asarray(same * max(shared_w2 - within_w2, 0.0))
+
+
+def _weight(r: Readings) -> Floats:
+    """Return the weight of each reading in a mean, shape (n,)."""
+    if r.pool is not None:
+        return r.pool.weight
+    return np.where(r.ok, r.end_s - r.start_s if r.counter else 1.0, 0.0)
+
+
+def _at_looks(r: Readings, spans_s: Floats) -> Floats:
+    at = np.append(r.start_s[0], r.end_s)
+    return np.clip(mean_signal(edges_of(spans_s), at, at, r.tau_s), 0.0, 1.0)

@@ -1,0 +1,420 @@
+"""One model of a trace: levels of idle, gaps and spans, slow noise, scatter of states, and a level that changes.
+
+    y = I + G [gap] + S [span] + J c + u + e
+
+I and S are free. G is normal with an unknown size. J is normal too: ``c`` is a step at a border of blocks, a decay, or
+leakage that follows the heat of the work, and most traces have none. ``u`` is flicker noise and a smooth wander. ``e``
+is white noise and further scatter of the blocks of a state. No configuration is chosen: each is weighted by its
+restricted likelihood (Patterson and Thompson, Biometrika 58, 1971, 545).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks
+from rig.analysis.power.model.level_changes import RARE, compound_changes, is_heat, means, simple_changes, work_of
+from rig.analysis.result.distributions import normal_quantile
+from rig.types import Bools, Floats, Indices
+
+SLOW = 3
+"""Kinds of noise that blocks share: flicker noise, a smooth wander, and a disturbance of some blocks of idle."""
+SMOOTH = 0.2
+"""A smooth wander is correlated over this part of the trace."""
+LASTS = 3.0
+"""A disturbance of idle is correlated over this many blocks."""
+SIZES = 9
+"""Number of sizes of the level of gaps that are considered."""
+DRAWS = 48
+"""Sets of variances that are considered in each round; the first round has twice this many."""
+FLATTER, WIDER, UPPER = (0.3, 0.7, 1.0), 1.4, 7.0
+"""Power of the likelihood by round; factor on the covariance of points; log range that is drawn more densely."""
+COMPOUND = 8
+"""This many changes with a begin and an end are kept for each of three sets of variances."""
+KEPT = 32
+"""Predictions average over at most this many configurations."""
+WINDOWS = 100
+"""Idle is predicted for at most this many spans; more are thinned."""
+RANGE = (1e-3, 30.0)
+"""Least variance relative to white noise, and largest relative to the residuals of levels."""
+LEAST_W2 = 1e-60
+"""A variance below this is taken as zero."""
+TINY = 1e-12
+"""Relative size of the error that rounding adds to a covariance."""
+
+
+def _between(twice: Callable[[Floats], Floats], a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
+    """Return the mean of a function of distance over pairs of stretches, by its second antiderivative ``twice``.
+
+    The shape is (len(a), len(b)).
+    """
+    (s, e), (c, d) = (x[:, None] for x in a), b
+    return np.asarray((twice(e - c) + twice(s - d) - twice(s - c) - twice(e - d)) / ((e - s) * (d - c)))
+
+
+def _log(x: Floats) -> Floats:
+    x = np.abs(x)
+    return np.asarray(0.5 * x * x * (np.log(np.maximum(x, 1e-300)) - 1.5))
+
+
+def _smooth(x: Floats) -> Floats:
+    """Return the second antiderivative of the Matern covariance of order 3/2."""
+    a, x = math.sqrt(3.0) / SMOOTH, np.abs(x)
+    return np.asarray(2.0 * x / a + (3.0 / a**2 + x / a) * np.exp(-a * x))
+
+
+def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
+    """Return covariances of flicker noise of density 1 and of a smooth wander of variance 1.
+
+    The shape is (2, len(a), len(b)). Stretches are given by begins and ends in lengths of the trace. A constant is
+    added to that of flicker noise, as the level is free.
+    """
+    return np.array([10.0 - _between(_log, a, b), _between(_smooth, a, b)])
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One way to explain a trace: its share, its variances, and the further columns of the design with their sizes.
+
+    ``inverse`` is the inverse covariance of blocks, (b, b), ``known`` is ``inverse`` times the free levels, (b, f), and
+    ``gram`` is the covariance of these levels, (f, f). ``part`` are the columns times their sizes, (b, c).
+    """
+
+    share: float
+    variances: Floats
+    columns: list[int]
+    sizes_w2: Floats
+    inverse: Floats
+    known: Floats
+    gram: Floats
+    part: Floats
+
+
+@dataclass(frozen=True)
+class TraceModel:
+    """The model of one trace, fitted; ``flicker_w2`` is the expected density of flicker noise.
+
+    ``wander_w2`` is the expected variance of the smooth wander.
+    """
+
+    blocks: Blocks
+    from_s: float
+    lasts_s: float
+    design: Design
+    ways: tuple[Configuration, ...]
+    flicker_w2: float
+    wander_w2: float
+
+    def idle_under(self, windows_s: Floats) -> tuple[Floats, float]:
+        """Return weights of readings, shape (n,), for mean idle under windows, shape (k, 2), and its uncertainty.
+
+        This standard uncertainty excludes noise: it comes from changes of levels, scatter of blocks, and how far the
+        ways to explain the trace differ.
+        """
+        w = windows_s[np.linspace(0, len(windows_s) - 1, min(len(windows_s), WINDOWS)).astype(int)]
+        start = (w[:, 0] - self.from_s) / self.lasts_s
+        end = np.maximum((w[:, 1] - self.from_s) / self.lasts_s, start + 1e-9)
+        length = (end - start) / np.sum(end - start)
+        d = self.design
+        to_blocks = np.einsum("i,kij->kj", length, kernels((start, end), d.times))
+        z = np.append(0.0, length @ means(d.shapes, start, end, d.work))
+        x = np.zeros(d.free.shape[1])
+        x[0] = 1.0
+        mean, square, rest, weight = 0.0, 0.0, 0.0, np.zeros(len(d.y))
+        for way in self.ways:
+            each = d.weights(way, to_blocks, z, x)
+            v, at = way.variances, float(each @ d.y)
+            left = d.columns[:, way.columns].T @ each - z[way.columns]
+            mean += way.share * at
+            square += way.share * at * at
+            lasting = v[SLOW - 1] * float(each @ d.kernel[-1] @ each)
+            rest += way.share * (lasting + float(way.sizes_w2 @ left**2 + (v[SLOW:] @ d.scatter) @ each**2))
+            weight += way.share * each
+        rest += max(square - mean * mean, 0.0)
+        return self.blocks.weights(weight), math.sqrt(rest)
+
+    @cached_property
+    def gaps_w(self) -> tuple[float, float]:
+        """Return the level of gaps above idle and its standard uncertainty, in watts; zeros without gaps."""
+        d, mean, square = self.design, 0.0, 0.0
+        if not np.any(self.blocks.state == GAP):
+            return 0.0, 0.0
+        z = np.append(1.0, np.zeros(d.columns.shape[1] - 1))
+        for way in self.ways:
+            each = d.weights(way, np.zeros((2, len(d.y))), z, np.zeros(d.free.shape[1]))
+            at, own = float(each @ d.y), float(way.sizes_w2[0] * (1.0 - each @ d.columns[:, 0]))
+            mean += way.share * at
+            square += way.share * (at * at + max(own, 0.0))
+        return mean, math.sqrt(max(square - mean * mean, 0.0))
+
+    def idle_at(self, t_s: Floats) -> Floats:
+        """Return the level of idle at moments in watts, by linear interpolation of predictions for stretches."""
+        cuts = np.linspace(self.from_s, self.from_s + self.lasts_s, 33)
+        start, end = (cuts[:-1] - self.from_s) / self.lasts_s, (cuts[1:] - self.from_s) / self.lasts_s
+        d, level = self.design, np.zeros(len(start))
+        to_blocks, changes = kernels((start, end), d.times).swapaxes(1, 2), means(d.shapes, start, end, d.work).T
+        z, x = np.vstack([np.zeros(len(start)), changes]), np.zeros((d.free.shape[1], len(start)))
+        x[0] = 1.0
+        for way in self.ways[:4]:
+            level += way.share * (d.y @ d.weights(way, to_blocks, z, x))
+        level /= sum(w.share for w in self.ways[:4])
+        return np.asarray(np.interp(t_s, 0.5 * (cuts[1:] + cuts[:-1]), level))
+
+
+@dataclass(frozen=True)
+class Design:
+    """What all ways to explain b blocks share.
+
+    ``white`` is the covariance of white noise, (b, b), and ``kernel`` those of slow noise, (3, b, b). ``scatter`` marks
+    the blocks of each state that may scatter, (s, b). ``free`` are the levels, (b, f). ``columns`` are the gaps and the
+    changes by their ``shapes``, (b, 1 + c), of sizes ``gap_sizes_w2`` and ``change_w2``. ``prior`` is the log
+    probability of each change, (c,).
+    """
+
+    y: Floats
+    state: Indices
+    times: tuple[Floats, Floats]
+    white: Floats
+    kernel: Floats
+    scatter: Floats
+    free: Floats
+    columns: Floats
+    shapes: Floats
+    work: Floats
+    prior: Floats
+    gap_sizes_w2: Floats
+    change_w2: float
+
+    @cached_property
+    def heats(self) -> Bools:
+        """Return which changes are heat, shape (c,)."""
+        return is_heat(self.shapes)
+
+    def covariance(self, theta: Floats) -> Floats:
+        """Return the covariance of blocks for log variances, shapes (m, p) to (m, b, b)."""
+        v = np.exp(theta)
+        found = np.einsum("mk,kij->mij", v[:, :SLOW], self.kernel) + self.white
+        diagonal = np.arange(len(self.y))
+        found[:, diagonal, diagonal] += v[:, SLOW:] @ self.scatter
+        return np.asarray(found)
+
+    def configured(self, share: float, theta: Floats, columns: list[int], sizes_w2: Floats) -> Configuration:
+        """Return a way to explain the blocks, ready for predictions."""
+        part = self.columns[:, columns]
+        inverse = np.linalg.inv(self.covariance(theta[None])[0] + (part * sizes_w2) @ part.T)
+        known = inverse @ self.free
+        gram = np.linalg.inv(self.free.T @ known)
+        return Configuration(share, np.exp(theta), columns, sizes_w2, inverse, known, gram, part * sizes_w2)
+
+    def weights(self, way: Configuration, to_blocks: Floats, z: Floats, x: Floats) -> Floats:
+        """Return weights of blocks for the best unbiased prediction of a value with these covariances and levels.
+
+        Of several values, ``to_blocks`` has the shape (2, b, m), ``z`` (1 + c, m), ``x`` (f, m), and the result (b, m).
+        """
+        each = way.inverse @ (np.tensordot(way.variances[:2], to_blocks, 1) + way.part @ z[way.columns])
+        return np.asarray(each + way.known @ (way.gram @ (x - self.free.T @ each)))
+
+
+def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
+    """Return the model of blocks, of which at least one is idle; ``white_w2`` is their covariance by noise, (b, b)."""
+    d, from_s, lasts_s, box = _designed(blocks, white_w2)
+    d, theta, log, parts = _explored(d, box)
+    share = np.exp(log - log.max())
+    joint = (share / share.sum())[:, None, None] * parts
+    # drawn at even steps of probability, so that a rare configuration occurs as often as it is likely
+    drawn = np.searchsorted(np.cumsum(joint), (np.arange(KEPT) + 0.5) / KEPT)
+    ways = []
+    for k, count in zip(
+        *(x.tolist() for x in np.unique(np.minimum(drawn, joint.size - 1), return_counts=True)), strict=True
+    ):
+        i, g, c = np.unravel_index(k, joint.shape)
+        size = d.gap_sizes_w2[g]
+        cols = ([0] if size > 0.0 else []) + ([int(c)] if c else [])
+        sizes = ([size] if size > 0.0 else []) + ([d.change_w2] if c else [])
+        ways.append(d.configured(count / KEPT, theta[i], cols, np.array(sizes)))
+    flicker_w2, wander_w2 = (joint.sum(axis=(1, 2)) @ np.exp(theta[:, :2])).tolist()
+    return TraceModel(blocks, from_s, lasts_s, d, tuple(ways), flicker_w2, wander_w2)
+
+
+def _designed(blocks: Blocks, white_w2: Floats) -> tuple[Design, float, float, Box]:
+    y, state = blocks.watts, blocks.state
+    from_s = float(blocks.start_s.min())
+    lasts_s = max(float(blocks.end_s.max()) - from_s, 1e-300)
+    start = (blocks.start_s - from_s) / lasts_s
+    times = start, np.maximum((blocks.end_s - from_s) / lasts_s, start + 1e-9)
+    states = [k for k in (IDLE, GAP, SPAN) if np.any(state == k)]
+    is_gap, is_span = (state == GAP) * 1.0, (state == SPAN) * 1.0
+    free = np.column_stack([np.ones(len(y)), is_span] if SPAN in states else [np.ones(len(y))])
+    full = np.column_stack([free, is_gap]) if GAP in states else free
+    left = y - full @ np.linalg.lstsq(full, y, rcond=None)[0]
+    own = np.diag(white_w2)
+    floor = max(float(np.median(own)), TINY * float(np.max(np.abs(y))) ** 2, LEAST_W2)
+    slow = max(float(np.mean(left[state != SPAN] ** 2)), floor)
+    size2 = max(float(np.mean(y[state == SPAN]) - np.mean(y[state == IDLE])) ** 2 if SPAN in states else 0.0, slow)
+    white = white_w2 + RANGE[0] * floor * np.eye(len(y))
+    work = work_of(state, *times, blocks.many)
+    shapes, changes = simple_changes(state, *times, y, work)
+    sizes = np.zeros(1)
+    if GAP in states:
+        own = np.diag(white)
+        least = max(1.0 / np.sum(1.0 / own[state == GAP]) + 1.0 / np.sum(1.0 / own[state == IDLE]), 1e-10 * size2)
+        sizes = np.geomspace(least, max(size2, 10.0 * least), SIZES)
+    several = [k for k in states if np.count_nonzero(state == k) > 2]
+    scatter = np.array([(state == k) * 1.0 for k in several]).reshape(-1, len(y))
+    at_idle = max(float(np.mean(left[state == IDLE] ** 2)), floor)
+    most = np.array([slow, slow, at_idle, *(max(float(np.mean(left[state == k] ** 2)), floor) for k in several)])
+    columns = np.column_stack([is_gap, changes])
+    prior = np.full(columns.shape[1] - 1, math.log(0.5 * RARE / max(columns.shape[1] - 1, 1)))
+    d = Design(
+        y,
+        state,
+        times,
+        white,
+        np.append(kernels(times, times), _lasting(state, start)[None], axis=0),
+        scatter,
+        free,
+        columns,
+        shapes,
+        work,
+        prior,
+        sizes,
+        size2,
+    )
+    return d, from_s, lasts_s, Box(math.log(RANGE[0] * floor), np.log(RANGE[1] * most))
+
+
+def _lasting(state: Indices, start: Floats) -> Floats:
+    """Return the correlation of a disturbance of some blocks of idle, such as a fan that runs for a while, (b, b)."""
+    order = np.argsort(start)
+    window = np.zeros(len(state))
+    window[order] = np.cumsum(np.diff(state[order] == IDLE, prepend=False))
+    place = np.argsort(order) + 0.0
+    same = (window[:, None] == window) & (state == IDLE)[:, None] & (state == IDLE)
+    return np.asarray(np.where(same, np.exp(-np.abs(place[:, None] - place) / LASTS), 0.0))
+
+
+@dataclass(frozen=True)
+class Box:
+    """Range of equally likely log variances: one lower limit for all, and an upper limit for each, shape (p,)."""
+
+    low: float
+    high: Floats
+
+    @property
+    def cut(self) -> Floats:
+        """Return where the upper part begins; half of the first points are drawn there, shape (p,)."""
+        return np.asarray(np.maximum(self.high - UPPER, 0.5 * (self.low + self.high)))
+
+    def drawn(self) -> Floats:
+        """Return points all over the box, shape (m, p)."""
+        x, cut = 2.0 * _even(2 * DRAWS, len(self.high)), self.cut
+        return np.where(x < 1.0, self.low + x * (cut - self.low), cut + (x - 1.0) * (self.high - cut))
+
+    def near(self, centre: Floats, root: Floats, skip: int) -> Floats:
+        """Return points about a centre, shape (m, p), mirrored at the ends of the box."""
+        found = centre + np.vectorize(normal_quantile)(_even(DRAWS, len(centre), skip)) @ root.T
+        found = np.where(found < self.low, 2.0 * self.low - found, found)
+        return np.clip(np.where(found > self.high, 2.0 * self.high - found, found), self.low, self.high)
+
+    def importance(self, log: Floats, theta: Floats, peaks: list[tuple[Floats, Floats]]) -> Floats:
+        """Return log evidence minus the log of the density from which points were drawn."""
+        cut, rounds, dim = self.cut, 2.0 + len(peaks), theta.shape[1]
+        each = np.where(theta < cut, 0.5 / (cut - self.low), 0.5 / (self.high - cut))
+        density = 2.0 / rounds * np.prod(each, axis=1)
+        for centre, root in peaks:
+            off = np.linalg.solve(root, (theta - centre).T)
+            at_centre = (2.0 * math.pi) ** (-0.5 * dim) / np.prod(np.diag(root))
+            density += at_centre / rounds * np.exp(-0.5 * np.sum(off**2, axis=0))
+        return np.asarray(log - np.log(density))
+
+
+def _explored(d: Design, box: Box) -> tuple[Design, Floats, Floats, Floats]:
+    """Return design, log variances, their log importance, and the shares of sizes and changes, (m, sizes, 1 + c).
+
+    Points are drawn from the whole box first, and then from where they are likely. Changes with a begin and an end are
+    many, so the design includes only those that gain most at the best points of the first round.
+    """
+    theta, peaks = box.drawn(), list[tuple[Floats, Floats]]()
+    best = theta[np.argmax(_evidence(d, theta[:DRAWS])[0])]
+    calm = np.array([best, np.minimum(best, 0.5 * (best + box.low)), np.full(len(best), box.low)])
+    d = _with_compound(d, calm)
+    log, parts = _evidence(d, theta)
+    for keep in FLATTER:
+        weight = box.importance(log, theta, peaks) * keep
+        share = np.exp(weight - weight.max())
+        share /= share.sum()
+        centre = share @ theta
+        off = theta - centre
+        peaks.append((centre, np.linalg.cholesky(WIDER * (share[:, None] * off).T @ off + 0.06 * np.eye(len(centre)))))
+        drawn = box.near(*peaks[-1], 1000 * len(peaks))
+        found = _evidence(d, drawn)
+        theta, log, parts = (np.concatenate(x) for x in ((theta, drawn), (log, found[0]), (parts, found[1])))
+    return d, theta, box.importance(log, theta, peaks), parts
+
+
+def _with_compound(d: Design, thetas: Floats) -> Design:
+    """Return the design with the compound changes that gain most at some log variances."""
+    (every, column), chosen = compound_changes(d.state, *d.times), set[int]()
+    if not len(every):
+        return d
+    free = np.column_stack([d.free, d.columns[:, :1]]) if d.gap_sizes_w2[0] > 0.0 else d.free
+    for inverse in np.linalg.inv(d.covariance(thetas)):
+        left = inverse @ column
+        known = inverse @ free
+        left -= known @ np.linalg.solve(free.T @ known, free.T @ left)
+        s2, s1 = np.sum(column * left, axis=0), d.y @ left
+        gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
+        chosen |= set(np.argsort(gain)[-COMPOUND:].tolist())
+    take = sorted(chosen)
+    return replace(
+        d,
+        shapes=np.vstack([d.shapes, every[take]]),
+        columns=np.hstack([d.columns, column[:, take]]),
+        prior=np.append(d.prior, np.full(len(take), math.log(0.5 * RARE / len(every)))),
+    )
+
+
+def _even(n: int, dim: int, skip: int = 0) -> Floats:
+    """Return points that fill a cube evenly, shape (n, dim), by the additive recurrence of Roberts (2018)."""
+    g = 2.0
+    for _ in range(30):
+        g = (1.0 + g) ** (1.0 / (dim + 1.0))
+    return np.asarray(np.mod(0.5 + np.outer(np.arange(1, n + 1) + skip, g ** -np.arange(1.0, dim + 1.0)), 1.0))
+
+
+def _evidence(d: Design, theta: Floats) -> tuple[Floats, Floats]:
+    """Return log restricted likelihoods, shape (m,), and the shares of sizes and changes in each, (m, sizes, 1 + c)."""
+    found = [_of_some(d, part) for part in np.array_split(theta, max(1, len(theta) // 32))]
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+def _of_some(d: Design, theta: Floats) -> tuple[Floats, Floats]:
+    v = d.covariance(theta)
+    inverse = np.linalg.inv(v)
+    free = inverse @ d.free
+    gram = d.free.T @ free
+    seen = np.column_stack([d.y, d.columns])
+    left = inverse @ seen
+    left -= free @ np.linalg.solve(gram, d.free.T @ left)
+    base = -0.5 * (np.linalg.slogdet(v)[1] + np.linalg.slogdet(gram)[1] + d.y @ left[:, :, 0].T)
+    own, cross = np.einsum("bc,mbc->mc", seen, left), seen[:, :2].T @ left
+    zz, zy = own[:, 1, None], cross[:, 0, 1, None]
+    ss, sy, sz = own[:, 2:], cross[:, 0, 2:], cross[:, 1, 2:]
+    size = d.gap_sizes_w2
+    f = size / (1.0 + size * zz)
+    none = base[:, None] - 0.5 * np.log1p(size * zz) + 0.5 * f * zy**2
+    s2 = np.maximum(ss[:, None] - f[:, :, None] * sz[:, None] ** 2, 0.0)
+    s1 = sy[:, None] - f[:, :, None] * (sz * zy)[:, None]
+    gain = -0.5 * np.log1p(d.change_w2 * s2) + 0.5 * d.change_w2 * s1**2 / (1.0 + d.change_w2 * s2)
+    gain = np.where(d.heats & (s1 < 0.0), -np.inf, gain)  # what warms draws more, not less
+    changed = none[:, :, None] + gain + d.prior
+    every = np.concatenate([none[:, :, None] + math.log(1.0 - RARE), changed], axis=2)
+    top = every.max(axis=(1, 2), keepdims=True)
+    part = np.exp(every - top)
+    total = part.sum(axis=(1, 2))
+    return top[:, 0, 0] + np.log(total), part / total[:, None, None]

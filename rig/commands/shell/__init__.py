@@ -1,0 +1,1 @@
+"""The command line itself: which command runs, and the completion of words."""

@@ -1,0 +1,1 @@
+"""Columns of tables and traces, in Arrow files and in buffers that wait to be written."""

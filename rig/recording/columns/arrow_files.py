@@ -1,0 +1,124 @@
+"""The Arrow streams of a run directory: whole batches are appended, and files are hashed while they are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from rig.errors import StoreError
+from rig.recording.disk.files import Folder
+from rig.recording.disk.full_disk import MAKE_ROOM, Hashed, unwritable
+
+CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
+
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work in short steps, one at a time between two samples."""
+
+
+def to_the_end(steps: Steps[T]) -> T:
+    """Do all remaining steps, and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+class ArrowFiles:
+    """The streams of one run. Two threads may append at the same time, but not to the same file."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._streams: dict[str, tuple[Hashed, pa.ipc.RecordBatchStreamWriter]] = {}
+        self._digests: dict[str, str] = {}
+        self.full: set[str] = set()
+        """Files to which a write failed; each ends with its last whole batch."""
+
+    def append(self, name: str, make: Callable[[], pa.RecordBatch]) -> StoreError | None:
+        """Write a batch to the file ``name`` unless it is in ``full``; return the error or None."""
+
+        def made() -> Steps[pa.RecordBatch]:
+            return make()
+            yield
+
+        return to_the_end(self.appending(name, made()))
+
+    def appending(self, name: str, making: Steps[pa.RecordBatch]) -> Steps[StoreError | None]:
+        """Do the same as ``append``, but in steps: first those of ``making``, then those of the write."""
+        before: tuple[int, Any] | None = None
+        try:
+            batch = yield from making
+            yield
+            if name in self.full:
+                return None  # the first failure was already reported
+            file, writer = self._stream(name, batch.schema)
+            before = file.hashed, file.sha256.copy()
+            try:
+                writer.write_batch(batch)
+                yield
+            finally:
+                file.put()
+        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError, MemoryError) as error:
+            disk = isinstance(error, OSError)
+            if disk:
+                self._end(name, before)
+            return unwritable(f"a batch of {name}", error, MAKE_ROOM if disk else CHECK_DRIVER)
+        return None
+
+    def check_there(self) -> None:
+        """Raise ``StoreError`` for a file that another program removed while it was written."""
+        gone = [name for name in self._streams if self._folder.stat(name) is None]
+        if gone:
+            remedy = "Measure again, and leave the directory alone meanwhile"
+            raise StoreError(f"{gone[0]} was removed while it was recorded", field="out", value=gone[0], remedy=remedy)
+
+    def finished(self) -> dict[str, str]:
+        """Sync and close every file. Return by name the SHA-256 that was computed while the file was written.
+
+        A file whose length differs from the number of hashed bytes is left out. Raises ``OSError``.
+        """
+        for name, (file, writer) in self._streams.items():
+            with suppress(OSError):  # without its end, a stream is read up to its last whole batch
+                writer.close()
+                file.put()
+            os.fsync(file.fileno())
+            self._close(name, file)
+        self._streams.clear()
+        return self._digests
+
+    def close(self) -> None:
+        """Close the files without ends, as after a crash."""
+        for file, _ in self._streams.values():
+            with suppress(OSError):  # a driver may have closed it, and the first error is the more useful one
+                file.close()
+        self._streams.clear()
+
+    def _stream(self, name: str, schema: pa.Schema) -> tuple[Hashed, pa.ipc.RecordBatchStreamWriter]:
+        if name not in self._streams:
+            file = Hashed(self._folder, name)
+            self._streams[name] = (file, pa.ipc.new_stream(file, schema))
+            file.put()
+        return self._streams[name]
+
+    def _end(self, name: str, before: tuple[int, Any] | None) -> None:
+        """End a file with its last whole batch; later batches would need parts of the failed one."""
+        self.full.add(name)
+        file, _ = self._streams.pop(name, (None, None))
+        with suppress(OSError):
+            if file is not None and before is not None:
+                file.cut(*before)
+        with suppress(OSError):
+            if file is not None:
+                self._close(name, file)
+
+    def _close(self, name: str, file: Hashed) -> None:
+        if os.fstat(file.fileno()).st_size == file.hashed:
+            self._digests[name] = file.sha256.hexdigest()
+        file.close()

@@ -1,0 +1,199 @@
+"""Find the parts of an Arrow stream and their unpacked sizes from its messages, before anything is unpacked.
+
+The layout is that of Arrow's ``Message.fbs`` and ``Schema.fbs`` as FlatBuffers. A table begins with the distance back
+to its vtable, which holds the place of each field. A compressed buffer begins with its unpacked length, or -1 if it is
+not compressed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from rig.errors import StoreError
+from rig.recording.disk.files import Opened
+
+SMALL, RATIO_MOST = 20 << 20, 8
+"""A file may take ``SMALL`` bytes in memory, or ``RATIO_MOST`` for each byte on disk if that is more."""
+MOST_EMPTY = 10_000
+MARK, WINDOW = 0xFFFFFFFF, 1 << 16
+SCHEMA, DICTIONARY, BATCH = 1, 2, 3
+_HEADER, _OF_DICTIONARY, _NODES, _BUFFERS, _COMPRESSION, _CODEC = 2, 1, 1, 2, 3, 0
+"""Places of fields in Message, DictionaryBatch, RecordBatch and BodyCompression."""
+_TYPE, _BODY = 1, 3
+
+
+class Damaged(ValueError):
+    """A stream that is damaged from here on."""
+
+
+class Buffer(NamedTuple):
+    """A buffer: its begin and size in the file, its unpacked size, and whether it is packed."""
+
+    at: int
+    held: int
+    becomes: int
+    packed: bool
+
+
+class Message(NamedTuple):
+    """A record batch or a dictionary: rows, the number of absent values of each column, and the buffers in order."""
+
+    kind: int
+    at: int
+    rows: int
+    nulls: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
+    codec: str
+
+    @property
+    def becomes(self) -> int:
+        """Return its size in memory in bytes; a row takes at least one."""
+        return self.rows + sum(buffer.becomes for buffer in self.buffers)
+
+
+class _Bytes:
+    """The bytes of a file, read in windows, so that small messages need few reads."""
+
+    def __init__(self, file: Opened) -> None:
+        self._file, self._from, self._window = file, 0, memoryview(b"")
+
+    def read(self, at: int, count: int) -> memoryview:
+        if not self._from <= at <= at + count <= self._from + len(self._window):
+            self._from, self._window = at, self._file.read(at, max(count, WINDOW))
+        found = self._window[at - self._from : at - self._from + count]
+        if len(found) < count:
+            raise Damaged(f"it ends {count - len(found)} bytes early")
+        return found
+
+
+def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
+    """Yield every record batch and dictionary of a stream, and put its schema into the list first.
+
+    Raises ``Damaged`` if the stream is cut off or is no stream, ``StoreError`` for too many batches without rows.
+    """
+    held, at, empty = _Bytes(file), 0, 0
+    while at < file.size:
+        mark, length = struct.unpack("<Ii", held.read(at, 8))
+        if mark != MARK or length < 0 or length > file.size - at:
+            raise Damaged(f"no message begins at byte {at}")
+        if not length:
+            return
+        meta = bytes(held.read(at + 8, length))
+        try:
+            root = _follow(meta, 0)
+            kind, size = _number(meta, root, _TYPE, "<B"), _number(meta, root, _BODY, "<q")
+            body = at + 8 + length
+            if not 0 <= size <= file.size - body:
+                raise Damaged(f"the message at byte {at} is cut off")
+            if kind == SCHEMA and not schema:
+                schema.append(pa.ipc.read_schema(pa.BufferReader(held.read(at, 8 + length))))
+            elif kind in (DICTIONARY, BATCH) and schema:
+                message = _message(held, meta, root, kind, at, body, size)
+                empty += kind == BATCH and not message.rows
+                if empty > MOST_EMPTY:
+                    what, remedy = f"{file.name} holds more than {MOST_EMPTY} batches without a row", "See its origin"
+                    raise StoreError(what, field="bounds", value=empty, remedy=remedy)
+                yield message
+            else:
+                raise Damaged(f"the message at byte {at} is of the kind {kind}")
+        except (struct.error, pa.ArrowException, OSError) as error:
+            raise Damaged(f"the message at byte {at} cannot be read: {error}") from error
+        at = body + size
+
+
+def _message(held: _Bytes, meta: bytes, root: int, kind: int, at: int, body: int, size: int) -> Message:
+    batch = _follow(meta, _field(meta, root, _HEADER))
+    if kind == DICTIONARY:
+        batch = _follow(meta, _field(meta, batch, _OF_DICTIONARY))
+    compression, codec = _field(meta, batch, _COMPRESSION), ""
+    if compression:
+        codec = ("lz4", "zstd")[min(_number(meta, _follow(meta, compression), _CODEC, "<B"), 1)]
+    nodes, places = ([*_pairs(meta, batch, place)] for place in (_NODES, _BUFFERS))
+    rows = _number(meta, batch, 0, "<q")
+    if rows < 0 or any(length < 0 or nulls < 0 for length, nulls in nodes):
+        raise Damaged(f"the message at byte {at} holds {rows} rows")
+    found = []
+    for offset, length in places:
+        if not 0 <= offset <= offset + length <= size:
+            raise Damaged(f"the message at byte {at} has a buffer outside of it")
+        skip = min(8, length) if codec else 0
+        unpacked = struct.unpack("<q", held.read(body + offset, skip))[0] if skip else -1
+        count = length - skip
+        found.append(Buffer(body + offset + skip, count, count if unpacked < 0 else unpacked, unpacked >= 0))
+    return Message(kind, at, rows, tuple(nulls for _, nulls in nodes), tuple(found), codec)
+
+
+def becomes_of(file: Opened, row_bytes: int = 0) -> int:
+    """Return the size of a stream in memory (bytes), plus ``row_bytes`` for each row, without an incomplete end."""
+    total = 0
+    with suppress(Damaged):
+        for message in messages(file, []):
+            total += message.becomes + row_bytes * message.rows
+    return total
+
+
+def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MOST) -> None:
+    """Refuse a file that takes far more bytes in memory than on disk. Raises ``StoreError``."""
+    if becomes > (most := max(SMALL, ratio_most * size)):
+        what, remedy = f"{name} unpacks to more than {most} bytes", "No recording is like this; see its origin"
+        raise StoreError(what, field="bounds", value=becomes, remedy=remedy)
+
+
+def parts_of(type_: pa.DataType) -> tuple[int, int]:
+    """Return how many nodes and buffers a column of a type has in a message. Raises ``Damaged`` for view types."""
+    own = 2
+    if isinstance(type_, pa.BaseExtensionType):
+        return parts_of(type_.storage_type)
+    if "view" in str(type_) or pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
+        raise Damaged(f"a column of {type_}")
+    if pa.types.is_null(type_):
+        own = 0
+    elif pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_):
+        own = 1
+    elif has_text(type_):
+        own = 3
+    inner = [parts_of(type_.field(k).type) for k in range(type_.num_fields)]
+    return 1 + sum(nodes for nodes, _ in inner), own + sum(buffers for _, buffers in inner)
+
+
+def has_text(type_: pa.DataType) -> bool:
+    """Return whether the values of a column are texts or bytes, of which each has an end in a buffer of offsets."""
+    return any(is_(type_) for is_ in _TEXTS)
+
+
+_TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+
+
+def _pairs(meta: bytes, table: int, number: int) -> Iterator[tuple[int, int]]:
+    if not (place := _field(meta, table, number)):
+        return
+    vector = _follow(meta, place)
+    (count,) = struct.unpack_from("<I", meta, vector)
+    if 16 * count > len(meta):
+        raise Damaged("a list in a message is longer than the message")
+    numbers = struct.unpack_from(f"<{2 * count}q", meta, vector + 4)
+    yield from zip(numbers[::2], numbers[1::2], strict=True)
+
+
+def _number(meta: bytes, table: int, number: int, kind: str) -> int:
+    place = _field(meta, table, number)
+    return int(struct.unpack_from(kind, meta, place)[0]) if place else 0
+
+
+def _field(meta: bytes, table: int, number: int) -> int:
+    """Return the place of a field of a table; 0 if the field is left out."""
+    vtable = table - struct.unpack_from("<i", meta, table)[0]
+    if vtable < 0:
+        raise Damaged("a message refers to bytes before it")
+    size = struct.unpack_from("<H", meta, vtable)[0]
+    inner = struct.unpack_from("<H", meta, vtable + 4 + 2 * number)[0] if 4 + 2 * number < size else 0
+    return table + inner if inner else 0
+
+
+def _follow(meta: bytes, at: int) -> int:
+    return int(at + struct.unpack_from("<I", meta, at)[0])

@@ -1,0 +1,155 @@
+"""Make Arrow columns from buffers, without ``pyarrow.array``, and read them without ``to_numpy``.
+
+The first call of either would import pandas, which takes 50 MB and 0.2 s in every report, and during a
+recording.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rig.recording.columns.tables import TABLES
+from rig.types import Bools, Chunk
+
+
+def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """Return a column of one of the recording's types; None becomes null.
+
+    Raises ``TypeError``, ``ValueError`` or ``OverflowError`` for a value that does not fit the type.
+    """
+    null = np.array([v is None for v in values], dtype=bool)
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        encode = str.encode if pa.types.is_string(type_) else bytes
+        parts = [b"" if v is None else encode(v) for v in values]
+        return pa.Array.from_buffers(type_, len(parts), [*_ends(parts, null), pa.py_buffer(b"".join(parts))])
+    if pa.types.is_list(type_):
+        lists = [() if v is None else v for v in values]
+        inner = of([v for part in lists for v in part], type_.value_type)
+        return pa.Array.from_buffers(type_, len(lists), _ends(lists, null), children=[inner])
+    if pa.types.is_boolean(type_) and not null.any():
+        return booleans(np.array(values, dtype=bool))
+    if pa.types.is_integer(type_):
+        # ``index`` refuses a fraction, which a cast would cut off silently
+        whole = [0 if v is None else index(v) for v in values]
+        return numbers(np.array(whole, dtype=type_.to_pandas_dtype()), null)
+    if pa.types.is_floating(type_):
+        return numbers(np.array([0.0 if v is None else float(v) for v in values]), null)
+    return pa.array(values, type_)
+
+
+def numbers(values: NDArray[Any], null: Bools | None = None) -> pa.Array:
+    """Return a column of integers or floats, shape (n,); ``null`` marks absent values.
+
+    Raises ``TypeError`` for other values.
+    """
+    flat = np.ascontiguousarray(values)
+    if flat.ndim != 1 or flat.dtype.kind not in "iuf" or not flat.dtype.isnative:
+        raise TypeError(f"an array of {flat.dtype} and shape {flat.shape} is not a column of numbers")
+    absent = None if null is None or not null.any() else _bits(~null)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [absent, pa.py_buffer(flat)])
+
+
+def booleans(values: Bools) -> pa.Array:
+    """Return a column of truth values of shape (n,)."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+class Texts:
+    """Dictionary-encoded texts for any number of columns.
+
+    Each distinct text is stored once, and None is null.
+    """
+
+    __slots__ = ("_codes", "_distinct", "_null")
+
+    def __init__(self, known: Sequence[str | None]) -> None:
+        distinct: dict[str | None, int] = {}
+        for text in known:
+            if text is not None:
+                distinct.setdefault(text, len(distinct))
+        codes = np.array([-1 if text is None else distinct[text] for text in known], np.int32)
+        self._null = codes < 0
+        self._codes = np.where(self._null, 0, codes).astype(np.int32)
+        self._distinct = of(list(distinct), pa.string())
+
+    def column(self, which: NDArray[np.int32]) -> pa.Array:
+        """Return the column ``known[which]``, shape (n,), dictionary-encoded."""
+        return pa.DictionaryArray.from_arrays(numbers(self._codes[which], self._null[which]), self._distinct)
+
+
+def array_of(column: pa.Array | pa.ChunkedArray, absent: float = math.nan) -> NDArray[Any]:
+    """Return a column as an array of shape (n,): numbers, truth values, or texts as objects.
+
+    An absent number becomes ``absent``; if ``absent`` is NaN, all numbers become floats. An absent truth value becomes
+    False, and an absent text None.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        parts = column.chunks or [pa.nulls(0, column.type)]
+        column = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    type_, n, first = column.type, len(column), column.offset
+    truth = pa.types.is_boolean(type_)
+    if not (truth or pa.types.is_integer(type_) or pa.types.is_floating(type_)):
+        return np.array(column.to_pylist(), dtype=object)
+    if not n:
+        return np.zeros(0, type_.to_pandas_dtype())
+    valid, held = column.buffers()
+    dtype = np.dtype(type_.to_pandas_dtype())
+    values = _flags(held, first, n) if truth else np.frombuffer(held, dtype, n, first * dtype.itemsize)
+    if not column.null_count:
+        return values
+    return np.where(_flags(valid, first, n), values, False if truth else absent)
+
+
+def _flags(buffer: pa.Buffer, first: int, n: int) -> Bools:
+    whole = np.unpackbits(np.frombuffer(buffer, np.uint8), count=first + n, bitorder="little")
+    return whole[first:].astype(bool)
+
+
+def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Return rows as a batch with the columns of a table in order.
+
+    Raises what ``of`` raises.
+    """
+    schema = TABLES[name]
+    arrays = [of(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
+    """Return readings of one rail as a batch; ``meta`` becomes the metadata of the schema.
+
+    Raises ``TypeError`` for values that are not an array of numbers.
+    """
+    given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
+    arrays = {name: numbers(values) for name, values in given.items() if values is not None}
+    schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))
+    return pa.record_batch(list(arrays.values()), schema=schema)
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Join one or more chunks of one rail, which have the same columns, into one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    columns = {name: [getattr(c, name) for c in chunks] for name in ("value", "start_tick", "end_tick", "flags")}
+    given = {name: np.concatenate(parts) for name, parts in columns.items() if parts[0] is not None}
+    return Chunk(chunks[0].rail, **given)
+
+
+def _ends(parts: Sequence[Any], null: Bools) -> list[pa.Buffer | None]:
+    """Return the first two buffers of a column of parts of any length: which are there, and where each ends."""
+    offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
+    if offsets[-1] >= 2**31:
+        raise OverflowError("a batch holds 2 GiB of text or more")
+    return [_bits(~null) if null.any() else None, pa.py_buffer(offsets.astype(np.int32))]
+
+
+def _bits(values: Bools) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))

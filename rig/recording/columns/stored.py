@@ -1,0 +1,323 @@
+"""Columns of a trace that stay in their file and are read when they are sliced, so that their length has no limit.
+
+A ``Trace`` holds them instead of arrays. They support what the analysis of long traces needs:
+``len``, slices, arrays of indices, and ``np.asarray``, which reads the whole column.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import RawIOBase
+from pathlib import PurePath
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rig.errors import StoreError
+from rig.recording.columns.arrow_layout import BATCH, Buffer, Damaged, Message, messages, parts_of
+from rig.recording.disk.files import PIECE, Opened
+from rig.recording.events import REMEDY
+from rig.types import Floats, Indices
+
+NAMES = ("value", "start_tick", "end_tick", "flags")
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+Key = slice | int | NDArray[Any]
+MOST_COLUMNS = 1000
+"""The most columns of a file; columns that the format does not name are ignored."""
+MOST_UNPACKED, IN_MEMORY = 1 << 30, 4 << 20
+"""The most bytes of one unpacked column of a batch, and how many of them are held in memory, not on disk."""
+
+
+@dataclass(frozen=True)
+class GridTicks:
+    """Ticks of a uniform grid: ``first + period * k``, plus ``within``."""
+
+    first: int | float
+    period: int | float
+    count: int
+    within: int | float | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, key: Key) -> Any:
+        number = np.arange(*key.indices(self.count)) if isinstance(key, slice) else _positive(key, self.count)
+        tick = self.first + self.period * number
+        return tick if self.within is None else tick + self.within
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+
+class _Packed(RawIOBase):
+    """The bytes of a compressed buffer, read from their file piece by piece."""
+
+    def __init__(self, file: Opened, buffer: Buffer) -> None:
+        self._file, self._at, self._end = file, buffer.at, buffer.at + buffer.held
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        part = self._file.read(self._at, min(len(into), self._end - self._at))
+        into[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+
+class _Spool(SpooledTemporaryFile[bytes]):
+    """A file that closes itself when it is no longer referenced."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+Kept = dict[Buffer, IO[bytes]]
+
+
+class Column(NamedTuple):
+    """One column of one batch: how many numbers are absent, the buffer that marks them, and the numbers' buffer."""
+
+    absent: int
+    zstd: int
+    valid: Buffer
+    numbers: Buffer
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Places of the batches of a file: ``row[k]`` is the first row of batch k, ``row[-1]`` the number of rows."""
+
+    file: Opened
+    schema: pa.Schema
+    row: Indices
+    columns: Mapping[str, Indices]
+    """By the name of a column of numbers: an array with a row for each batch, which holds the values of ``Column``."""
+    becomes: int
+    """Bytes of all batches, unpacked."""
+
+    def part(self, number: int, name: str, first: int, last: int, kept: Kept) -> NDArray[Any]:
+        """Return the rows ``first`` to ``last`` of a column of one batch, with null as NaN.
+
+        Newly unpacked buffers replace those in ``kept``. Raises ``StoreError`` for a buffer that cannot be unpacked.
+        """
+        absent, zstd, *places = self.columns[name][number].tolist()
+        column, kind = Column(absent, zstd, Buffer(*places[:4]), Buffer(*places[4:])), self.dtype(name)
+        if kind == np.bool_:
+            values = self._bits(column, column.numbers, first, last, kept)
+        else:
+            at, end = first * kind.itemsize, last * kind.itemsize
+            values = np.frombuffer(self._bytes(column, column.numbers, at, end, kept), kind)
+        if not column.absent:
+            return values
+        return np.where(self._bits(column, column.valid, first, last, kept), values, np.nan)
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return the type of the numbers of a column."""
+        kind: np.dtype[Any] = np.dtype(self.schema.field(name).type.to_pandas_dtype())
+        return kind
+
+    def _bits(self, column: Column, buffer: Buffer, first: int, last: int, kept: Kept) -> NDArray[np.bool_]:
+        raw = self._bytes(column, buffer, first // 8, -(-last // 8), kept)
+        bits = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
+        return bits[first % 8 : first % 8 + last - first].astype(bool)
+
+    def _bytes(self, column: Column, buffer: Buffer, first: int, last: int, kept: Kept) -> memoryview:
+        if not buffer.packed:
+            return self.file.read(buffer.at + first, last - first)
+        if buffer not in kept:
+            kept.clear()
+            kept[buffer] = self._unpacked(buffer, "zstd" if column.zstd else "lz4")
+        kept[buffer].seek(first)
+        return memoryview(kept[buffer].read(last - first))
+
+    def _unpacked(self, buffer: Buffer, codec: str) -> IO[bytes]:
+        """Unpack a buffer piece by piece, into memory, or onto the disk if it is large."""
+        found: IO[bytes] = _Spool(IN_MEMORY)
+        try:
+            with pa.CompressedInputStream(_Packed(self.file, buffer), codec) as packed:
+                while found.tell() <= buffer.becomes and (piece := packed.read(PIECE)):
+                    found.write(piece)
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(self.file.name, f"cannot be unpacked: {error}") from error
+        if found.tell() != buffer.becomes:
+            raise _damaged(self.file.name, f"does not unpack to the {buffer.becomes} bytes that it states")
+        return found
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A column of numbers of a file, in its recorded type; with ``marks``, whether each number is not zero."""
+
+    batches: Batches
+    name: str
+    marks: bool = False
+    _kept: Kept = field(default_factory=dict, compare=False, repr=False)
+    """The buffers that were unpacked last, if batches are compressed."""
+
+    def __len__(self) -> int:
+        return int(self.batches.row[-1])
+
+    @property
+    def type(self) -> pa.DataType:
+        """Return the type of the column in its file."""
+        return self.batches.schema.field(self.name).type
+
+    @cached_property
+    def absent(self) -> int:
+        """Return how many of the numbers are null."""
+        return int(self.batches.columns[self.name][:, 0].sum())
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the type of the numbers."""
+        kind: np.dtype[Any] = np.dtype(bool) if self.marks else self.batches.dtype(self.name)
+        return kind
+
+    def __getitem__(self, key: Key) -> Any:
+        if not isinstance(key, slice):
+            return self._at(_positive(key, len(self)))
+        first, last, step = key.indices(len(self))
+        if last <= first:
+            return np.zeros(0, self.dtype)
+        row = self.batches.row
+        numbers = range(int(np.searchsorted(row, first, side="right")) - 1, int(np.searchsorted(row, last)))
+        parts = [self._part(k, max(first - int(row[k]), 0), min(last, int(row[k + 1])) - int(row[k])) for k in numbers]
+        found = np.concatenate(parts) if len(parts) != 1 else parts[0]
+        return found if step == 1 else found[::step]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+    def _at(self, index: Any) -> Any:
+        index = np.asarray(index)
+        number = np.searchsorted(self.batches.row, index.ravel(), side="right") - 1
+        found = np.empty(index.size, self.dtype)
+        for k in np.unique(number):
+            mine = np.flatnonzero(number == k)
+            rows = index.ravel()[mine] - self.batches.row[k]
+            low = int(rows.min())
+            found[mine] = self._part(int(k), low, int(rows.max()) + 1)[rows - low]
+        return found.reshape(index.shape)[()]
+
+    def _part(self, k: int, first: int, last: int) -> NDArray[Any]:
+        found = self.batches.part(k, self.name, first, last, self._kept)
+        return found != 0 if self.marks else found
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A column after ``change``, which computes each value from a reading and those before and after it."""
+
+    column: Any
+    change: Callable[[Floats], Floats]
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, key: Key) -> Any:
+        if not isinstance(key, slice):
+            at = np.asarray(_positive(key, len(self)))
+            return np.array([self[k : k + 1][0] for k in at.ravel().tolist()]).reshape(at.shape)[()]
+        first, last, step = key.indices(len(self))
+        low = max(first - 1, 0)
+        value = np.asarray(self.column[low : last + 1], dtype=np.float64)
+        return self.change(value)[first - low : last - low : step]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+
+def check_columns(name: str, schema: pa.Schema) -> None:
+    """Raise ``StoreError`` if a column's name is no text or is repeated, or if there are too many columns.
+
+    ``name`` is the file's name.
+    """
+    try:
+        names = schema.names  # decoded only now
+    except UnicodeDecodeError as error:
+        what = f"{name} has a column name that is not UTF-8: {error}"
+        raise StoreError(what, field="columns", value=name, remedy=REMEDY) from error
+    if len({*names}) < len(names) or len(names) > MOST_COLUMNS:
+        what = f"{name} has {len(names)} columns with {len({*names})} names, where at most {MOST_COLUMNS} may be"
+        raise StoreError(what, field="columns", value=len(names), remedy=REMEDY)
+
+
+def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
+    """Return the places of the batches of a file, or None if its schema cannot be read.
+
+    From an incomplete batch on, the file is left out and named in ``truncated``. Raises ``StoreError`` as
+    ``check_columns`` does, and for a column of a batch that unpacks to more than ``MOST_UNPACKED`` bytes.
+    """
+    rows, becomes, places = [0], 0, dict[str, tuple[int, int, int]]()
+    columns: dict[str, array[int]] = {}
+    found: list[pa.Schema] = []
+    try:
+        for message in messages(file, found):
+            if not places:
+                places = _places(file.name, found[0])
+                columns = {name: array("q") for name in places}
+            if message.kind != BATCH or not message.rows:
+                continue
+            batch = {name: _column(message, *place) for name, place in places.items()}
+            _check_packed(file.name, batch.values())
+            for name, column in batch.items():
+                columns[name].extend((column.absent, column.zstd, *column.valid, *column.numbers))
+            rows.append(rows[-1] + message.rows)
+            becomes += message.becomes
+    except Damaged:
+        truncated.append(PurePath(file.name).name)
+    if not found:
+        return None
+    columns = columns or {name: array("q") for name in _places(file.name, found[0])}
+    table = {name: np.array(each, dtype=np.int64).reshape(-1, 10) for name, each in columns.items()}
+    return Batches(file, found[0], np.array(rows, dtype=np.int64), table, becomes)
+
+
+def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
+    """Return first node, first buffer and bits per number of each column of numbers. Raises as ``check_columns``."""
+    check_columns(name, schema)
+    found, node, buffer = {}, 0, 0
+    for column in schema:
+        type_ = column.type
+        if column.name in NAMES and any(is_(type_) for is_ in _NUMBERS):
+            found[column.name] = (node, buffer, type_.bit_width)
+        try:
+            nodes, buffers = parts_of(type_)
+        except Damaged as error:
+            raise StoreError(f"{name} has {error}", field="columns", value=column.name, remedy=REMEDY) from error
+        node, buffer = node + nodes, buffer + buffers
+    return found
+
+
+def _column(message: Message, node: int, buffer: int, bits: int) -> Column:
+    """Return one column of a batch. Raises ``Damaged`` if the buffers are too short for it."""
+    if node >= len(message.nulls) or buffer + 1 >= len(message.buffers):
+        raise Damaged("a batch lacks a column")
+    absent, valid, numbers = message.nulls[node], message.buffers[buffer], message.buffers[buffer + 1]
+    if 8 * numbers.becomes < bits * message.rows or (absent and 8 * valid.becomes < message.rows):
+        raise Damaged("a column is longer than its bytes")
+    return Column(absent, message.codec == "zstd", valid, numbers)
+
+
+def _check_packed(name: str, columns: Iterable[Column]) -> None:
+    for buffer in (buffer for column in columns for buffer in (column.numbers, column.valid)):
+        if buffer.packed and (unpacked := buffer.becomes) > MOST_UNPACKED:
+            what = f"{name} holds a batch of which one column unpacks to {unpacked} bytes"
+            remedy = f"Write it in batches of at most {MOST_UNPACKED} bytes a column, or without compression"
+            raise StoreError(what, field="bounds", value=unpacked, remedy=remedy)
+
+
+def _damaged(name: str, what: str) -> StoreError:
+    return StoreError(f"{name} {what}", field="bounds", value=name, remedy=REMEDY)
+
+
+def _positive(key: Any, count: int) -> Any:
+    index = np.asarray(key)
+    return np.where(index < 0, index + count, index)[()]

@@ -1,0 +1,1 @@
+"""Bytes on a disk: bounded reads, whole writes, a disk that is full, and text decoded into records."""

@@ -1,0 +1,204 @@
+"""Decode a line of ``events.jsonl`` to a struct, or raise an error that names the line, the field and the value."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from rig.errors import DataError, StoreError
+from rig.recording.disk.bounded import START_BYTES, check_json, check_texts
+from rig.recording.events import (
+    LINES,
+    MOVED,
+    REMEDY,
+    SCHEMA,
+    Brackets,
+    HostGap,
+    IdleWindow,
+    Line,
+    MarkPulses,
+    ReferenceWindows,
+    Start,
+    plain,
+)
+from rig.recording.records import DeviceRecord, WorkloadRecord
+
+T = TypeVar("T")
+DECLARE = "Give plain numbers, texts, lists and objects in what a driver or workload declares"
+
+
+def decode(line: bytes, type_: str, number: int) -> Line | None:
+    """Decode a line to the struct of its type; return None for an unknown type.
+
+    Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` if an interval ends before
+    it begins.
+    """
+    struct = LINES.get(type_)
+    if struct is None:
+        return None
+    try:
+        if type_ == "start":
+            return start_of(strict(line))
+        found = from_json(line, struct)
+    except (ValueError, RecursionError) as error:
+        raise _refused(line, type_, number, error) from error
+    _check_order(found, type_, number)
+    return found
+
+
+def from_json(line: bytes, type_: type[T]) -> T:
+    """Return a line of JSON as a struct.
+
+    Raises ``msgspec.ValidationError`` for a wrong shape, and ``ValueError`` for text that is not JSON.
+    """
+    try:
+        return msgspec.json.decode(line, type=type_)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # Python's json accepts half of a surrogate pair
+        return msgspec.convert(strict(line), type_)
+
+
+def strict(text: bytes | str) -> Any:
+    """Return plain JSON. Raises ``ValueError`` for a repeated key in an object, for NaN and for infinity."""
+    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has the same key twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    return value if math.isfinite(value := float(text)) else _no_number(text)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is no plain number")
+
+
+def start_of(document: Mapping[str, Any]) -> Start:
+    """Return a start line from plain JSON.
+
+    Raises ``msgspec.ValidationError``.
+    """
+    check_texts(document)
+    moved = dict(document)
+    for name, record in (("device", DeviceRecord), ("workload", WorkloadRecord)):
+        if isinstance(part := moved.get(name), dict):
+            found = declared(part.get("details"), record)
+            moved[name] = part | {k: v for k, v in found.items() if part.get(k) in (None, {}, [])}
+    return msgspec.convert(moved | {"as_recorded": document}, Start)
+
+
+def declared_start(document: Mapping[str, Any]) -> Start:
+    """Return a start line, dated now, from what drivers, workload and rules declare.
+
+    Raises ``StoreError`` for a value that a line cannot hold.
+    """
+    for kind in ("device", "meters", "workload"):
+        given = document.get(kind)
+        for part in given if isinstance(given, Sequence) else [given]:
+            _check_declared(kind.removesuffix("s"), part)
+    made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
+    try:
+        return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        what = f"the start line cannot be written: {error}"
+        raise StoreError(what, field="start", value=str(error), remedy=DECLARE) from error
+
+
+def _check_declared(kind: str, part: Any) -> None:
+    """Refuse a declaration that readers would refuse. Raises ``StoreError`` with the name of the driver or workload."""
+    name = part.get("name") if isinstance(part, Mapping) else getattr(part, "name", None)
+    where = f"what the {kind} {str(name)[:80]!r} declares"
+    try:
+        check_texts(msgspec.to_builtins(part, enc_hook=plain), where)
+        check_json(msgspec.json.encode(part, enc_hook=plain), where, START_BYTES)
+    except StoreError as error:
+        raise StoreError(error.message, field=kind, value=error.value, remedy=DECLARE) from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoreError(f"{where} cannot be written: {error}", field=kind, value=str(error), remedy=DECLARE) from error
+
+
+def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
+    """Check and return what an importer declares for the recording program's figures.
+
+    Raises ``DataError``.
+    """
+    try:
+        return msgspec.convert(dict(given), ReferenceWindows)
+    except ValueError as error:
+        raise _refused(msgspec.json.encode(given), "peer", None, error) from error
+
+
+def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> dict[str, Any]:
+    """Return the values in ``details`` that now have their own field in the record.
+
+    Older recordings and drivers have them in ``details``.
+    """
+    if not isinstance(details, Mapping):
+        return {}
+    found: dict[str, Any] = {}
+    given = dict(details)
+    if record is DeviceRecord:
+        given = {"schedule_depends_on_budget": given.get("schedule_depends_on_budget"), "algorithm": given}
+    for f in msgspec.structs.fields(record):
+        if f.name in MOVED and given.get(f.name) is not None:
+            try:
+                found[f.name] = msgspec.to_builtins(msgspec.convert(given[f.name], f.type))
+            except msgspec.ValidationError:
+                continue  # a name that this driver or workload uses for something else
+    return found
+
+
+def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> StoreError | DataError:
+    """Return the error for a line that does not decode: what is missing, or the field and its value."""
+    kind = DataError if type_ == "peer" else StoreError
+    at = f"the {type_} line" + ("" if number is None else f" (line {number + 1} of events.jsonl)")
+    try:
+        document = strict(line)
+    except (ValueError, RecursionError) as wrong:
+        return kind(f"{at} is not JSON: {wrong}", field=type_, value=number, remedy=REMEDY)
+    required = [f.name for f in msgspec.structs.fields(LINES[type_]) if f.required]
+    if missing := [name for name in required if name not in document]:
+        return kind(f"{at} lacks {', '.join(missing)}", field=type_, value=missing, remedy=REMEDY)
+    field, what, value = place_of(error, document)
+    if len(shown := repr(value)) > 80:
+        value = shown = shown[:77] + "..."
+    return kind(f"{field or 'a field'} of {at} is {shown}: {what}", field=field, value=value, remedy=REMEDY)
+
+
+def place_of(error: Exception, document: Any) -> tuple[str, str, Any]:
+    """Return the field at which a document does not fit its struct, what is wrong, and the field's value."""
+    what, _, where = str(error).partition(" - at ")
+    field = where.strip("`").removeprefix("$").removeprefix(".")
+    if named := re.search("(?:missing required|unknown) field `([^`]+)`", what):
+        field = f"{field}.{named[1]}".removeprefix(".")
+    value = document
+    for step in re.findall(r"\w+", field):
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+    return field, what, value
+
+
+def _check_order(found: Line, type_: str, number: int) -> None:
+    """Refuse an interval that ends before it begins. Raises ``DataError``."""
+    if isinstance(found, IdleWindow | HostGap):
+        pairs: Sequence[Sequence[int]] = [(found.on_ns, found.off_ns)]
+    else:
+        pairs = found.rows if isinstance(found, Brackets) else found.spans if isinstance(found, MarkPulses) else ()
+    for row in pairs:
+        if row[-1] < row[0]:
+            what = f"line {number + 1} ({type_}) ends before it begins"
+            raise DataError(what, field=type_, value=row[-1] - row[0], remedy="Check the clock that stamped it")

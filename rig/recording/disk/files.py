@@ -1,0 +1,289 @@
+"""Files below a directory that is opened once: they are opened through its descriptor, and no link is followed.
+
+So neither the directory nor a file can be exchanged between its check and its use. Without such
+descriptors (on Windows), names are checked for links. With any umask, new files have at most the mode 0644, and new
+directories 0755.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from rig.errors import IntegrityError, StoreError
+from rig.recording.disk.bounded import check_dense, content_of
+
+FILE_MODE, FOLDER_MODE = 0o644, 0o755
+BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.rename, os.unlink} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_FOLDER = os.O_RDONLY | _PLAIN | getattr(os, "O_DIRECTORY", 0)
+IN_MEMORY = 32 << 20
+"""A file of at most this many bytes is read once, and the same bytes are hashed and used."""
+PIECE = 1 << 20
+TICK_NS = 20_000_000
+"""An older kernel may give the same time stamp to two changes within this time."""
+
+
+class Folder:
+    """An open directory. ``path`` is used only in messages, and on systems without descriptors."""
+
+    def __init__(self, path: Path, handle: int | None) -> None:
+        self.path, self._handle = path, handle
+        self._let_go = weakref.finalize(self, os.close, handle) if handle is not None else None
+
+    def close(self) -> None:
+        """Close the directory; its files cannot be reached afterwards."""
+        if self._let_go is not None:
+            self._let_go()
+            self._handle = -1
+
+    @staticmethod
+    def at(path: Path | Folder, *, make: bool = False) -> Folder:
+        """Open the directory that a user names, following links; with ``make``, make it first. Raises ``OSError``."""
+        if isinstance(path, Folder):
+            return path
+        if make:
+            made(path)
+        return Folder(path, os.open(path, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0)) if BY_DESCRIPTOR else None)
+
+    def sub(self, name: str, *, make: bool = False) -> Folder:
+        """Open a directory below this one. Raises ``OSError``, and ``StoreError`` for a link or a file in its place."""
+        found = self
+        for part in self._inside(name).parts:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(found._at(part), FOLDER_MODE, dir_fd=found._handle)
+            found = found._step(part)
+        return found
+
+    def _step(self, part: str) -> Folder:
+        if not BY_DESCRIPTOR:
+            self._check(part, stat.S_ISDIR)
+            return Folder(self.path / part, None)
+        try:
+            return Folder(self.path / part, os.open(part, _FOLDER, dir_fd=self._handle))
+        except OSError:
+            self._check(part, stat.S_ISDIR)
+            raise
+
+    def open(self, name: str, flags: int) -> int:
+        """Open a file below the directory; this is an ``opener`` for ``open``.
+
+        Raises ``OSError``, and ``StoreError`` for a link, a pipe, a device or a directory in its place.
+        """
+        folder, last = self._holder(name)
+        if not BY_DESCRIPTOR:
+            folder._check(last, stat.S_ISREG)
+        # without O_NONBLOCK, opening a pipe without a writer waits for ever
+        flags |= _PLAIN | getattr(os, "O_NONBLOCK", 0)
+        try:
+            found = os.open(folder._at(last), flags, FILE_MODE, dir_fd=folder._handle)
+        except OSError:
+            folder._check(last, stat.S_ISREG)
+            raise
+        try:
+            folder._check(last, stat.S_ISREG, os.fstat(found).st_mode)
+        except StoreError:
+            os.close(found)
+            raise
+        return found
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """Return the status of a name, or None; links are not followed. Raises what ``sub`` raises for its folders."""
+        try:
+            folder, last = self._holder(name)
+            return os.stat(folder._at(last), follow_symlinks=False, dir_fd=folder._handle)
+        except (FileNotFoundError, ValueError):  # no file has a name with a null byte
+            return None
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a regular file. Raises ``StoreError`` for anything else in its place."""
+        found = self.stat(name)
+        self._check(name, stat.S_ISREG, 0 if found is None else found.st_mode)
+        return found is not None
+
+    def names(self, name: str = "") -> list[str]:
+        """Return the sorted names in this directory or in one below it; none if it does not exist."""
+        try:
+            folder = self.sub(name)
+            return sorted(os.listdir(folder.path if folder._handle is None else folder._handle))  # noqa: PTH208
+        except FileNotFoundError:
+            return []
+
+    def walk(self) -> Iterator[str]:
+        """Yield every regular file below, sorted by name in each directory. Links and devices are left out."""
+        for name in self.names():
+            found = self.stat(name)
+            if found is not None and stat.S_ISDIR(found.st_mode):
+                yield from (f"{name}/{inner}" for inner in self.sub(name).walk())
+            elif found is not None and stat.S_ISREG(found.st_mode):
+                yield name
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """Return the content of a file. Raises what ``open`` raises, and ``OSError`` for more than ``most_bytes``."""
+        with open(name, "rb", opener=self.open) as file:
+            return content_of(file, self.path / name, most_bytes)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or the link in its place; it need not exist. Raises ``OSError``."""
+        with suppress(FileNotFoundError):
+            folder, last = self._holder(name)
+            os.unlink(folder._at(last), dir_fd=folder._handle)
+
+    def rename(self, name: str, to: Folder, new: str) -> None:
+        """Move the entry ``name`` to ``new`` in the directory ``to``, replacing what is there. Raises ``OSError``."""
+        os.replace(self._at(name), to._at(new), src_dir_fd=self._handle, dst_dir_fd=to._handle)
+
+    def sync(self) -> None:
+        """Write the directory's names to disk. Raises ``OSError``."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    @contextmanager
+    def replacing(self, name: str, *, sync: bool = False, mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
+        """Yield a file that replaces the one of this name when the block ends, and is removed if the block raises.
+
+        Raises what ``open`` raises, also for a link in the place of the file.
+        """
+        folder, last = self._holder(name, make=True)
+        folder.has(last)
+        temporary = f".{last[:200]}.{secrets.token_hex(4)}"
+        try:
+            with open(temporary, "xb", opener=folder.open) as file:
+                if mode != FILE_MODE and hasattr(os, "fchmod"):
+                    os.fchmod(file.fileno(), mode)
+                yield file
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            folder.rename(temporary, folder, last)
+        except BaseException:
+            with suppress(OSError):
+                folder.remove(temporary)
+            raise
+        if sync:
+            folder.sync()
+
+    def write(self, name: str, content: bytes, *, sync: bool = False) -> None:
+        """Write a whole file, or nothing, as ``replacing`` does; missing folders are made."""
+        with self.replacing(name, sync=sync) as file:
+            file.write(content)
+
+    def _holder(self, name: str, *, make: bool = False) -> tuple[Folder, str]:
+        place = self._inside(name)
+        return self.sub(str(place.parent), make=make), place.name
+
+    def _inside(self, name: str) -> Path:
+        place = Path(name)
+        if place.anchor or ".." in place.parts:
+            what, remedy = f"{name!r} leads out of {self.path}", "Restore the original recording"
+            raise StoreError(what, field="run", value=name, remedy=remedy)
+        return place
+
+    def _at(self, name: str) -> str:
+        return str(self.path / name) if self._handle is None else name
+
+    def _check(self, name: str, wanted: Callable[[int], bool], kind: int = 0) -> None:
+        """Raise ``StoreError`` if the entry of a name is not of the wanted kind."""
+        with suppress(OSError, ValueError):
+            kind = kind or os.stat(self._at(name), follow_symlinks=False, dir_fd=self._handle).st_mode
+        if kind and not wanted(kind):
+            what = "a link" if stat.S_ISLNK(kind) else "no directory" if wanted is stat.S_ISDIR else "no regular file"
+            remedy = "Remove it, or restore the original recording; it holds plain files and no links"
+            raise StoreError(f"{self.path / name} is {what}", field="run", value=str(self.path), remedy=remedy)
+
+
+class Opened:
+    """A file that is opened once. A small one is held in memory; a larger one is read through its descriptor.
+
+    A read refuses a file that was changed after it was opened.
+    """
+
+    def __init__(self, folder: Folder, name: str, in_memory: int = IN_MEMORY) -> None:
+        self.name, self._path, self._handle = name, folder.path, folder.open(name, os.O_RDONLY)
+        self._stamp = self._now()
+        self.size = os.fstat(self._handle).st_size
+        check_dense(os.fstat(self._handle), name)
+        if self.size > in_memory and 0 <= time.time_ns() - self._stamp[-1] < TICK_NS:
+            time.sleep(TICK_NS * 1e-9)
+        self._content: bytes | None = None
+        if self.size <= in_memory:
+            self._content = self._bytes(0, self.size)
+            self.size = len(self._content)
+            self._close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._close()
+
+    def _close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def _now(self) -> tuple[int, ...]:
+        found = os.fstat(self._handle)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def _bytes(self, at: int, count: int) -> bytes:
+        parts, end = list[bytes](), min(at + count, self.size)
+        while at < end and (part := _read_at(self._handle, end - at, at)):
+            parts.append(part)
+            at += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def sha256(self) -> str:
+        """Return the hex digest of all bytes. Raises ``IntegrityError`` as ``read`` does."""
+        if self._content is not None:
+            return hashlib.sha256(self._content).hexdigest()
+        digest = hashlib.sha256()
+        for at in range(0, self.size, PIECE):
+            digest.update(self._bytes(at, PIECE))
+        self._check()
+        return digest.hexdigest()
+
+    def read(self, at: int, count: int) -> memoryview:
+        """Return ``count`` bytes from offset ``at``, or fewer at the end of the file.
+
+        Raises ``IntegrityError`` for a file that has changed since it was opened.
+        """
+        if self._content is not None:
+            return memoryview(self._content)[at : at + count]
+        found = self._bytes(at, count)
+        self._check()
+        return memoryview(found)
+
+    def _check(self) -> None:
+        if self._now() != self._stamp:
+            what = f"{self._path} was altered: {self.name} was changed while it was read"
+            remedy = "Restore the original recording, and leave it alone while it is read"
+            raise IntegrityError(what, field="run", value=str(self._path), remedy=remedy)
+
+
+def _read_at(handle: int, count: int, at: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(handle, count, at)
+    os.lseek(handle, at, os.SEEK_SET)
+    return os.read(handle, count)
+
+
+def made(path: Path) -> Path:
+    """Make a directory and its missing parents, with at most the mode 0755. Raises ``OSError``."""
+    try:
+        path.mkdir(mode=FOLDER_MODE)
+    except FileNotFoundError:
+        made(path.parent)
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        if error.errno != errno.EEXIST or not path.is_dir():
+            raise
+    return path

@@ -1,0 +1,1 @@
+"""The readings of the meters: converted to watts, checked, written and read."""

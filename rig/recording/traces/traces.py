@@ -1,0 +1,157 @@
+"""The traces of a run directory. Their files are read into memory, or column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import RigError, StoreError
+from rig.recording.columns.arrow_layout import check_becomes
+from rig.recording.columns.stored import Batches, Changed, GridTicks, Stored
+from rig.recording.events import REMEDY
+from rig.recording.traces import trace_validation
+from rig.types import Floats, Rail
+
+AT_ONCE = 1 << 20
+"""A trace of at most this many readings is read into memory; a longer one stays in its file."""
+LOOKED_AT = 1 << 16
+"""When a long trace is opened, the spacing of this many readings is compared with its rate."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Raw readings of one rail, shapes (n,).
+
+    Ticks are on ``clock``. Counters are raw. ``overload`` is True where the instrument flagged a reading.
+    The columns of a long trace are not arrays but those of ``columns.stored``, which are read when they are sliced.
+    """
+
+    rail: Rail
+    meter: str
+    clock: str
+    start_tick: NDArray[Any]
+    end_tick: NDArray[Any]
+    value: Floats
+    overload: NDArray[np.bool_]
+    uniform: bool
+
+    def part(self, first: int, last: int) -> Trace:
+        """Return the readings ``first`` to ``last`` as arrays, values in double precision."""
+        return replace(
+            self,
+            start_tick=np.asarray(self.start_tick[first:last]),
+            end_tick=np.asarray(self.end_tick[first:last]),
+            value=np.asarray(self.value[first:last], dtype=np.float64),
+            overload=np.asarray(self.overload[first:last]),
+        )
+
+    def changed(self, change: Callable[[Floats], Floats]) -> Trace:
+        """Return the trace with changed values; those of a long trace are computed when they are sliced.
+
+        ``change`` maps successive readings, shape (n,). Each result may depend only on the reading and its two
+        neighbours; NaN is a missing reading.
+        """
+        column = self.value
+        if isinstance(column, np.ndarray):
+            return replace(self, value=change(column))
+        return replace(self, value=cast(Any, Changed(column, change)))
+
+
+def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:
+    """Return the traces of the run at ``path`` by rail. Raises ``StoreError`` for two of one rail."""
+    found: dict[str, Trace] = {}
+    for trace in traces:
+        if trace is not None and found.setdefault(trace.rail.name, trace) is not trace:
+            what = f"two traces of {path} are of the rail {trace.rail.name!r}"
+            remedy = "Give every rail of a run a name of its own"
+            raise StoreError(what, field="rail", value=trace.rail.name, remedy=remedy)
+    return found
+
+
+def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple[Trace, tuple[str, ...]]:
+    """Return the trace of one file, and notes about what was left out.
+
+    ``hz`` are the rates of the clocks by name. Raises ``StoreError`` for a file without a valid description and
+    ``DataError`` for ticks that run backwards.
+    """
+    rows, name, schema = int(batches.row[-1]), batches.file.name, batches.schema
+    uniform = "start_tick" not in schema.names and "end_tick" not in schema.names
+    none = np.zeros(0)
+    with described(name):
+        meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
+        rail, clock = trace_validation.described_rail(meta, name), meta["clock"]
+        empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
+        for column in ("value", *(() if uniform else ("start_tick", "end_tick")), "flags"):
+            if column in schema.names:
+                trace_validation.check_numbers(Stored(batches, column), name, column)
+            elif column != "flags":
+                raise KeyError(column)
+        if rows > at_once and rail.kind != "edges":
+            return _stored(batches, empty, meta, hz.get(clock)), ()
+        if rows > at_once:
+            check_becomes(name, batches.becomes, batches.file.size)
+        return _in_memory(batches, empty, meta, hz.get(clock))
+
+
+@contextmanager
+def described(name: str) -> Iterator[None]:
+    """Raise ``StoreError`` for whatever is wrong with the description of the trace ``name`` inside the block."""
+    try:
+        yield
+    except RigError:
+        raise
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise StoreError(f"{name} has no valid description: {what}", field=name, value=what, remedy=REMEDY) from error
+
+
+def _in_memory(
+    batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None
+) -> tuple[Trace, tuple[str, ...]]:
+    """Return the trace with arrays as columns, and notes about what was left out."""
+    rail, name = trace.rail, batches.file.name
+    value = trace_validation.reals(Stored(batches, "value"), name, "value")
+    flags = np.zeros(len(value), int)
+    if "flags" in batches.columns:
+        flags = trace_validation.integers(Stored(batches, "flags"), name, "flags")
+    if trace.uniform:
+        grid = trace_validation.grid_of(meta)
+        start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
+        end: NDArray[Any] = start + grid.aperture_tick
+    else:
+        start, end = (trace_validation.integers(Stored(batches, c), name, c) for c in ("start_tick", "end_tick"))
+    lost: tuple[str, ...] = ()
+    keep = None if rail.kind == "edges" else trace_validation.good_readings(rail, start, end, value)
+    if keep is not None:
+        bad = int(len(keep) - keep.sum())
+        lost = (f"{bad} of {len(keep)} readings of rail {rail.name}, which are out of bounds or out of order",)
+        if trace.uniform:
+            value = np.where(keep, value, np.nan)
+        else:
+            start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
+    trace_validation.check_ticks(rail, start, end, tick_hz)
+    if rail.kind == "edges":
+        trace_validation.check_edges(rail, value, start, end, trace.uniform)
+    return replace(trace, start_tick=start, end_tick=end, value=value, overload=flags != 0), lost
+
+
+def _stored(batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None) -> Trace:
+    """Return the trace with columns that stay in its file."""
+    rows = int(batches.row[-1])
+    start: Any = Stored(batches, "start_tick")
+    end: Any = Stored(batches, "end_tick")
+    if trace.uniform:
+        grid = trace_validation.grid_of(meta)
+        start, end = (GridTicks(grid.t0_tick, grid.period_tick, rows, w) for w in (None, grid.aperture_tick))
+    flags = Stored(batches, "flags", marks=True) if "flags" in batches.columns else np.broadcast_to(np.False_, rows)
+    value = cast(Any, Stored(batches, "value"))
+    found = replace(trace, start_tick=start, end_tick=end, value=value, overload=cast(Any, flags))
+    few = found.part(0, LOOKED_AT)
+    trace_validation.check_ticks(trace.rail, few.start_tick, few.end_tick, tick_hz)
+    return found
