@@ -73,6 +73,7 @@ CASES: Mapping[str, Case] = {
     "steps that spans do not share": Case(MODEL + "level_changes._stays", always(False)),
     "power that swings": Case(POWER + "figures.swings", always(False)),
     "what gaps begin with": Case(POWER + "figures.gaps_above_w", always(0.0)),
+    "what settles after the work": Case(POWER + "figures.settles_w", always(0.0)),
     "swings of idle": Case(MODEL + "rail_model._swings", lambda blocks, *_: np.zeros(2 * (len(blocks.state),))),
     "a gain that changes": Case(POWER + "budget.gain_change", always(0.0)),
     "a filter that nobody declared": Case(TIMING + "alignment.placement.undeclared_tau_s", always(None)),

@@ -606,7 +606,12 @@ def test_a_session_for_each_cell_when_asked(tmp_path: Path) -> None:
 
 def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> None:
     names = {path.relative_to(ROOT / "rig").as_posix() for path in estimator_sources()}
-    assert {"types.py", "analysis/evaluate.py", "analysis/power/model/noise.py", "recording/traces/conversion.py"} <= names
+    assert {
+        "types.py",
+        "analysis/evaluate.py",
+        "analysis/power/model/noise.py",
+        "recording/traces/conversion.py",
+    } <= names
     assert {name for name in names if name.startswith("sweep/")} == {"sweep/rows.py"}
 
 

@@ -17,12 +17,12 @@ from rig.analysis.power.findings import (
     beyond_range,
     ends_note,
     gain_findings,
+    gaps_note,
     instrument_notes,
     loops_note,
     moved_note,
     other_idle_notes,
     readings_lost,
-    swings_note,
     too_short,
     trace_notes,
     unrested_note,
@@ -31,7 +31,7 @@ from rig.analysis.power.findings import (
 from rig.analysis.power.fitted import fitted
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.scope import Scope, scopes_of
-from rig.analysis.power.spans_and_gaps import gaps_above_w, swings
+from rig.analysis.power.spans_and_gaps import gaps_above_w, settles_w, swings
 from rig.analysis.result.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Quantity, linear
@@ -124,8 +124,9 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     """Return the power of one rail over one scope: of whole spans, or of their cores if no level beside is known."""
     weight, idle_u_w = model.trace.idle_under(merged(scope.windows_s))
     awake_w, margin, swing = unrested_w(model, scope.windows_s), moved(model, scope.windows_s), model.once(swings)
-    # what swings, and what gaps begin with, may be drawn under the spans too
-    above_w = gaps_above_w(model) if swing or margin.bias_w else 0.0
+    # what swings, what gaps begin with, and what settles after the work, may be drawn under the spans too
+    slow_w = model.once(settles_w)
+    above_w = gaps_above_w(model) if swing or margin.bias_w else slow_w
     idle = weight, math.hypot(idle_u_w, awake_w / math.sqrt(3.0), above_w / math.sqrt(3.0))
     inner = core(model, scope.windows_s, idle)
     if isinstance(inner, TooShort):
@@ -133,7 +134,7 @@ def _scope_figures(model: RailModel, scope: Scope) -> PowerFigures:
     of = touched(model, scope.windows_s, scope.other_s, idle)
     full = whole(model, of, idle, inner) if of is not None and of.share >= MIN_SHARE else None
     notes = [unrested_note(model, awake_w)] if awake_w else []
-    notes += [swings_note(model, above_w)] if swing else []
+    notes += [gaps_note(model, above_w, swing)] if swing or slow_w else []
     notes += [moved_note(model, scope, margin)] if margin.bias_w else []
     if of is not None and full is not None:
         beside = ends(model, scope.windows_s, of, full, inner)

@@ -118,12 +118,14 @@ def unrested_note(model: RailModel, more_w: float) -> Finding:
     )
 
 
-def swings_note(model: RailModel, more_w: float) -> Finding:
-    """Return a note on power that swings through spans and gaps alike."""
-    return note(
-        f"Rail {model.rail.name}: power changes within spans as it does between the gaps beside them, so a fan or "
-        f"another task may draw it. Idle is uncertain by {more_w:.2g} W, by which gaps differ from it. Stop what swings"
+def gaps_note(model: RailModel, more_w: float, swing: bool) -> Finding:
+    """Return a note on power that swings through spans and gaps alike, or that settles slowly after the work."""
+    why = (
+        "power changes within spans as it does between the gaps beside them, so a fan or another task may draw it"
+        if swing
+        else "power comes down slowly after the last span from where gaps are, so the work may have raised idle"
     )
+    return note(f"Rail {model.rail.name}: {why}. Idle is uncertain by {more_w:.2g} W, by which gaps differ from it")
 
 
 def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Finding]:

@@ -18,6 +18,8 @@ ALIKE = 0.25
 """It follows in proportion if it does so within this part, or within its own uncertainty."""
 SWINGS = 3.5
 """Power swings through spans and gaps alike if their changes are correlated by this many standard errors."""
+FEW = 4.0
+"""What follows the last span is looked at over no fewer readings than this."""
 MOST_CHANGE = 0.5
 """If the gain departs by more than this from its mean, power is refused."""
 
@@ -61,6 +63,30 @@ def gaps_above_w(model: RailModel) -> float:
     """Return how far the first halves of gaps are from idle on average, in watts."""
     above_w = model.once(_halves)[1][:, 0]
     return abs(float(np.mean(above_w[np.isfinite(above_w)]))) if np.isfinite(above_w).any() else 0.0
+
+
+def settles_w(model: RailModel) -> float:
+    """Return how far gaps are from idle, in watts, if power comes down from there slowly after the last span; else 0.
+
+    Then the work may have raised idle itself, as heat does. The level is looked at over one length of a gap, then over
+    two, four and so on. What is switched off is halfway in one of them at most.
+    """
+    if len(model.spans_s) < 2:
+        return 0.0
+    unit_s = max(float(np.median(model.spans_s[1:, 0] - model.spans_s[:-1, 1])), FEW * model.readings.period_s)
+    since = (model.middle_s - model.spans_s[-1, 1]) / unit_s
+    use = model.readings.ok & ~model.busy & (since > 0.0)
+    if not np.any(use):
+        return 0.0
+    place = np.log2(1.0 + since[use]).astype(np.int64)
+    total = np.bincount(place, model.weight[use])
+    level_w = np.bincount(place, model.weight[use] * model.above_w[use]) / np.maximum(total, 1e-300)
+    u_w = model.noise.white_w / np.sqrt(np.maximum(np.bincount(place, model.readings.many[use]), 1))
+    part = np.abs(level_w) / max(abs(float(level_w[0])), 1e-300)
+    slow = (np.abs(level_w) > SURE * u_w) & (part > 0.1) & (part < 0.9)
+    if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
+        return 0.0
+    return min(abs(float(level_w[0])), gaps_above_w(model) or math.inf)
 
 
 def swings(model: RailModel) -> bool:

@@ -36,6 +36,8 @@ HELD = [
     ("gain_renewed_in_stairs", 11000003), ("logarithmic_amplifier_before_the_mean", 11000000),
     # a long first warm-up heats, idle wanders under a long batch, a job yields to the work, a fan follows heat
     ("compile_then_warm_up_then_count", 12000000), ("compile_then_warm_up_then_count", 12000002),
+    # work after which idle settles for longer than gaps last, before the last window
+    ("compile_then_warm_up_then_count", 12000004), ("criterion_samples_grow_linearly", 13000000),
     ("offline_batch_is_most_of_the_run", 12000000), ("nice_job_fills_gaps_and_the_last_window", 12000004),
     ("offline_batch_is_most_of_the_run", 12000001), ("two_sessions_glued", 6000000002),
     ("rests_until_it_has_cooled", 13000001), ("rests_until_it_has_cooled", 13000007),

@@ -68,3 +68,27 @@ def test_gaps_at_a_level_of_their_own_do_not_swing(tmp_path: Path) -> None:
     lab = _lab(3)
     lab.steps_w = [(3.9, 0.2), (16.1, -0.2)]
     assert not any(SWING in note for note in measured(lab, tmp_path).notes)
+
+
+SETTLES = "power comes down slowly after the last span"
+
+
+def _after_work(seed: int, fall: str) -> Lab:
+    """A device whose gaps are above idle, with no window before 18 s, and what follows the last span, at 15.9 s."""
+    lab = _lab(seed)
+    lab.idle_s = [(0.1, 3.0), (18.0, 19.9)]
+    tau, steps = 0.6, 60
+    share = np.exp(-np.arange(steps + 1) / 10.0) if fall == "slow" else np.append(np.ones(9), np.zeros(steps - 8))
+    lab.steps_w = [(3.9, 0.2), *((15.95 + tau * 0.1 * k, 0.2 * float(share[k + 1] - share[k])) for k in range(steps))]
+    return lab
+
+
+def test_gaps_from_which_power_settles_slowly_after_the_work_may_be_idle(tmp_path: Path) -> None:
+    lab = _after_work(6, "slow")
+    result = measured(lab, tmp_path)
+    assert off(lab, result) <= 1.0
+    assert any(SETTLES in note for note in result.notes)
+
+
+def test_gaps_from_which_a_device_goes_to_sleep_a_while_after_the_work_are_not_idle(tmp_path: Path) -> None:
+    assert not any(SETTLES in note for note in measured(_after_work(7, "at once"), tmp_path).notes)
