@@ -25,15 +25,12 @@ def stored(path: Path, torn: list[str]) -> Batches | None:
     return batches_of(Opened(Folder.at(path.parent), path.name, 0), torn)
 
 
-def written(
-    path: Path, cuts: list[int], compression: str | None, absent: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+def written(path: Path, cuts: list[int], absent: bool = False) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(len(cuts))
     value, flags = rng.normal(size=N).astype(np.float32), (rng.random(N) < 0.1).astype(np.uint8)
     missing = rng.random(N) < 0.05 if absent else np.zeros(N, bool)
     schema = pa.schema([("value", pa.float32()), ("flags", pa.uint8())])
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(str(path), schema, options=options) as stream:
+    with pa.ipc.new_stream(str(path), schema) as stream:
         edges = [0, *sorted(cuts), N]
         for a, b in itertools.pairwise(edges):
             columns = [pa.array(value[a:b], mask=missing[a:b]), pa.array(flags[a:b])]
@@ -52,7 +49,6 @@ def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: P
 @settings(deadline=None, max_examples=40)
 @given(
     cuts=st.lists(st.integers(0, N), max_size=6),
-    compression=st.sampled_from([None, "lz4", "zstd"]),
     absent=st.booleans(),
     ends=st.tuples(st.integers(-N, N), st.integers(-N, N)),
     places=st.lists(st.integers(-N, N - 1), min_size=1, max_size=20),
@@ -60,13 +56,12 @@ def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: P
 def test_slices_and_places_are_those_of_the_array(
     tmp_path_factory: pytest.TempPathFactory,
     cuts: list[int],
-    compression: str | None,
     absent: bool,
     ends: tuple[int, int],
     places: list[int],
 ) -> None:
     path = tmp_path_factory.mktemp("stored") / "core.arrows"
-    value, flagged = written(path, cuts, compression, absent)
+    value, flagged = written(path, cuts, absent)
     batches = stored(path, [])
     assert batches is not None
     for column, array in ((Stored(batches, "value"), value), (Stored(batches, "flags", marks=True), flagged)):
@@ -85,7 +80,7 @@ def test_slices_and_places_are_those_of_the_array(
 
 
 def test_what_a_crash_tore_is_left_out_and_named(tmp_path: Path) -> None:
-    value, _ = written(path := tmp_path / "core.arrows", [200], None)
+    value, _ = written(path := tmp_path / "core.arrows", [200])
     path.write_bytes(path.read_bytes()[:-200])
     torn: list[str] = []
     batches = stored(path, torn)

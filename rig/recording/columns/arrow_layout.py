@@ -1,8 +1,7 @@
-"""Find the parts of an Arrow stream and their unpacked sizes from its messages, before anything is unpacked.
+"""Find the parts of an Arrow stream and their sizes in memory from its messages, before anything is decoded.
 
 The layout is that of Arrow's ``Message.fbs`` and ``Schema.fbs`` as FlatBuffers. A table begins with the distance back
-to its vtable, which holds the place of each field. A compressed buffer begins with its unpacked length, or -1 if it is
-not compressed.
+to its vtable, which holds the place of each field. A compressed stream is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ SMALL, RATIO_MOST = 20 << 20, 8
 MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
-_HEADER, _OF_DICTIONARY, _NODES, _BUFFERS, _COMPRESSION, _CODEC = 2, 1, 1, 2, 3, 0
-"""Places of fields in Message, DictionaryBatch, RecordBatch and BodyCompression."""
+_HEADER, _OF_DICTIONARY, _NODES, _BUFFERS, _COMPRESSION = 2, 1, 1, 2, 3
+"""Places of fields in Message, DictionaryBatch and RecordBatch."""
 _TYPE, _BODY = 1, 3
 
 
@@ -31,29 +30,21 @@ class Damaged(ValueError):
     """A stream that is damaged from here on."""
 
 
-class Buffer(NamedTuple):
-    """A buffer: its begin and size in the file, its unpacked size, and whether it is packed."""
-
-    at: int
-    held: int
-    becomes: int
-    packed: bool
-
-
 class Message(NamedTuple):
-    """A record batch or a dictionary: rows, the number of absent values of each column, and the buffers in order."""
+    """A record batch or a dictionary: rows, the number of absent values of each column, and the buffers in order.
+
+    A buffer is its begin in the file and its size in bytes.
+    """
 
     kind: int
-    at: int
     rows: int
     nulls: tuple[int, ...]
-    buffers: tuple[Buffer, ...]
-    codec: str
+    buffers: tuple[tuple[int, int], ...]
 
     @property
     def becomes(self) -> int:
         """Return its size in memory in bytes; a row takes at least one."""
-        return self.rows + sum(buffer.becomes for buffer in self.buffers)
+        return self.rows + sum(size for _, size in self.buffers)
 
 
 class _Bytes:
@@ -74,7 +65,8 @@ class _Bytes:
 def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
     """Yield every record batch and dictionary of a stream, and put its schema into the list first.
 
-    Raises ``Damaged`` if the stream is cut off or is no stream, ``StoreError`` for too many batches without rows.
+    Raises ``Damaged`` if the stream is cut off or is no stream, ``StoreError`` if it is compressed or has too many
+    batches without rows.
     """
     held, at, empty = _Bytes(file), 0, 0
     while at < file.size:
@@ -93,7 +85,7 @@ def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
             if kind == SCHEMA and not schema:
                 schema.append(pa.ipc.read_schema(pa.BufferReader(held.read(at, 8 + length))))
             elif kind in (DICTIONARY, BATCH) and schema:
-                message = _message(held, meta, root, kind, at, body, size)
+                message = _message(file.name, meta, root, kind, body, size)
                 empty += kind == BATCH and not message.rows
                 if empty > MOST_EMPTY:
                     what, remedy = f"{file.name} holds more than {MOST_EMPTY} batches without a row", "See its origin"
@@ -106,26 +98,21 @@ def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
         at = body + size
 
 
-def _message(held: _Bytes, meta: bytes, root: int, kind: int, at: int, body: int, size: int) -> Message:
+def _message(name: str, meta: bytes, root: int, kind: int, body: int, size: int) -> Message:
     batch = _follow(meta, _field(meta, root, _HEADER))
     if kind == DICTIONARY:
         batch = _follow(meta, _field(meta, batch, _OF_DICTIONARY))
-    compression, codec = _field(meta, batch, _COMPRESSION), ""
-    if compression:
-        codec = ("lz4", "zstd")[min(_number(meta, _follow(meta, compression), _CODEC, "<B"), 1)]
+    if _field(meta, batch, _COMPRESSION):
+        remedy = "Write it without compression; columns are found by their place in the file"
+        raise StoreError(f"{name} is compressed", field="compression", value=name, remedy=remedy)
     nodes, places = ([*_pairs(meta, batch, place)] for place in (_NODES, _BUFFERS))
     rows = _number(meta, batch, 0, "<q")
     if rows < 0 or any(length < 0 or nulls < 0 for length, nulls in nodes):
-        raise Damaged(f"the message at byte {at} holds {rows} rows")
-    found = []
-    for offset, length in places:
-        if not 0 <= offset <= offset + length <= size:
-            raise Damaged(f"the message at byte {at} has a buffer outside of it")
-        skip = min(8, length) if codec else 0
-        unpacked = struct.unpack("<q", held.read(body + offset, skip))[0] if skip else -1
-        count = length - skip
-        found.append(Buffer(body + offset + skip, count, count if unpacked < 0 else unpacked, unpacked >= 0))
-    return Message(kind, at, rows, tuple(nulls for _, nulls in nodes), tuple(found), codec)
+        raise Damaged(f"a message holds {rows} rows")
+    if any(not 0 <= offset <= offset + length <= size for offset, length in places):
+        raise Damaged("a message has a buffer outside of it")
+    buffers = tuple((body + offset, length) for offset, length in places)
+    return Message(kind, rows, tuple(nulls for _, nulls in nodes), buffers)
 
 
 def becomes_of(file: Opened, row_bytes: int = 0) -> int:

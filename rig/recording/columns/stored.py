@@ -7,21 +7,19 @@ A ``Trace`` holds them instead of arrays. They support what the analysis of long
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from io import RawIOBase
 from pathlib import PurePath
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import StoreError
-from rig.recording.columns.arrow_layout import BATCH, Buffer, Damaged, Message, messages, parts_of
-from rig.recording.disk.files import PIECE, Opened
+from rig.recording.columns.arrow_layout import BATCH, Damaged, Message, messages, parts_of
+from rig.recording.disk.files import Opened
 from rig.recording.events import REMEDY
 from rig.types import Floats, Indices
 
@@ -30,8 +28,6 @@ _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 Key = slice | int | NDArray[Any]
 MOST_COLUMNS = 1000
 """The most columns of a file; columns that the format does not name are ignored."""
-MOST_UNPACKED, IN_MEMORY = 1 << 30, 4 << 20
-"""The most bytes of one unpacked column of a batch, and how many of them are held in memory, not on disk."""
 
 
 @dataclass(frozen=True)
@@ -55,39 +51,12 @@ class GridTicks:
         return np.asarray(self[:], dtype=dtype)
 
 
-class _Packed(RawIOBase):
-    """The bytes of a compressed buffer, read from their file piece by piece."""
-
-    def __init__(self, file: Opened, buffer: Buffer) -> None:
-        self._file, self._at, self._end = file, buffer.at, buffer.at + buffer.held
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        part = self._file.read(self._at, min(len(into), self._end - self._at))
-        into[: len(part)] = part
-        self._at += len(part)
-        return len(part)
-
-
-class _Spool(SpooledTemporaryFile[bytes]):
-    """A file that closes itself when it is no longer referenced."""
-
-    def __del__(self) -> None:
-        self.close()
-
-
-Kept = dict[Buffer, IO[bytes]]
-
-
 class Column(NamedTuple):
-    """One column of one batch: how many numbers are absent, the buffer that marks them, and the numbers' buffer."""
+    """One column of one batch: how many numbers are absent, and where the buffers of the marks and numbers begin."""
 
     absent: int
-    zstd: int
-    valid: Buffer
-    numbers: Buffer
+    valid: int
+    numbers: int
 
 
 @dataclass(frozen=True)
@@ -99,56 +68,28 @@ class Batches:
     row: Indices
     columns: Mapping[str, Indices]
     """By the name of a column of numbers: an array with a row for each batch, which holds the values of ``Column``."""
-    becomes: int
-    """Bytes of all batches, unpacked."""
 
-    def part(self, number: int, name: str, first: int, last: int, kept: Kept) -> NDArray[Any]:
-        """Return the rows ``first`` to ``last`` of a column of one batch, with null as NaN.
-
-        Newly unpacked buffers replace those in ``kept``. Raises ``StoreError`` for a buffer that cannot be unpacked.
-        """
-        absent, zstd, *places = self.columns[name][number].tolist()
-        column, kind = Column(absent, zstd, Buffer(*places[:4]), Buffer(*places[4:])), self.dtype(name)
+    def part(self, number: int, name: str, first: int, last: int) -> NDArray[Any]:
+        """Return the rows ``first`` to ``last`` of a column of one batch, with null as NaN."""
+        column, kind = Column(*self.columns[name][number].tolist()), self.dtype(name)
         if kind == np.bool_:
-            values = self._bits(column, column.numbers, first, last, kept)
+            values = self._bits(column.numbers, first, last)
         else:
-            at, end = first * kind.itemsize, last * kind.itemsize
-            values = np.frombuffer(self._bytes(column, column.numbers, at, end, kept), kind)
+            at, size = column.numbers + first * kind.itemsize, (last - first) * kind.itemsize
+            values = np.frombuffer(self.file.read(at, size), kind)
         if not column.absent:
             return values
-        return np.where(self._bits(column, column.valid, first, last, kept), values, np.nan)
+        return np.where(self._bits(column.valid, first, last), values, np.nan)
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Return the type of the numbers of a column."""
         kind: np.dtype[Any] = np.dtype(self.schema.field(name).type.to_pandas_dtype())
         return kind
 
-    def _bits(self, column: Column, buffer: Buffer, first: int, last: int, kept: Kept) -> NDArray[np.bool_]:
-        raw = self._bytes(column, buffer, first // 8, -(-last // 8), kept)
+    def _bits(self, buffer: int, first: int, last: int) -> NDArray[np.bool_]:
+        raw = self.file.read(buffer + first // 8, -(-last // 8) - first // 8)
         bits = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
         return bits[first % 8 : first % 8 + last - first].astype(bool)
-
-    def _bytes(self, column: Column, buffer: Buffer, first: int, last: int, kept: Kept) -> memoryview:
-        if not buffer.packed:
-            return self.file.read(buffer.at + first, last - first)
-        if buffer not in kept:
-            kept.clear()
-            kept[buffer] = self._unpacked(buffer, "zstd" if column.zstd else "lz4")
-        kept[buffer].seek(first)
-        return memoryview(kept[buffer].read(last - first))
-
-    def _unpacked(self, buffer: Buffer, codec: str) -> IO[bytes]:
-        """Unpack a buffer piece by piece, into memory, or onto the disk if it is large."""
-        found: IO[bytes] = _Spool(IN_MEMORY)
-        try:
-            with pa.CompressedInputStream(_Packed(self.file, buffer), codec) as packed:
-                while found.tell() <= buffer.becomes and (piece := packed.read(PIECE)):
-                    found.write(piece)
-        except (pa.ArrowException, OSError) as error:
-            raise _damaged(self.file.name, f"cannot be unpacked: {error}") from error
-        if found.tell() != buffer.becomes:
-            raise _damaged(self.file.name, f"does not unpack to the {buffer.becomes} bytes that it states")
-        return found
 
 
 @dataclass(frozen=True)
@@ -158,8 +99,6 @@ class Stored:
     batches: Batches
     name: str
     marks: bool = False
-    _kept: Kept = field(default_factory=dict, compare=False, repr=False)
-    """The buffers that were unpacked last, if batches are compressed."""
 
     def __len__(self) -> int:
         return int(self.batches.row[-1])
@@ -207,7 +146,7 @@ class Stored:
         return found.reshape(index.shape)[()]
 
     def _part(self, k: int, first: int, last: int) -> NDArray[Any]:
-        found = self.batches.part(k, self.name, first, last, self._kept)
+        found = self.batches.part(k, self.name, first, last)
         return found != 0 if self.marks else found
 
 
@@ -253,9 +192,9 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
     """Return the places of the batches of a file, or None if its schema cannot be read.
 
     From an incomplete batch on, the file is left out and named in ``truncated``. Raises ``StoreError`` as
-    ``check_columns`` does, and for a column of a batch that unpacks to more than ``MOST_UNPACKED`` bytes.
+    ``check_columns`` and ``messages`` do.
     """
-    rows, becomes, places = [0], 0, dict[str, tuple[int, int, int]]()
+    rows, places = [0], dict[str, tuple[int, int, int]]()
     columns: dict[str, array[int]] = {}
     found: list[pa.Schema] = []
     try:
@@ -266,18 +205,16 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
             if message.kind != BATCH or not message.rows:
                 continue
             batch = {name: _column(message, *place) for name, place in places.items()}
-            _check_packed(file.name, batch.values())
             for name, column in batch.items():
-                columns[name].extend((column.absent, column.zstd, *column.valid, *column.numbers))
+                columns[name].extend(column)
             rows.append(rows[-1] + message.rows)
-            becomes += message.becomes
     except Damaged:
         truncated.append(PurePath(file.name).name)
     if not found:
         return None
     columns = columns or {name: array("q") for name in _places(file.name, found[0])}
-    table = {name: np.array(each, dtype=np.int64).reshape(-1, 10) for name, each in columns.items()}
-    return Batches(file, found[0], np.array(rows, dtype=np.int64), table, becomes)
+    table = {name: np.array(each, dtype=np.int64).reshape(-1, len(Column._fields)) for name, each in columns.items()}
+    return Batches(file, found[0], np.array(rows, dtype=np.int64), table)
 
 
 def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
@@ -300,22 +237,10 @@ def _column(message: Message, node: int, buffer: int, bits: int) -> Column:
     """Return one column of a batch. Raises ``Damaged`` if the buffers are too short for it."""
     if node >= len(message.nulls) or buffer + 1 >= len(message.buffers):
         raise Damaged("a batch lacks a column")
-    absent, valid, numbers = message.nulls[node], message.buffers[buffer], message.buffers[buffer + 1]
-    if 8 * numbers.becomes < bits * message.rows or (absent and 8 * valid.becomes < message.rows):
+    absent, (valid, marked), (numbers, held) = message.nulls[node], *message.buffers[buffer : buffer + 2]
+    if 8 * held < bits * message.rows or (absent and 8 * marked < message.rows):
         raise Damaged("a column is longer than its bytes")
-    return Column(absent, message.codec == "zstd", valid, numbers)
-
-
-def _check_packed(name: str, columns: Iterable[Column]) -> None:
-    for buffer in (buffer for column in columns for buffer in (column.numbers, column.valid)):
-        if buffer.packed and (unpacked := buffer.becomes) > MOST_UNPACKED:
-            what = f"{name} holds a batch of which one column unpacks to {unpacked} bytes"
-            remedy = f"Write it in batches of at most {MOST_UNPACKED} bytes a column, or without compression"
-            raise StoreError(what, field="bounds", value=unpacked, remedy=remedy)
-
-
-def _damaged(name: str, what: str) -> StoreError:
-    return StoreError(f"{name} {what}", field="bounds", value=name, remedy=REMEDY)
+    return Column(absent, valid, numbers)
 
 
 def _positive(key: Any, count: int) -> Any:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
-from rig.recording.columns.arrow_layout import check_becomes
 from rig.recording.columns.stored import Batches, Changed, GridTicks, Stored
 from rig.recording.events import REMEDY
 from rig.recording.traces import trace_validation
@@ -94,8 +93,6 @@ def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple
                 raise KeyError(column)
         if rows > at_once and rail.kind != "edges":
             return _stored(batches, empty, meta, hz.get(clock)), ()
-        if rows > at_once:
-            check_becomes(name, batches.becomes, batches.file.size)
         return _in_memory(batches, empty, meta, hz.get(clock))
 
 

@@ -40,7 +40,7 @@ def one_text_for_all(run: Path) -> None:
     rows = rows_of(run, "replies.arrows", 3300)
     text = pa.array(['"' + "a" * MIB + '"'])
     coded = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3300, np.int32)), text)
-    put(run, "replies.arrows", [with_column(rows, "output", coded)], "zstd")
+    put(run, "replies.arrows", [with_column(rows, "output", coded)])
 
 
 def runs_of_one_value(run: Path) -> None:
@@ -59,38 +59,9 @@ def rows_of_nothing(run: Path) -> None:
     put(run, "replies.arrows", [pa.record_batch([nothing] * len(names), names=names)])
 
 
-def packed_rows(run: Path) -> None:
-    """4 GB: two million rows that pack well."""
-    rows = rows_of(run, "replies.arrows", 1 << 21)
-    put(run, "replies.arrows", [rows.slice(k, 1 << 14) for k in range(0, 1 << 21, 1 << 14)], "zstd")
-
-
-def an_unread_column(run: Path) -> None:
-    """64 MiB in a column that nothing reads."""
-    rows = rows_of(run, "samples.arrows", 1)
-    junk = pa.array(["a" * (64 * MIB)])
-    put(run, "samples.arrows", [pa.record_batch([*rows.columns, junk], names=[*rows.schema.names, "junk"])], "zstd")
-
-
-def a_column_of_two_gibibytes(run: Path) -> None:
-    """One column of one batch of a trace that unpacks to 2 GiB; only its length states this."""
-    trace = read(run / "traces/core.arrows").combine_chunks().to_batches()[0]
-    put(run, "traces/core.arrows", [trace], "zstd")
-    file = run / "traces/core.arrows"
-    content = bytearray(file.read_bytes())
-    held = trace.num_rows * trace.column("value").type.bit_width // 8
-    at = content.index(held.to_bytes(8, "little"))
-    content[at : at + 8] = (1 << 31).to_bytes(8, "little")
-    file.write_bytes(content)
-    hash_again(run, lines_of(run))
-
-
 REFUSED: Mapping[str, Callable[[Path], None]] = {
-    f.__name__: f
-    for f in (
-        one_text_for_all, runs_of_one_value, rows_of_nothing, packed_rows, an_unread_column, a_column_of_two_gibibytes,
-    )
-}  # fmt: skip
+    f.__name__: f for f in (one_text_for_all, runs_of_one_value, rows_of_nothing)
+}
 
 
 def empty_batches(run: Path, name: str, count: int) -> None:
