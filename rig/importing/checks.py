@@ -1,8 +1,9 @@
-"""The rules for an imported recording before it is written, and notes on windows that are cut or outside."""
+"""The rules for an imported recording before it is written, and notes on its windows, readings and gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +11,12 @@ import numpy as np
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.events import LIMIT
-from rig.recording.traces.conversion import PLAUSIBLE
-from rig.types import Chunk, Indices, Rail
+from rig.recording.traces.trace_validation import check_chunk
+from rig.types import Chunk, Rail
 
 MAX_COUNT = 2**31 - 1
+GAP_PERIODS = 1.5
+"""If two successive readings are more than this many periods apart, readings are missing."""
 Extents = Mapping[str, tuple[int, int]]
 """By rail: begin and end of its readings in host ns."""
 
@@ -115,39 +118,69 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
 
 def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
     """Yield the chunks that are not empty. Raises ``DataError`` for readings and stamps that a run cannot hold."""
-    before: int | None = None
+    last: Chunk | None = None
     for chunk in trace.chunks:
         if not len(chunk.value):
             continue
-        with np.errstate(all="ignore"):
-            worst = np.flatnonzero(np.isfinite(chunk.value) & (np.abs(chunk.value) > PLAUSIBLE))
-        if len(worst):
-            raise out_of_range("value", f"a reading of rail {rail.name} is", float(chunk.value[worst[0]]))
-        if chunk.start_tick is not None and chunk.end_tick is not None:
-            _check_ticks(rail.name, chunk.start_tick, chunk.end_tick, before)
-            before = int(chunk.start_tick[-1])
-        elif rail.rate_hz <= 0:
+        if chunk.start_tick is None and rail.rate_hz <= 0:
             what = f"rail {rail.name} has neither stamps nor a rate"
             raise DataError(what, field="rate_hz", value=rail.rate_hz, remedy="State its sampling rate")
+        numbers = replace(chunk, value=np.where(np.isfinite(chunk.value), chunk.value, np.nan))
+        try:
+            check_chunk(rail, numbers, last)
+        except (TypeError, ValueError) as error:
+            remedy = "Check the units and stamps of the file; it may be damaged, or hold several parts: import each alone"
+            raise DataError(str(error), field="trace", value=rail.name, remedy=remedy) from error
+        last = numbers
         yield chunk
 
 
-def _check_ticks(rail: str, start: Indices, end: Indices, before: int | None) -> None:
-    farthest = max(int(start.max()), int(end.max()), -int(start.min()), -int(end.min()))
-    if farthest >= LIMIT:
-        raise out_of_range("time", f"a time stamp of rail {rail} is", farthest)
-    back = np.flatnonzero(np.diff(start) <= 0)
-    if len(back) or (before is not None and start[0] <= before):
-        row = int(back[0]) + 1 if len(back) else 0
-        raise DataError(
-            f"the readings of rail {rail} do not move forward in time: reading {row + 1} is at tick {start[row]}",
-            field="time",
-            value=int(start[row]),
-            remedy="Remove repeated and backward stamps, or import each part by itself",
-        )
-    if np.any(end < start):
-        what = f"a reading of rail {rail} ends before it begins"
-        raise DataError(what, field="time", value=int(start[0]), remedy="Check the stamps of the trace")
+@dataclass
+class Gaps:
+    """Counts the readings of a trace while they are written, and the gaps, in ticks of the meter's clock."""
+
+    rail: Rail
+    tick_hz: float
+    readings: int = 0
+    not_numbers: int = 0
+    gaps: int = 0
+    missing: float = 0.0
+    longest: float = 0.0
+    longest_at: int = 0
+    last: int | None = None
+    period: float = 0.0
+
+    def count(self, chunk: Chunk) -> None:
+        """Count the readings of one chunk, and the gaps between them and after the previous chunk."""
+        self.readings += len(chunk.value)
+        self.not_numbers += int(np.count_nonzero(~np.isfinite(chunk.value)))
+        if chunk.start_tick is None or self.rail.kind == "edges":
+            return
+        start = chunk.start_tick if self.last is None else np.concatenate([[self.last], chunk.start_tick])
+        self.last = int(start[-1])
+        steps = np.diff(start)
+        if not len(steps):
+            return
+        if not self.period:
+            self.period = self.tick_hz / self.rail.rate_hz if self.rail.rate_hz > 0 else float(np.median(steps))
+        wide = np.flatnonzero(steps > GAP_PERIODS * self.period)
+        self.gaps += len(wide)
+        self.missing += float(np.sum(steps[wide] - self.period))
+        if len(wide) and float(steps.max()) - self.period > self.longest:
+            self.longest = float(steps.max()) - self.period
+            self.longest_at = int(start[int(np.argmax(steps))] + round(self.period))
+
+    def notes(self, host_ns: Callable[[int], int]) -> Iterator[str]:
+        """Yield a sentence for each defect; ``host_ns`` maps a tick to host time."""
+        name, hz = self.rail.name, self.tick_hz
+        if self.not_numbers:
+            yield f"Rail {name}: {self.not_numbers} of {self.readings} readings are not numbers; they are left out"
+        if self.gaps:
+            yield (
+                f"Rail {name}: {self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s, "
+                f"{self.missing / hz:.3g} s in all; the longest, {self.longest / hz:.3g} s, begins at "
+                f"{host_ns(self.longest_at) * 1e-9:.9g} s"
+            )
 
 
 def _bad_idle(on: int, off: int, what: str, remedy: str) -> DataError:

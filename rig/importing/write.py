@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from rig.errors import DataError, StoreError, UsageError, reason
-from rig.importing.checks import check_overlap, check_windows, checked, idle_within, out_of_range, undescribed
-from rig.importing.gaps import Gaps
+from rig.importing.checks import Gaps, check_overlap, check_windows, checked, idle_within, out_of_range, undescribed
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.disk.decoding import declared_start, reference_windows

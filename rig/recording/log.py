@@ -28,6 +28,7 @@ class _Head(msgspec.Struct):
     type: str
     seq: int
     prev: str
+    schema: Any = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def read_log(run: Path | Folder) -> Log:
     sealed = _seal(folder, digest)
     if heads[0].type != "start":
         raise altered(path, f"{EVENTS} does not begin with a start line")
-    schema = _schema(lines[0])
+    schema = heads[0].schema
     if schema != SCHEMA:
         what = f"{path} has schema {repr(schema)[:100]}"
         raise StoreError(what, field="schema", value=schema, remedy=f"This version reads {SCHEMA}")
@@ -66,16 +67,7 @@ def read_log(run: Path | Folder) -> Log:
     return Log(cast(Start, start), tuple(lines), tuple(events), stop, sealed, digest)
 
 
-def _schema(line: bytes) -> Any:
-    """Return the schema that a start line states. An unreadable line is refused later, when it is decoded."""
-    try:
-        return from_json(line, _First).schema
-    except (ValueError, RecursionError):
-        return SCHEMA
-
-
 class _First(msgspec.Struct):
-    schema: Any = None
     purpose: str = "all"
     session: SessionLink | None = None
 

@@ -90,25 +90,12 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
         if say is not None:
             say(f"waiting for {what}, {in_use}")
         _acquired(lock, path, wait=True)
-    with _let_go(lock, path):
+    try:
         _sign(holder)
         yield
-
-
-@contextmanager
-def _let_go(lock: FileLock, path: Path) -> Iterator[None]:
-    """Release a lock after the block. Raises ``StoreError`` if a driver closed its file and the block did not fail."""
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
+    finally:
+        with suppress(OSError):  # a driver may have closed its file
             lock.release()
-        raise
-    try:
-        lock.release()
-    except OSError as error:
-        what, remedy = f"the lock {path} was lost: {error.strerror}", "A driver may close only the files that it opened"
-        raise StoreError(what, field="lock", value=str(path), remedy=remedy) from error
 
 
 def _sign(holder: Path) -> None:

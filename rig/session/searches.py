@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ import psutil
 from rig.errors import MeasurementRefusedError, RigError, refused
 from rig.factories import options_of, values_of
 from rig.recording.session import SizeProbe
-from rig.session.peak_search import find_largest, find_peak
 from rig.session.setup import BenchSetup
 from rig.terminal import say
 from rig.types import Workload
@@ -20,6 +20,11 @@ from rig.types import Workload
 SIZE = "nodes"
 MEMORY_SHARE = 0.85
 """A search may take this share of the memory that is free at its start."""
+CLOSE, CLOSE_SIZE = 1.02, 1.05
+"""A search ends when the lowest failed rate or size is at most this many times the highest good one."""
+MOST_PROBES, MOST_NODES = 40, 2**24
+LOWEST = 1.0 / 1024.0
+"""The search gives up below this fraction of the first rate: if rare samples miss the bound, no rate helps."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,53 @@ class PlannedRun:
 
 
 Play = Callable[[PlannedRun], Path]
+
+
+def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
+    """Find the highest rate that holds: double or halve until one holds and one fails, then bisect geometrically.
+
+    Raises ``MeasurementRefusedError`` if none holds.
+    """
+    low, high, rate_hz = 0.0, math.inf, start_hz
+    for _ in range(MOST_PROBES):
+        if holds(rate_hz):
+            low = max(low, rate_hz)
+        else:
+            high = min(high, rate_hz)
+        if low and high / low <= CLOSE:
+            break
+        if math.isinf(high):
+            rate_hz = low * 2.0
+        elif not low:
+            rate_hz = high / 2.0
+            if rate_hz < start_hz * LOWEST:
+                break
+        else:
+            rate_hz = math.sqrt(low * high)
+    if not low:
+        what = f"no rate from {start_hz:g} down to {high:g} per second meets the latency bound"
+        remedy = "Give a longer latency_bound_s, or read the reports of the probes"
+        raise MeasurementRefusedError(what, field="arrival_hz", value=high, remedy=remedy)
+    return low
+
+
+def find_largest(holds: Callable[[int], bool], start: int) -> int:
+    """Return the largest whole number that holds, within a factor ``CLOSE_SIZE``; 0 if none at or below ``start`` does."""
+    low, high, size = 0, 0, start
+    for _ in range(MOST_PROBES):
+        if holds(size):
+            low = size
+        else:
+            high = size
+        if (low and high and high <= max(low * CLOSE_SIZE, low + 1)) or low >= MOST_NODES or high == 2:
+            break
+        if not high:
+            size = min(2 * low, MOST_NODES)
+        elif not low:
+            size = max(high // 2, 2)
+        else:
+            size = (low + high) // 2
+    return low
 
 
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from rig.errors import SetupError, StoreError
 from rig.session.book import opened
+from rig.session.locks import locked
 from rig.session.measure import measure
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
@@ -55,3 +57,13 @@ def test_a_session_that_another_process_is_recording_is_left_as_it_is(tmp_path: 
                 second.add(planned)
 
         assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files here")
+def test_a_driver_that_closes_the_file_of_a_lock_costs_no_session(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    with locked(lock, "it"):
+        mine = next(fd for fd in Path("/proc/self/fd").iterdir() if os.path.realpath(fd) == str(lock.resolve()))
+        os.close(int(mine.name))
+    with locked(lock, "it", wait=False):
+        pass

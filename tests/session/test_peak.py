@@ -19,8 +19,8 @@ from rig.errors import MeasurementRefusedError, UsageError
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure
-from rig.session.peak_search import CLOSE, find_largest, find_peak
 from rig.session.report import evaluated
+from rig.session.searches import CLOSE, find_largest, find_peak
 from rig.session.setup import Request
 from rig.types import Issue
 from scenarios.rules import quick

@@ -66,8 +66,9 @@ def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
         axis = chunk.end_tick if rail.kind in ("cumulative", "point") else chunk.start_tick
         if last is not None and last.start_tick is not None and last.end_tick is not None and len(last.value):
             axis = np.append((last.start_tick if axis is chunk.start_tick else last.end_tick)[-1], axis)
-        if np.any(np.diff(axis) <= 0):
-            raise ValueError(f"the readings of rail {rail.name} do not move forward in time")
+        if len(back := np.flatnonzero(np.diff(axis) <= 0)):
+            tick = axis[back[0] + 1]
+            raise ValueError(f"the readings of rail {rail.name} do not move forward in time: one is at tick {tick}")
 
 
 def _types(chunk: Chunk) -> str:
@@ -83,21 +84,18 @@ def _ends(ticks: NDArray[Any]) -> tuple[int, int]:
     return int(ticks.min()), int(ticks.max())
 
 
-def integers(column: Stored, file: str, name: str) -> NDArray[np.int64]:
-    """Return a column of ticks, shape (n,).
-
-    Raises ``StoreError`` for nulls, fractions, and values that are out of bounds.
-    """
-    check_numbers(column, file, name)
+def integers(column: Stored) -> NDArray[np.int64]:
+    """Return a column of ticks, shape (n,), that ``check_numbers`` accepts. Raises ``StoreError`` beyond 64 bits."""
     values = np.asarray(column)
     if len(values) and values.max() > np.iinfo(np.int64).max:
-        raise _bad(file, f"has a column {name} that does not fit 64 bits", name)
+        what = f"has a column {column.name} that does not fit 64 bits"
+        raise _bad(column.batches.file.name, what, column.name)
     return np.asarray(values, dtype=np.int64)
 
 
-def check_numbers(column: Stored, file: str, name: str) -> None:
+def check_numbers(column: Stored) -> None:
     """Refuse a column ``value`` without numbers, and any other without integers. Raises ``StoreError``."""
-    whole = pa.types.is_integer(column.type)
+    file, name, whole = column.batches.file.name, column.name, pa.types.is_integer(column.type)
     if name == "value" and not (whole or pa.types.is_floating(column.type)):
         raise _bad(file, f"has a column {name} of {column.type}", name)
     if name != "value" and (not whole or column.absent):
@@ -166,15 +164,6 @@ def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArr
         if bad:
             remedy = "Give the level after each edge, and its tick twice; see docs/reference/run-directory.md"
             raise DataError(f"the edges of rail {rail.name} {what}", field=field, value=rail.name, remedy=remedy)
-
-
-def reals(column: Stored, file: str, name: str) -> NDArray[np.float64]:
-    """Return a column of numbers, shape (n,), with null as NaN.
-
-    Raises ``StoreError`` for anything else.
-    """
-    check_numbers(column, file, name)
-    return np.asarray(column, dtype=np.float64)
 
 
 def rail_from_json(data: Mapping[str, Any]) -> Rail:

@@ -88,7 +88,7 @@ def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple
         empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
         for column in ("value", *(() if uniform else ("start_tick", "end_tick")), "flags"):
             if column in schema.names:
-                trace_validation.check_numbers(Stored(batches, column), name, column)
+                trace_validation.check_numbers(Stored(batches, column))
             elif column != "flags":
                 raise KeyError(column)
         if rows > at_once and rail.kind != "edges":
@@ -112,17 +112,16 @@ def _in_memory(
     batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None
 ) -> tuple[Trace, tuple[str, ...]]:
     """Return the trace with arrays as columns, and notes about what was left out."""
-    rail, name = trace.rail, batches.file.name
-    value = trace_validation.reals(Stored(batches, "value"), name, "value")
+    rail, value = trace.rail, np.asarray(Stored(batches, "value"), dtype=np.float64)
     flags = np.zeros(len(value), int)
     if "flags" in batches.columns:
-        flags = trace_validation.integers(Stored(batches, "flags"), name, "flags")
+        flags = trace_validation.integers(Stored(batches, "flags"))
     if trace.uniform:
         grid = trace_validation.grid_of(meta)
         start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
         end: NDArray[Any] = start + grid.aperture_tick
     else:
-        start, end = (trace_validation.integers(Stored(batches, c), name, c) for c in ("start_tick", "end_tick"))
+        start, end = (trace_validation.integers(Stored(batches, c)) for c in ("start_tick", "end_tick"))
     lost: tuple[str, ...] = ()
     keep = None if rail.kind == "edges" else trace_validation.good_readings(rail, start, end, value)
     if keep is not None:
