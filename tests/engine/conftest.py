@@ -1,4 +1,4 @@
-"""A bench without a meter, and steps on it that end in an error."""
+"""A bench without a meter, and steps that are recorded on it by hand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import Ended
 from rig.recording.reader import Run, open_run
-from rig.types import Device, Meter, SampleSet, Step
-from tests.support.ended_runs import Play
-from tests.support.serving import samples
+from rig.types import Device, Meter, Step
+from tests.support.ended_runs import ByHand, Play
+from tests.support.serving import Blank
 
 
 @pytest.fixture
@@ -26,13 +26,25 @@ def plant() -> SimPlant:
 
 
 @pytest.fixture
-def play(tmp_path: Path, plant: SimPlant) -> Play:
+def by_hand(tmp_path: Path, plant: SimPlant) -> ByHand:
+    """Record steps of a workload, by default of four samples."""
+
+    def run(
+        device: Device, steps: Iterable[Step], meters: tuple[Meter, ...] = (), work: Any = None, **more: Any
+    ) -> Run:
+        bench, path = Bench(device, meters, plant.clock), tmp_path / "run"
+        return open_run(record(path, bench, work or Blank(4), steps, scenario={"name": "by hand"}, argv=[], **more))
+
+    return run
+
+
+@pytest.fixture
+def play(tmp_path: Path, by_hand: ByHand) -> Play:
     """Record steps that end in an error; return the error and the recording."""
 
-    def run(device: Device, steps: Iterable[Step], meters: tuple[Meter, ...] = (), **more: Any) -> tuple[Ended, Run]:
-        bench, work = Bench(device, meters, plant.clock), SampleSet("blank", "none", "1", "0" * 64, samples(4))
+    def run(*given: Any, **more: Any) -> tuple[Ended, Run]:
         with pytest.raises(Ended) as raised:
-            record(tmp_path / "run", bench, work, steps, scenario={"name": "by hand"}, argv=[], **more)
+            by_hand(*given, **more)
         return raised.value, open_run(tmp_path / "run")
 
     return run

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,21 +16,43 @@ from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
-from rig.engine.acquisition import Bench
-from rig.engine.record import record
-from rig.errors import DataError, DeviceError, MeterError, RigError, SetupError
+from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, SetupError, StoreError
+from rig.recording import lines
+from rig.recording.disk.bounded import START_BYTES, TEXT_CHARACTERS
 from rig.recording.reader import Run
-from rig.types import Bracket, Chunk, Idle, Issue, Mark, Reply, Sample, SampleSet, Span
-from tests.support.ended_runs import Play
+from rig.types import (
+    Accuracy,
+    Bracket,
+    Chunk,
+    Conversion,
+    DeviceInfo,
+    Idle,
+    Issue,
+    Mark,
+    MeterInfo,
+    Progress,
+    Rail,
+    Reply,
+    Sample,
+    SampleSet,
+    Span,
+)  # fmt: skip
+from tests.support.ended_runs import ByHand, Play, leaving
 from tests.support.serving import Queue, samples
 
 GOOD = 20
 """How often a faulty driver works well first."""
+LONG = "y" * (TEXT_CHARACTERS + 1)
+STEPS = [Issue([s]) for s in samples(3)]
 
 
-def reported(run: Run, error: RigError) -> None:
+def nested(depth: int) -> Any:
+    return [nested(depth - 1)] if depth else 0
+
+
+def reported(run: Run, error: Ended) -> None:
     """The stop line names the error, and the rest of the recording has its figures."""
-    assert run.error is not None and run.error.message == error.message
+    assert run.error is not None and error.message.startswith(run.error.message[:1000])
     assert run.left_out == ()
     assert evaluate(run).quantities[FigureKey("execution_time_s")].n >= GOOD - 1
 
@@ -37,18 +60,19 @@ def reported(run: Run, error: RigError) -> None:
 # ---- devices ------------------------------------------------------------------------------
 
 
-class Altered(Queue):
-    """A device that alters its replies after ``GOOD`` good ones."""
+def altered(plant: SimPlant, good: int, alter: Callable[[Reply], Any]) -> Queue:
+    """Return a device that alters its replies after ``good`` ones."""
+    device = Queue(plant.clock, 0.01)
+    poll = device.poll
+    device.poll = lambda timeout_s: [  # type: ignore[method-assign]
+        reply if device.count <= good else alter(reply) for reply in poll(timeout_s)
+    ]
+    return device
 
-    def __init__(self, plant: SimPlant, alter: Callable[[Span], Any]) -> None:
-        super().__init__(plant.clock, 0.01)
-        self.alter = alter
 
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        ready = super().poll(timeout_s)
-        if self.count <= GOOD:
-            return ready
-        return [Reply(r.sample_id, r.output, tuple(self.alter(span) for span in r.spans)) for r in ready]
+def answering(plant: SimPlant, **change: Any) -> Queue:
+    """Return a device whose replies from the third on have other values."""
+    return altered(plant, 2, lambda reply: msgspec.structs.replace(reply, **change))
 
 
 SPANS: dict[str, Callable[[Span], Any]] = {
@@ -69,25 +93,51 @@ SPANS: dict[str, Callable[[Span], Any]] = {
 @pytest.mark.parametrize("what", SPANS)
 def test_a_span_that_cannot_be_ends_the_run_and_costs_only_itself(play: Play, plant: SimPlant, what: str) -> None:
     steps = [Issue([s]) for _ in range(30) for s in samples(2)]
-    ended, run = play(Altered(plant, SPANS[what]), steps)
+    device = altered(plant, GOOD, lambda r: Reply(r.sample_id, r.output, tuple(map(SPANS[what], r.spans))))
+    ended, run = play(device, steps)
 
     assert isinstance(ended, DeviceError)
     assert "queue" in ended.message or "sample s" in ended.message
     reported(run, ended)
 
 
-class OddTimer:
-    """The mock device with a timer of its own."""
+SPAN = Span("inference", 1, 2)
+ANSWERS: dict[str, dict[str, Any]] = {
+    "an integer of 401 digits": {"output": {"x": 10**400}},
+    "a negative one": {"output": -(10**400)},
+    "an output that is nested 65 deep": {"output": nested(65)},
+    "a phase that is too long": {"spans": (Span(LONG, 1, 2),)},
+    "a tick of progress beyond 2^62": {"progress": (Progress(2**62, 1.0, b""),)},
+    "a solution that is a text": {"progress": (Progress(1, 1.0, "text"),)},  # type: ignore[arg-type]
+    "a layer that is too long": {"activity": {LONG: {"spikes": np.array([5])}}},
+    "a counter that is half a character": {"activity": {"hidden": {"\ud800": np.array([5])}}},
+}
 
-    def __init__(self, device: Any, odd: Callable[[int], Any]) -> None:
-        self.device, self.odd, self.reads = device, odd, 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.device, name)
+@pytest.mark.parametrize("what", ANSWERS)
+def test_an_answer_ends_the_run_and_the_answers_before_it_are_read(play: Play, plant: SimPlant, what: str) -> None:
+    ended, run = play(answering(plant, **ANSWERS[what]), STEPS)
+    assert isinstance(ended, DeviceError)
+    assert run.replies["output"].to_pylist()[:2] == ["0", "1"]
 
-    def timer(self) -> Any:
-        self.reads += 1
-        return self.device.timer() if self.reads <= 20 else self.odd(self.device.timer())
+
+def test_an_output_may_be_nested_as_deep_as_a_reader_goes(by_hand: ByHand, plant: SimPlant) -> None:
+    run = by_hand(answering(plant, output=nested(64)), STEPS)
+    assert run.replies["output"][2].as_py() == "[" * 64 + "0" + "]" * 64
+
+
+def test_a_solver_may_fill_its_buffer_again_once_it_has_answered(by_hand: ByHand, plant: SimPlant) -> None:
+    buffer = bytearray(1)
+    device = answering(plant, spans=(SPAN,), progress=(Progress(1, 1.0, buffer),))  # type: ignore[arg-type]
+    submit = device.submit
+
+    def solve(*given: Any) -> None:
+        submit(*given)
+        buffer[0] = device.count
+
+    device.submit = solve  # type: ignore[method-assign,assignment]
+    run = by_hand(device, [Issue([s]) for s in samples(4)])
+    assert run.progress["solution"].to_pylist() == [b"\3", b"\4"]
 
 
 TIMERS: dict[str, Callable[[int], Any]] = {
@@ -99,7 +149,9 @@ TIMERS: dict[str, Callable[[int], Any]] = {
 @pytest.mark.parametrize("what", TIMERS)
 def test_a_timer_that_cannot_be_ends_the_run(play: Play, plant: SimPlant, what: str) -> None:
     steps = [Mark(), *(Issue([s]) for _ in range(15) for s in samples(2)), Mark()]
-    device: Any = OddTimer(open_device(plant, marks=False, inference_s=0.01), TIMERS[what])
+    device = open_device(plant, marks=False, inference_s=0.01)
+    timer, reads = device.timer, iter(range(100))
+    device.timer = lambda: timer() if next(reads) < GOOD else TIMERS[what](timer())  # type: ignore[method-assign]
     ended, run = play(device, steps)
 
     assert isinstance(ended, DeviceError)
@@ -108,15 +160,31 @@ def test_a_timer_that_cannot_be_ends_the_run(play: Play, plant: SimPlant, what: 
 
 
 def test_a_pulse_that_runs_backwards_is_the_devices_error(play: Play, plant: SimPlant) -> None:
-    class Backwards(OddTimer):
-        def pulse(self, seconds: float) -> Span:
-            span: Span = self.device.pulse(seconds)
-            return Span(span.phase, span.off_tick, span.on_tick)
-
-    device: Any = Backwards(open_device(plant), lambda tick: tick)
+    device: Any = open_device(plant)
+    device.pulse = lambda seconds: Span("mark", 2, 1)
     ended, _ = play(device, [Mark()], (open_meter(plant),))
     assert isinstance(ended, DeviceError)
     assert "pulse" in ended.message
+
+
+DECLARED: dict[str, dict[str, Any]] = {
+    "an integer of 401 digits": {"details": {"x": 10**400}},
+    "too much": {"details": {str(k): "z" * 90_000 for k in range(START_BYTES // 90_000 + 1)}},
+    "half a character": {"details": {"x": "\udfff"}},
+    "a name that is half a character": {"name": "\ud800"},
+    "a text that is too long": {"description": LONG},
+}
+
+
+@pytest.mark.parametrize("what", DECLARED)
+def test_what_a_device_declares_is_refused_before_anything_is_written(
+    by_hand: ByHand, plant: SimPlant, tmp_path: Path, what: str
+) -> None:
+    device = Queue(plant.clock)
+    device.facts = DeviceInfo(**{"name": "odd", "mode": "simulator"} | DECLARED[what])
+    with pytest.raises(StoreError, match=r"what the device .* declares"):
+        by_hand(device, STEPS)
+    assert not (tmp_path / "run").exists()
 
 
 # ---- meters -------------------------------------------------------------------------------
@@ -186,6 +254,42 @@ def test_a_trigger_that_is_no_bracket_is_the_meters_error(play: Play, plant: Sim
     assert isinstance(ended, MeterError)
 
 
+class Described:
+    """The mock meter with its own description, which may change when requested again."""
+
+    def __init__(self, meter: MockMeter, *rails: Callable[[Rail], Rail]) -> None:
+        self.meter, self.rails = meter, list(rails)
+        self.start, self.read, self.stop, self.timer, self.close = (
+            meter.start, meter.read, meter.stop, meter.timer, meter.close,
+        )  # fmt: skip
+
+    def info(self) -> MeterInfo:
+        info, rail = self.meter.info(), self.rails.pop(0) if len(self.rails) > 1 else self.rails[0]
+        return replace(info, rails=tuple(rail(r) for r in info.rails))
+
+
+RAILS: dict[str, tuple[type[RigError], list[Callable[[Rail], Rail]]]] = {
+    "volts that no meter has": (
+        SetupError, [lambda r: replace(r, conversion=Conversion("A", supply_rail="nowhere"))],
+    ),
+    "a source whose JSON is too long": (
+        StoreError, [lambda r: replace(r, accuracy=Accuracy(0.0, 0.0, source="ä" * (TEXT_CHARACTERS // 2)))],
+    ),
+    "a period beyond 2^62 ticks": (StoreError, [lambda r: replace(r, rate_hz=1e-15)]),
+    "another description when it is asked again": (StoreError, [lambda r: r, lambda r: replace(r, resolution=1.0)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", RAILS)
+def test_what_a_meter_declares_is_refused_before_anything_is_measured(play: Play, plant: SimPlant, what: str) -> None:
+    kind, rails = RAILS[what]
+    meter: Any = Described(open_meter(plant), *rails)
+    ended, run = play(Queue(plant.clock), [Idle(1.0), *STEPS], (meter,))
+    assert type(ended) is kind
+    assert "core" in ended.message
+    assert run.replies.num_rows == 0
+
+
 # ---- scenarios and workloads --------------------------------------------------------------
 
 DUE: dict[str, list[Any]] = {
@@ -215,6 +319,7 @@ BAD_SAMPLES: dict[str, dict[str, Any]] = {
     "negative duration": {"duration_s": -1.0}, "no duration": {"duration_s": float("nan")}, "rate": {"rate_hz": -5.0},
     "inferences": {"inferences": 0}, "half an inference": {"inferences": 0.5}, "an age": {"label_age_s": -1.0},
     "a label": {"label": 3}, "an id": {"id": ""}, "a payload": {"payload": [1, 2]}, "a seed": {"seed": 2**63},
+    "a long id": {"id": LONG}, "a long label": {"label": LONG},
 }  # fmt: skip
 
 
@@ -230,11 +335,30 @@ def test_a_sample_that_cannot_be_is_the_workloads_error(play: Play, plant: SimPl
     reported(run, ended)
 
 
-def test_two_samples_with_one_id_are_refused_before_anything_is_recorded(plant: SimPlant, tmp_path: Path) -> None:
-    twice = [Sample("s0", np.zeros(1)), Sample("s0", np.ones(1))]
+def test_two_samples_with_one_id_are_refused_before_anything_is_recorded(
+    by_hand: ByHand, plant: SimPlant, tmp_path: Path
+) -> None:
+    twice = SampleSet("blank", "none", "1", "0" * 64, [Sample("s0", np.zeros(1)), Sample("s0", np.ones(1))])
     with pytest.raises(DataError, match="have the id 's0'"):
-        record(
-            tmp_path / "run", Bench(Queue(plant.clock), (), plant.clock),
-            SampleSet("blank", "none", "1", "0" * 64, twice), [], scenario={"name": "by hand"}, argv=[],
-        )  # fmt: skip
+        by_hand(Queue(plant.clock), [], work=twice)
     assert not (tmp_path / "run").exists()
+
+
+# ---- the log ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["x" * 70_000_000, "half a character: \ud800"], ids=["70 MB", "half a character"])
+def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play, plant: SimPlant, text: str) -> None:
+    _, run = play(leaving(Queue(plant.clock), "poll", ValueError(text)), STEPS)
+    assert run.error is not None and run.error.message.startswith("the device failed on sample s0: ValueError: ")
+    assert len(run.error.message) < 11_000
+
+
+def test_a_log_longer_than_a_reader_takes_ends_the_run(
+    play: Play, plant: SimPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "EVENTS_BYTES", 200_000)
+    ended, run = play(Queue(plant.clock), [Idle(1e-9)] * 5000)
+    assert isinstance(ended, StoreError)
+    assert "200000 bytes at most" in ended.message
+    assert run.sealed

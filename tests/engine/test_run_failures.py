@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -17,7 +16,6 @@ import pytest
 
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
-from rig.errors import RigError
 from rig.recording.reader import open_run
 
 PATIENT_S = 60.0
@@ -27,17 +25,24 @@ MEASURE = (
     "workload.samples=40",
 )  # fmt: skip
 FAILURES = {
-    "a device that hangs": (21, "DeviceTimeoutError", 4, ("fail_at=6", "fail=hang", "timeout_s=1")),
-    "a device that raises": (20, "DeviceError", 4, ("fail_at=6", "fail=raise")),
-    "a meter that falls silent": (23, "MeterSilentError", 20, ("silent_after_s=1", "inference_s=0.2")),
-    "a meter that raises": (22, "MeterError", 10, ("raise_after_s=3",)),
-}
-SAYS = {
-    "a device that hangs": "device mock gave no answer to SAMPLE within 1 s. Check its power and link",
-    "a device that raises": "the device failed on sample SAMPLE: RuntimeError: the mock device failed",
-    "a meter that falls silent": "meter mock gave no reading of rail core for",
-    "a meter that raises": "meter mock failed while it was read: OSError: the instrument closed the connection",
-}
+    "a device that hangs": (
+        21, "DeviceTimeoutError", 4, ("fail_at=6", "fail=hang", "timeout_s=1"),
+        "device mock gave no answer to SAMPLE within 1 s. Check its power and link",
+    ),
+    "a device that raises": (
+        20, "DeviceError", 4, ("fail_at=6", "fail=raise"),
+        "the device failed on sample SAMPLE: RuntimeError: the mock device failed",
+    ),
+    "a meter that falls silent": (
+        23, "MeterSilentError", 20, ("silent_after_s=1", "inference_s=0.2"),
+        "meter mock gave no reading of rail core for",
+    ),
+    "a meter that raises": (
+        22, "MeterError", 10, ("raise_after_s=3",),
+        "meter mock failed while it was read: OSError: the instrument closed the connection",
+    ),
+}  # fmt: skip
+"""By failure: exit code, kind of error, least number of answers, options of the mock, and what is said."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,6 @@ def options(*texts: str) -> list[str]:
     return [word for text in texts for word in ("--option", text)]
 
 
-@pytest.fixture(scope="module", params=FAILURES)
-def failure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Outcome]:
-    """One failed run of each kind, in virtual time."""
-    path = tmp_path_factory.mktemp("failed") / "run"
-    texts = FAILURES[request.param][3]
-    return request.param, rig(path, *MEASURE, *options(*texts), "--out", str(path))
-
-
 def answered(path: Path) -> int:
     """Return the answered samples, without warm-up."""
     replies = open_run(path).replies
@@ -80,43 +77,26 @@ def answered(path: Path) -> int:
 # ---- a device or a meter that fails -------------------------------------------------------
 
 
-def test_each_failure_has_an_exit_code_of_its_own(failure: tuple[str, Outcome]) -> None:
-    what, ended = failure
+@pytest.mark.parametrize("what", FAILURES)
+def test_a_failure_has_its_exit_code_and_line_and_what_was_recorded_is_reported(tmp_path: Path, what: str) -> None:
+    code, kind, least, texts, says = FAILURES[what]
+    path = tmp_path / "run"
+    ended = rig(path, *MEASURE, *options(*texts), "--out", str(path))
+    run = open_run(path)
 
-    assert ended.code == FAILURES[what][0]
-
-
-def test_one_line_says_what_failed_what_to_do_and_where_the_recording_is(failure: tuple[str, Outcome]) -> None:
-    what, ended = failure
     (line,) = ended.err.splitlines()
-
-    sample = open_run(ended.path).samples["id"].to_pylist()[-1]
-    assert line.startswith(f"rig: {SAYS[what].replace('SAMPLE', sample)}")
+    assert ended.code == code
+    assert line.startswith(f"rig: {says.replace('SAMPLE', run.samples['id'].to_pylist()[-1])}")
     assert "`rig report`" in line
-    assert str(ended.path) in line
-
-
-def test_the_recording_names_the_error(failure: tuple[str, Outcome]) -> None:
-    what, ended = failure
-    run = open_run(ended.path)
-
-    assert run.error is not None and (run.error.error, run.error.exit_code) == (FAILURES[what][1], FAILURES[what][0])
+    assert str(path) in line
+    assert run.error is not None and (run.error.error, run.error.exit_code) == (kind, code)
     assert run.sealed
+    assert answered(path) >= least
 
-
-def test_every_reply_until_then_is_kept(failure: tuple[str, Outcome]) -> None:
-    what, ended = failure
-
-    assert answered(ended.path) >= FAILURES[what][2]
-
-
-def test_the_report_reads_what_there_is_and_says_that_it_is_incomplete(failure: tuple[str, Outcome]) -> None:
-    what, ended = failure
-    report = rig(ended.path, "report", str(ended.path))
-
+    report = rig(path, "report", str(path))
     assert report.code == (30 if what == "a meter that falls silent" else 31)
     assert "INCOMPLETE" in report.out
-    assert json.loads((ended.path / "derived" / "results.json").read_text())["complete"] is False
+    assert json.loads((path / "derived" / "results.json").read_text())["complete"] is False
 
 
 def test_with_json_the_error_is_one_object(tmp_path: Path) -> None:
@@ -153,19 +133,6 @@ def test_a_meter_that_falls_silent_near_the_end_is_noticed_when_the_run_ends(tmp
     assert answered(path) == 40
 
 
-def test_exit_codes_of_errors_are_distinct() -> None:
-    def kinds(base: type[RigError]) -> Iterator[type[RigError]]:
-        yield base
-        for child in base.__subclasses__():
-            yield from kinds(child)
-
-    own = {kind: kind.exit_code for kind in kinds(RigError) if kind.__module__ == "rig.errors"}
-    declared = [code for kind, code in own.items() if "exit_code" in vars(kind)]
-
-    assert len(set(declared)) == len(declared)
-    assert not set(declared) & {0, 1, 2}
-
-
 # ---- a run that is stopped from outside ---------------------------------------------------
 
 
@@ -192,40 +159,22 @@ def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, in
     return Outcome(running.returncode, out, err, path), seen
 
 
-@pytest.fixture(
-    scope="module", params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "sigterm", "hang-up"]
-)
-def interrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, int]:
-    return stopped(tmp_path_factory.mktemp("stopped") / "run", request.param, "--json")
-
-
-def test_an_interrupted_run_ends_with_its_own_code_and_one_line(interrupted: tuple[Outcome, int]) -> None:
-    ended, _ = interrupted
-    (line,) = ended.err.splitlines()
-
-    assert ended.code == 130
-    assert line.startswith("rig: interrupted. What was recorded until now is kept; `rig report` reads it")
-
-
-def test_an_interrupted_run_is_one_json_object_when_asked_for(interrupted: tuple[Outcome, int]) -> None:
-    ended, _ = interrupted
-
-    assert json.loads(ended.out)["error"] == "Interrupted"
-
-
-def test_an_interrupted_run_keeps_every_reply_and_is_closed(interrupted: tuple[Outcome, int]) -> None:
-    ended, seen = interrupted
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "sigterm", "hang-up"])
+def test_an_interrupted_run_has_its_code_and_line_is_closed_and_keeps_every_reply(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    ended, seen = stopped(tmp_path / "run", number, "--json")
     run = open_run(ended.path)
 
+    (line,) = ended.err.splitlines()
+    assert ended.code == 130
+    assert line.startswith("rig: interrupted. What was recorded until now is kept; `rig report` reads it")
+    assert json.loads(ended.out)["error"] == "Interrupted"
     assert answered(ended.path) >= seen >= 3
     assert run.sealed
     assert run.error is not None and run.error.error == "Interrupted"
 
-
-def test_an_interrupted_run_is_reported_as_incomplete(interrupted: tuple[Outcome, int]) -> None:
-    ended, _ = interrupted
     report = rig(ended.path, "report", str(ended.path))
-
     assert report.code in (30, 31)
     assert "INCOMPLETE" in report.out
 
