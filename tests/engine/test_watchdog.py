@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -36,10 +36,11 @@ from rig.types import (
     Rail,
     Reply,
     Sample,
-    SampleSet,
     Span,
     Step,
-)  # fmt: skip
+)
+from tests.support.ended_runs import before
+from tests.support.serving import Blank
 
 pytestmark = pytest.mark.real_time
 
@@ -47,72 +48,68 @@ PATIENCE_S = 0.3
 FOREVER_S = 60.0
 
 
-class Stuck:
-    """A device and a meter on the host's clock; one of their methods hangs at its second call."""
+class Device:
+    """A device on the host's clock that answers at once."""
 
-    def __init__(self, method: str, second: int = 2) -> None:
-        self.method, self.calls, self.second = method, 0, second
-        self.read_ns = time.monotonic_ns()
+    def __init__(self) -> None:
         self.ready: list[Reply] = []
-
-    def hang(self, method: str) -> None:
-        self.calls += method == self.method
-        if method == self.method and self.calls >= self.second:
-            time.sleep(FOREVER_S)
-
-    def close(self) -> None:
-        pass
-
-    def timer(self) -> int:
-        self.hang("timer")
-        return time.monotonic_ns()
-
-
-class StuckDevice(Stuck):
-    """The device."""
 
     def info(self) -> DeviceInfo:
         return DeviceInfo("stuck", "simulator", clock=ClockInfo("device", 1e9))
 
-    def stage(self, samples: Sequence[Sample]) -> None:
-        self.hang("stage")
+    def stage(self, samples: Sequence[Sample]) -> None: ...
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        self.hang("submit")
         self.ready = [Reply(sample.id, None) for sample in samples]
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        self.hang("poll")
         ready, self.ready = self.ready, []
         return ready
 
+    def timer(self) -> int:
+        return time.monotonic_ns()
 
-class StuckMeter(Stuck):
-    """The meter."""
+    def close(self) -> None: ...
+
+
+class Meter:
+    """A meter on the host's clock."""
 
     def info(self) -> MeterInfo:
         return MeterInfo("stuck", "simulator", ClockInfo("meter", 1e9), (Rail("core", rate_hz=1000.0),))
 
     def start(self) -> Bracket:
-        self.hang("start")
-        self.read_ns = time.monotonic_ns()
-        return Bracket(self.read_ns, self.read_ns, self.read_ns)
+        now_ns = time.monotonic_ns()
+        return Bracket(now_ns, now_ns, now_ns)
 
     def read(self) -> Sequence[Chunk]:
-        self.hang("read")
         return [Chunk("core", np.ones(5))]
 
     def stop(self) -> Sequence[Chunk]:
-        self.hang("stop")
         return []
 
+    def timer(self) -> int:
+        return time.monotonic_ns()
 
-def played(path: Path, device: Stuck, meter: Stuck | None, watch: Watch) -> None:
-    samples = [Sample(f"s{k}", np.zeros(1)) for k in range(5)]
-    meters: Any = () if meter is None else (meter,)
-    bench: Any = Bench(device, meters, HostClock())  # type: ignore[arg-type]
-    work = SampleSet("blank", "none", "1", "0" * 64, samples)
-    steps: list[Step] = [Mark(), *(Issue([s]) for s in samples), Idle(0.01)]
+    def close(self) -> None: ...
+
+
+D = TypeVar("D")
+
+
+def hang() -> None:
+    time.sleep(FOREVER_S)
+
+
+def stuck(driver: D, method: str, at: int = 2) -> D:
+    """Let the second call of a method hang."""
+    return before(driver, method, hang, at)
+
+
+def played(path: Path, device: Device, meter: Meter | None, watch: Watch) -> None:
+    work = Blank(5)
+    bench = Bench(device, () if meter is None else (meter,), HostClock())
+    steps: list[Step] = [Mark(), *(Issue([s]) for s in work.samples), Idle(0.01)]
     record(path, bench, work, steps, scenario={"name": "by hand"}, argv=[], watch=watch)
 
 
@@ -126,39 +123,40 @@ def named(run: Run, error: RigError, call: str) -> None:
 @pytest.mark.parametrize("call", ["stage", "submit", "poll", "timer"])
 def test_a_call_of_a_device_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
     with pytest.raises(DeviceTimeoutError) as raised:
-        played(tmp_path / "run", StuckDevice(call), None, Watch(PATIENCE_S))
+        played(tmp_path / "run", stuck(Device(), call), None, Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     named(run, raised.value, call)
     if call != "timer":
         assert run.replies["completed_ns"].is_valid().to_pylist()[:1] == [True]
 
 
-class Lazy(StuckDevice):
-    """A device whose answers are computed only when they are read, like an array on another processor."""
-
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        spans = (Span("inference", 1, 2),) * self.spans
-        answer: dict[str, Any] = {"output": None, "spans": spans, self.method: self}
-        return [Reply(r.sample_id, **answer) for r in super().poll(timeout_s)]
-
-    def __init__(self, part: str, spans: int) -> None:
-        super().__init__(part)
-        self.spans = spans
+class Lazy:
+    """A part of an answer that is computed only when it is read, like an array on another processor."""
 
     def tolist(self) -> list[int]:
-        self.hang("output")
         return [1]
 
     def items(self) -> Any:
-        self.hang("activity")
         return {}.items()
+
+
+class LazyDevice(Device):
+    """A device whose answers have a part that hangs at its second reading."""
+
+    def __init__(self, part: str, spans: int) -> None:
+        super().__init__()
+        self.answer: dict[str, Any] = {"output": None, "spans": (Span("inference", 1, 2),) * spans}
+        self.answer[part] = stuck(Lazy(), "tolist" if part == "output" else "items")
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        return [Reply(r.sample_id, **self.answer) for r in super().poll(timeout_s)]
 
 
 @pytest.mark.parametrize("spans", [1, 2])
 @pytest.mark.parametrize("part", ["output", "activity"])
 def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, part: str, spans: int) -> None:
     with pytest.raises(DeviceTimeoutError, match=f"reading the {part} of a reply of the device has not returned"):
-        played(tmp_path / "run", Lazy(part, spans), None, Watch(PATIENCE_S))
+        played(tmp_path / "run", LazyDevice(part, spans), None, Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     assert run.sealed
     assert run.replies["completed_ns"].is_valid().to_pylist()[:1] == [True]
@@ -167,7 +165,7 @@ def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, 
 @pytest.mark.parametrize("call", ["start", "read", "timer", "stop"])
 def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
     with pytest.raises(MeterSilentError) as raised:
-        played(tmp_path / "run", StuckDevice(""), StuckMeter(call, 1), Watch(PATIENCE_S))
+        played(tmp_path / "run", Device(), stuck(Meter(), call, 1), Watch(PATIENCE_S))
     named(open_run(tmp_path / "run"), raised.value, call)
 
 
@@ -220,7 +218,7 @@ def test_a_driver_is_closed_where_no_thread_can_be_started() -> None:
 @pytest.mark.usefixtures("no_threads")
 def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="needs more memory than is free"):
-        played(tmp_path / "run", StuckDevice(""), StuckMeter(""), Watch(PATIENCE_S))
+        played(tmp_path / "run", Device(), Meter(), Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     assert (run.sealed, run.error is not None) == (True, True)
 
@@ -254,14 +252,9 @@ def test_a_call_that_lasts_is_named_on_the_terminal_once(
 
 
 def test_calls_that_return_in_time_are_left_alone(tmp_path: Path) -> None:
-    class Slow(StuckDevice):
-        """Each call takes half of the patience, all together far longer."""
-
-        def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-            time.sleep(PATIENCE_S / 2)
-            super().submit(samples, budget)
-
-    played(tmp_path / "run", Slow(""), None, Watch(PATIENCE_S))
+    """Each call takes half of the patience, all together far longer."""
+    slow = before(Device(), "submit", lambda: time.sleep(PATIENCE_S / 2))
+    played(tmp_path / "run", slow, None, Watch(PATIENCE_S))
     assert open_run(tmp_path / "run").error is None
 
 
@@ -269,18 +262,17 @@ STUBBORN = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {folder!r})
-from test_watchdog import PATIENCE_S, StuckDevice, played
+from test_watchdog import PATIENCE_S, Device, before, played
 from rig.engine.watchdog import Watch
 
-class Stubborn(StuckDevice):
-    def hang(self, method):
-        while method == "poll" and len(self.ready) and self.ready[0].sample_id == "s3":
-            try:
-                time.sleep(1)
-            except BaseException:
-                pass
+def stubborn():
+    while True:
+        try:
+            time.sleep(1)
+        except BaseException:
+            pass
 
-played(Path(sys.argv[1]), Stubborn(""), None, Watch(PATIENCE_S, grace_s=0.3))
+played(Path(sys.argv[1]), before(Device(), "poll", stubborn, at=4), None, Watch(PATIENCE_S, grace_s=0.3))
 """
 
 

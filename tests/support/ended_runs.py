@@ -17,14 +17,23 @@ Play = Callable[..., tuple[Ended, Run]]
 D = TypeVar("D")
 
 
-def leaving(driver: D, method: str, error: BaseException, at: int = 1) -> D:
-    """Let the call number ``at`` of a driver's method, and each later one, raise an error."""
+def before(driver: D, method: str, do: Callable[[], object], at: int = 1) -> D:
+    """Let the call number ``at`` of a driver's method, and each later one, begin with ``do``."""
     inner, calls = getattr(driver, method), count(1)
 
-    def leave(*given: Any) -> Any:
+    def called(*given: Any) -> Any:
         if next(calls) >= at:
-            raise error
+            do()
         return inner(*given)
 
-    setattr(driver, method, leave)
+    setattr(driver, method, called)
     return driver
+
+
+def leaving(driver: D, method: str, error: BaseException, at: int = 1) -> D:
+    """Let the call number ``at`` of a driver's method, and each later one, raise an error."""
+
+    def leave() -> None:
+        raise error
+
+    return before(driver, method, leave, at)
