@@ -42,7 +42,8 @@ def measured(capsys: pytest.CaptureFixture[str], out: Path, *arguments: str) -> 
 
 
 def test_every_example_is_run_here() -> None:
-    tests = (Path(__file__), ROOT / "tests" / "solving" / "test_own_solvers.py")
+    others = ("solving/test_own_solvers.py", "recording/test_run_directory.py")
+    tests = (Path(__file__), *(ROOT / "tests" / other for other in others))
     source = "".join(test.read_text(encoding="utf-8") for test in tests)
 
     assert [p.name for p in sorted(EXAMPLES.glob("*.py")) if p.name not in source] == []
@@ -155,21 +156,6 @@ def test_my_scenario_counts_latency_from_when_a_sample_is_due(
     assert slow[0] == quick[0] == 0
     assert quick[1]["quantities"]["latency_p50_s"]["value"] < 0.11  # the device takes 0.1 s
     assert slow[1]["quantities"]["latency_p50_s"]["value"] > 0.2  # samples wait for earlier ones
-
-
-def test_a_run_written_by_hand_reports_its_truth(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    example = EXAMPLES / "write_run_by_hand.py"
-    if not example.is_file():
-        pytest.skip("the example is not here")
-    written = subprocess.run(
-        [sys.executable, str(example), str(tmp_path / "run")], capture_output=True, text=True, check=True, timeout=60
-    )
-
-    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["results"]["quantities"]
-    for name, value in json.loads(written.stdout).items():
-        low, high = from_json(found[name]).interval(0.999)
-        assert low - 1e-12 <= value <= high + 1e-12, name
 
 
 # ---- the examples of the public interface ------------------------------------------------

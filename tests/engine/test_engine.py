@@ -18,7 +18,7 @@ from fixtures.bench.true_power import SimPlant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.engine.record import environment, start_document
-from rig.errors import DeviceError, SetupError
+from rig.errors import SetupError
 from rig.recording.events import Brackets, ChunkArrived, MarkPulses
 from rig.recording.reader import Run, open_run
 from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
@@ -124,17 +124,6 @@ def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant) -> None:
     assert sum(e.readings for e in run.of_type(ChunkArrived)) == len(run.traces["core"].value) > 8990
 
 
-def test_what_is_due_is_issued_when_it_is_due(play: Play, plant: SimPlant) -> None:
-    due_s = [0.0, 0.5, 0.55, 2.0]
-    steps = [Issue([s], due_ns=round(t * S)) for s, t in zip(samples(4), due_s, strict=True)]
-    run, _ = play(Toy(plant.clock, []), [Idle(0.7), *steps], [])
-    found = rows(run, "due_ns", "issued_ns", "completed_ns")
-    first_ns = found[0][0]
-    assert [(due - first_ns) / S for due, _, _ in found] == due_s
-    late_s = [(issued - due) / S for due, issued, _ in found]
-    assert late_s == pytest.approx([0.0, 0.0, 0.05, 0.0])  # the third waits for the second
-
-
 def test_reading_clocks_does_not_delay_what_is_due(play: Play, plant: SimPlant) -> None:
     slow: dict[str, Any] = {"device_forward_s": 0.02, "device_back_s": 0.02}
     steps = [Issue([s], due_ns=k * S) for k, s in enumerate(samples(30))]
@@ -177,14 +166,6 @@ def test_meters_are_drained_between_the_rounds_of_a_repeat(play: Play, plant: Si
     play(Toy(plant.clock, log), [Issue(samples(1), repeat=300)], log, (meter,))
     read_s = [e[1] / S for e in log if e[0] == "read"]
     assert max(b - a for a, b in pairwise(read_s)) <= 5.0
-
-
-def test_what_was_answered_before_a_timeout_is_kept(play: Play, plant: SimPlant, tmp_path: Path) -> None:
-    with pytest.raises(DeviceError):
-        play(Toy(plant.clock, [], batch=3, mute=1), [Issue(samples(3))], [])
-    found = rows(open_run(tmp_path / "run"), "sample_id", "completed_ns")
-    assert [name for name, at in found if at is not None] == ["s0", "s1"]
-    assert [name for name, at in found if at is None] == ["s2"]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])

@@ -109,13 +109,6 @@ def test_with_json_the_error_is_one_object(tmp_path: Path) -> None:
     assert str(path) in said["remedy"]
 
 
-def test_the_sample_that_was_not_answered_is_recorded_as_such(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    rig(path, *MEASURE, *options("fail_at=3", "fail=raise"), "--out", str(path))
-
-    assert [output is None for output in open_run(path).replies["output"].to_pylist()] == [False, False, True]
-
-
 def test_a_failure_before_the_first_reply_is_readable_too(tmp_path: Path) -> None:
     path = tmp_path / "run"
     rig(path, *MEASURE, *options("fail_at=1", "fail=hang"), "--out", str(path))

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from rig.errors import RigError, StoreError
-from rig.recording.layout import SEAL
 from rig.recording.lines import ROOM
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
@@ -115,11 +114,3 @@ def test_whatever_write_fails_the_recording_ends_with_its_last_whole_batch(tmp_p
     run = open_run(tmp_path / "run")
     assert run.error is not None
     assert run.replies["issue"].to_pylist() == list(range(run.replies.num_rows))
-
-
-def test_no_seal_is_half_written(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "run") as recorder:
-        recorder.event(start())
-        recorder.stop()
-    assert len((tmp_path / "run" / SEAL).read_bytes().split()) == 2
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["events.jsonl", SEAL, "traces"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rig.errors import DeviceError, RigError, StoreError
 from rig.recording.columns.arrow_files import to_the_end
-from rig.recording.columns.rows import NULL, PART_ROWS, ROWS, ReplyRows
+from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
 from rig.recording.disk.full_disk import Whole
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
@@ -172,10 +172,6 @@ def test_the_file_grows_with_the_queries_and_not_with_their_square(tmp_path: Pat
                 recorder.flush()
             sizes.append((recorder.path / "replies.arrows").stat().st_size)
     assert sizes[1] < 3.3 * sizes[0]
-
-
-def test_the_least_integer_stands_for_null_and_no_driver_may_give_it() -> None:
-    assert NULL == -(2**63)
 
 
 @pytest.mark.parametrize(

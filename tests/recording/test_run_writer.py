@@ -10,23 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fixtures.bench.mock_device import MockDevice, open_device
-from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.true_power import open_plant
-from fixtures.worlds.random_draw import blank
-from rig.engine.acquisition import Bench
-from rig.engine.record import record
-from rig.errors import DeviceError, SetupError, StoreError
+from rig.errors import StoreError
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
-from rig.types import Accuracy, Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Span, Step
+from rig.types import Accuracy, Chunk, ClockInfo, MeterInfo, Rail
 from tests.support.start_lines import start
-
-ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
-
-
-def answered(recorder: Recorder, on_tick: Any = 3) -> None:
-    recorder.reply(0, Reply("s0", None, (Span("inference", on_tick, 4),)), None, 1, 2)
 
 
 def meter(*rails: Rail) -> MeterInfo:
@@ -38,14 +26,6 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
     with Recorder(tmp_path / "run") as recorder:
         recorder.event(start())
         yield recorder
-
-
-def test_what_was_written_is_read_and_sealed(recorder: Recorder) -> None:
-    answered(recorder)
-    recorder.stop()
-    run = open_run(recorder.path)
-    assert run.sealed
-    assert tuple(run.replies.to_pylist()[0].values()) == ROW
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), np.array([1.0, np.nan])])
@@ -61,16 +41,6 @@ def test_a_line_that_json_cannot_hold_is_refused(recorder: Recorder) -> None:
         recorder.event(start(workload={"details": {(1, 2): 3}}))
     recorder.stop()
     assert len(open_run(recorder.path).lines) == 2
-
-
-def test_a_row_that_does_not_fit_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
-    answered(recorder)
-    for wrong in (3.5, 2**63, "3"):
-        with pytest.raises(DeviceError, match="cannot be recorded"):
-            answered(recorder, wrong)
-    answered(recorder)
-    recorder.stop()
-    assert open_run(recorder.path).replies.num_rows == 2
 
 
 def test_a_chunk_unlike_those_before_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
@@ -115,26 +85,3 @@ def test_a_rail_that_a_reader_would_refuse_is_refused_at_once(recorder: Recorder
 def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
     with pytest.raises(StoreError, match="not an empty directory"):
         Recorder(recorder.path)
-
-
-class HalfTicks(MockDevice):
-    """A driver with fractional stamps."""
-
-    def _stamp(self, t_s: float) -> int:
-        return super()._stamp(t_s) + 0.5  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize("fault", ["half ticks", "nan seconds"])
-def test_a_faulty_driver_or_scenario_still_leaves_a_stop_line(tmp_path: Path, fault: str) -> None:
-    plant = open_plant()
-    device = open_device(plant, marks=False)
-    if fault == "half ticks":
-        device.__class__ = HalfTicks
-    steps: list[Step] = [Idle(0.5), Issue(blank(1).samples), Idle(0.5 if fault == "half ticks" else float("nan"))]
-    bench = Bench(device, (open_meter(plant),), plant.clock)
-    with pytest.raises(DeviceError if fault == "half ticks" else SetupError):
-        record(tmp_path / "run", bench, blank(1), steps, scenario={"name": "faulty"}, argv=[])
-    stop = json.loads((tmp_path / "run" / "events.jsonl").read_text().splitlines()[-1])
-    assert stop["type"] == "stop"
-    assert stop["error"] is not None
-    assert open_run(tmp_path / "run").sealed
