@@ -73,11 +73,10 @@ def site_of(venv: Path) -> Path:
     return next(venv.glob("lib/python*/site-packages"))
 
 
-def rig(venv: Path, folder: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the installed command in a folder without the sources; ``path`` is searched first."""
+def rig(venv: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a folder without the sources."""
     known = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     known |= {"PATH": f"{venv / 'bin'}:/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
-    known |= {} if path is None else {"PYTHONPATH": str(path)}
     command = [str(venv / "bin" / "rig"), *words]
     return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False)
 
@@ -114,16 +113,6 @@ def test_a_repository_of_ones_own_is_tested_with_the_plug_in(environment: Path, 
     run = subprocess.run(command, cwd=own, env=known, capture_output=True, text=True, check=False)
 
     assert "3 passed" in run.stdout, run.stdout + run.stderr
-
-
-def test_a_package_that_stands_before_ours_on_the_path_is_named(environment: Path, tmp_path: Path) -> None:
-    put_into(tmp_path / "others", "fixtures")
-
-    run = rig(environment, tmp_path, "measure", "--device", "mock", path=tmp_path / "others")
-
-    assert run.returncode == SetupError.exit_code
-    assert "the package fixtures of neurorig was overwritten by fixtures" in run.stderr
-    assert "an environment of its own" in run.stderr
 
 
 def test_a_package_that_was_installed_over_ours_is_named(environment: Path, tmp_path: Path) -> None:

@@ -36,10 +36,6 @@ def changed(run: Path, folder: Path, change: Callable[[Json], None]) -> Path:
     return rewritten(run, folder / "changed", lambda events, tables: change(events[0]))
 
 
-def test_one_description_is_read(run: Path) -> None:
-    assert open_run(run).traces
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -24,7 +24,7 @@ from rig.recording.events import ChunkArrived
 from rig.recording.reader import open_run
 from rig.recording.traces.readings import BATCH
 from rig.recording.writer import Recorder
-from rig.types import Bracket, Chunk, ClockInfo, Idle, Mark, MeterInfo, Rail
+from rig.types import Bracket, Chunk, ClockInfo, Mark, MeterInfo, Rail
 from tests.support.start_lines import HOST, start
 
 RATE_HZ = 1e3
@@ -78,17 +78,6 @@ def test_a_disk_that_takes_nothing_holds_up_nobody_and_nothing_is_lost(
     assert open_run(recorder.path).traces["core"].value.tolist() == list(range(500))
 
 
-def test_readings_are_announced_only_when_they_are_on_disk(recorder: Recorder, disk: threading.Event) -> None:
-    recorder.chunk(readings(0, 100), 1)
-    recorder.flush()
-    recorder.flush()
-    assert announced(recorder.path) == []
-    disk.set()
-    recorder.settle()
-    assert announced(recorder.path) == [(100, 1)]
-    assert len(open_run(recorder.path).traces["core"].value) == 100
-
-
 def test_how_full_the_buffer_was_is_recorded_in_seconds_of_readings(recorder: Recorder, disk: threading.Event) -> None:
     for k in range(3):
         recorder.chunk(readings(100 * k, 100), k)
@@ -136,20 +125,6 @@ class Pouring:
 
     def close(self) -> None:
         pass
-
-
-def test_a_run_whose_disk_is_too_slow_ends_with_that_error_and_keeps_what_had_arrived(
-    tmp_path: Path, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rig.recording.traces.readings.HOLDS_BYTES", 100)
-    device = blocking(lambda sample: None)
-    bench = Bench(device, (Pouring(disk),), HostClock())
-    with pytest.raises(DiskTooSlowError):
-        record(tmp_path / "run", bench, blank(1), [Mark(), Mark(), Idle(60.0)], scenario={"name": "slow"}, argv=[])
-    run = open_run(tmp_path / "run")
-    assert run.sealed
-    assert run.error is not None and run.error.error == "DiskTooSlowError"
-    assert len(run.traces["core"].value) == sum(n for n, _ in announced(run.path)) == 300
 
 
 class Ring(Pouring):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rig.analysis.evaluate import evaluate
 from rig.errors import IntegrityError, StoreError
 from rig.recording.reader import open_run
-from tests.support.run_by_hand import read_plainly, short_recording, write, write_lines
+from tests.support.run_by_hand import read_plainly, write, write_lines
 
 QUICK = settings(
     max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -25,11 +25,6 @@ RECORDED = (
     "events.jsonl", "events.jsonl.sha256", "samples.arrows", "replies.arrows", "progress.arrows", "activity.arrows",
     "traces/core.arrows",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return short_recording(tmp_path_factory.mktemp("recording"))
 
 
 @contextmanager
@@ -64,11 +59,10 @@ def test_an_altered_byte_of_any_line_is_an_integrity_error(recording: Path, line
 
 
 @pytest.mark.parametrize("name", RECORDED[2:])
-def test_a_missing_file_is_an_integrity_error(recording: Path, tmp_path: Path, name: str) -> None:
-    copy = shutil.copytree(recording, tmp_path / "run")
-    (copy / name).unlink()
+def test_a_missing_file_is_an_integrity_error(run: Path, name: str) -> None:
+    (run / name).unlink()
     with pytest.raises(IntegrityError, match="missing"):
-        open_run(copy)
+        open_run(run)
 
 
 @pytest.mark.parametrize("name", ["traces/more.arrows", "progress.arrows"])
@@ -82,21 +76,19 @@ def test_a_file_that_the_stop_line_does_not_list_is_an_integrity_error(
         open_run(tmp_path / "run")
 
 
-def test_lines_after_the_stop_line_are_an_integrity_error(recording: Path, tmp_path: Path) -> None:
-    events, _ = read_plainly(recording)
-    copy = shutil.copytree(recording, tmp_path / "run")
-    write_lines(copy, [*events, events[1]])
+def test_lines_after_the_stop_line_are_an_integrity_error(run: Path) -> None:
+    events, _ = read_plainly(run)
+    write_lines(run, [*events, events[1]])
     with pytest.raises(IntegrityError, match="after its stop line"):
-        open_run(copy)
+        open_run(run)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a/../../b", ""])
-def test_the_stop_line_cannot_point_outside(recording: Path, tmp_path: Path, name: str) -> None:
-    events, _ = read_plainly(recording)
-    copy = shutil.copytree(recording, tmp_path / "run")
-    write_lines(copy, [*events[:-1], events[-1] | {"files": {name: "0" * 64}}])
+def test_the_stop_line_cannot_point_outside(run: Path, name: str) -> None:
+    events, _ = read_plainly(run)
+    write_lines(run, [*events[:-1], events[-1] | {"files": {name: "0" * 64}}])
     with pytest.raises(StoreError, match="files"):
-        open_run(copy)
+        open_run(run)
 
 
 def test_derived_files_are_not_recorded(recording: Path) -> None:
@@ -104,10 +96,9 @@ def test_derived_files_are_not_recorded(recording: Path) -> None:
         assert open_run(recording).sealed
 
 
-def test_a_missing_seal_is_said_not_refused(recording: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(recording, tmp_path / "run")
-    (copy / "events.jsonl.sha256").unlink()
-    assert any("not sealed" in note for note in evaluate(open_run(copy)).notes)
+def test_a_missing_seal_is_said_not_refused(run: Path) -> None:
+    (run / "events.jsonl.sha256").unlink()
+    assert any("not sealed" in note for note in evaluate(open_run(run)).notes)
 
 
 # ---- torn ---------------------------------------------------------------------------------
@@ -163,8 +154,7 @@ def test_a_crashed_run_says_so(recording: Path, tmp_path: Path) -> None:
     assert any("no stop line" in note for note in result.notes)
 
 
-def test_a_stop_line_without_its_newline_is_whole(recording: Path, tmp_path: Path) -> None:
-    copy = shutil.copytree(recording, tmp_path / "run")
-    (copy / "events.jsonl.sha256").unlink()
-    (copy / "events.jsonl").write_bytes((copy / "events.jsonl").read_bytes()[:-1])
-    assert open_run(copy).stop is not None
+def test_a_stop_line_without_its_newline_is_whole(run: Path) -> None:
+    (run / "events.jsonl.sha256").unlink()
+    (run / "events.jsonl").write_bytes((run / "events.jsonl").read_bytes()[:-1])
+    assert open_run(run).stop is not None

@@ -17,12 +17,7 @@ from hypothesis import strategies as st
 from rig.analysis.evaluate import evaluate
 from rig.errors import DataError, RigError, StoreError
 from rig.recording.reader import open_run
-from tests.support.run_by_hand import read_plainly, short_recording, start_line, trace, write, write_lines
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return short_recording(tmp_path_factory.mktemp("recording"))
+from tests.support.run_by_hand import read_plainly, start_line, trace, write, write_lines
 
 
 def minimal(path: Path, *events: dict[str, Any], tables: dict[str, pa.Table] | None = None, **start: Any) -> Path:

@@ -12,14 +12,12 @@ import pytest
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
-from rig.analysis.sessions.part import Part
-from rig.analysis.sessions.summary import summarise
 from rig.commands.shell.main import main
 from rig.errors import DeviceTimeoutError, Interrupted, RigError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST, measure
-from rig.session.report import report
+from rig.session.report import evaluated, report
 from rig.session.setup import Request
 from tests.support.paths import SUPPORT
 
@@ -34,24 +32,19 @@ def session(tmp_path: Path) -> Measure:
     """Record a session or run in virtual time; return its directory."""
 
     def run(*options: str, device: str = HONEST, scenario: str = "single-stream", **more: Any) -> Path:
-        request = Request(
-            device=device, meters=more.pop("meters", ("mock",)), scenario=scenario, workload="asc", simulate=False,
-            data=None, amortise_s=more.pop("amortise_s", None), options=(*SMALL, *options), out=tmp_path / "out",
-            argv=(), **more,
-        )  # fmt: skip
-        return measure(request, quiet=True)
+        given: dict[str, Any] = {
+            "meters": ("mock",),
+            "device": device,
+            "scenario": scenario,
+            "out": tmp_path / "out",
+        } | more
+        return measure(Request(options=(*SMALL, *options), **given), quiet=True)
 
     return run
 
 
 def summary(folder: Path) -> Result:
-    parts = []
-    for path, purpose in runs_in(folder):
-        run = open_run(path)
-        parts.append(Part(path.name, purpose, run, evaluate(run)))
-    whole = summarise(folder.name, parts)
-    assert whole is not None
-    return whole
+    return evaluated(folder).result
 
 
 def failed(result: Result) -> list[str]:

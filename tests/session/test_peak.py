@@ -91,10 +91,7 @@ DETERMINISTIC = (
 
 
 def request(out: Path, *options: str, scenario: str = "server") -> Request:
-    return Request(
-        device="mock", meters=("none",), scenario=scenario, workload="asc", simulate=False, data=None, amortise_s=None,
-        options=options, out=out, argv=(), find_peak=True,
-    )  # fmt: skip
+    return Request(device="mock", meters=("none",), scenario=scenario, options=options, out=out, find_peak=True)
 
 
 def p99_s(rate_hz: float) -> float:

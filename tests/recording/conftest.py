@@ -1,0 +1,22 @@
+"""A short recording with every kind of file, for tests that alter it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_by_hand import short_recording
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording that all tests share; whoever changes it puts it back."""
+    return short_recording(tmp_path_factory.mktemp("recording"))
+
+
+@pytest.fixture
+def run(recording: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(recording, tmp_path / "run")
