@@ -138,7 +138,7 @@ def run(path: Path, meters: Sequence[Meter], seconds: float) -> dict[str, Any]:
     row |= {"seconds": time.monotonic() - began_s, "cpu_s": time.process_time() - cpu_s}
     row["rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     began_s = time.monotonic()
-    recording = open_run(path, traces=False)
+    recording = open_run(path)
     row["verify_s"] = time.monotonic() - began_s
     replies = recording.replies
     slip_s = 1e-9 * (replies["issued_ns"].to_numpy() - replies["due_ns"].to_numpy()).astype(float)

@@ -97,7 +97,7 @@ def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
             found = factory(work / case.source, **options)
             runs: list[ImportedRun] = found if isinstance(found, list) else [found]
             for k, imported in enumerate(runs):
-                recording = open_run(write(imported, work / "out" / str(k), verify=False))
+                recording = open_run(write(imported, work / "out" / str(k)))
                 figures = recorder_figures(recording) | evaluate(recording).quantities
                 assert all(np.isfinite(q.value) for q in figures.values()), "a figure that is no number"
         except RigError as error:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ def judged(path: Path, case: Case) -> tuple[Outcome, str]:
     if not path.exists() or not any(path.iterdir()):
         return Outcome.NOTHING, ""
     try:
-        found = reported(path) if case.power else evaluate(open_run(path, traces=False))
+        found = reported(path) if case.power else evaluate(replace(open_run(path), traces={}))
         runs = [open_run(run) for run, _ in runs_in(path)]
     except RigError as error:
         return Outcome.REFUSED, f"{type(error).__name__}: {error.message}"

@@ -129,7 +129,7 @@ def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
         try:
             check_chunk(rail, numbers, last)
         except (TypeError, ValueError) as error:
-            remedy = "Check the units and stamps of the file; it may be damaged, or hold several parts: import each alone"
+            remedy = "Check its units and stamps; it may be damaged, or hold several parts: import each by itself"
             raise DataError(str(error), field="trace", value=rail.name, remedy=remedy) from error
         last = numbers
         yield chunk

@@ -105,11 +105,10 @@ def write(
     about: Mapping[str, Any] | None = None,
     argv: Sequence[str] = (),
     environment: Environment | None = None,
-    verify: bool = True,
     say: Say | None = None,
     keep_identity: bool = False,
 ) -> Path:
-    """Write one recording into ``out``, whole or not at all, and read it back (``verify``).
+    """Write one recording into ``out``, whole or not at all, and read it back.
 
     Each defect of the files becomes a line of the type ``note``; ``say`` gets the notes after everything is written.
     Raises ``DataError`` for readings and windows that a run cannot hold, ``StoreError`` for a directory in use.
@@ -123,8 +122,7 @@ def write(
             imported = {**(about or {}), "recording": run.name, "originals": originals}
             recorder.event(_start(run, out.name, imported, argv, environment))
             notes = _record(run, recorder)
-        if verify:
-            open_run(folder)
+        open_run(folder)
     if say is not None:
         for note in notes:
             say(note)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +36,6 @@ from rig.recording.log import altered, check_networks, read_log, verified
 from rig.recording.records import ErrorRecord
 from rig.recording.traces.traces import AT_ONCE, Trace, by_rail, read_trace
 from rig.types import Bracket, ClockInfo
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 L = TypeVar("L", bound=Line)
 PAYLOAD_BYTES = 1 << 30
@@ -127,26 +124,11 @@ class Run:
         """Return the declared idle windows in host time, shape (k, 2)."""
         return np.array([(e.on_ns, e.off_ns) for e in self.of_type(IdleWindow)], dtype=np.int64).reshape(-1, 2)
 
-    def frames(self) -> dict[str, pd.DataFrame]:
-        """Return pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail.
 
-        Times are ticks as recorded, on several clocks. ``Result.frames`` has seconds on one
-        timeline, and watts.
-        """
-        import pandas as pd
-
-        frames = {name: getattr(self, name).to_pandas() for name in TABLES}
-        columns = ("start_tick", "end_tick", "value", "overload")
-        for name, trace in self.traces.items():
-            frames[f"trace.{name}"] = pd.DataFrame({column: np.asarray(getattr(trace, column)) for column in columns})
-        return frames
-
-
-def open_run(path: Path | str | Folder, *, traces: bool = True, at_once: int = AT_ONCE) -> Run:
+def open_run(path: Path | str | Folder, *, at_once: int = AT_ONCE) -> Run:
     """Read and verify a run directory.
 
-    Without ``traces``, the trace files are verified, but their readings are not read into memory. A trace of more
-    than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
+    A trace of more than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
     Raises ``StoreError`` if it is not a run directory or if a file unpacks to far more than its size,
     ``IntegrityError`` if a byte was changed after recording, and ``DataError`` if an interval ends before it begins, or
@@ -160,13 +142,13 @@ def open_run(path: Path | str | Folder, *, traces: bool = True, at_once: int = A
         print(run.digest, sorted(run.traces))
     """
     try:
-        return _opened(run_folder(path if isinstance(path, Folder) else Path(path)), traces, at_once)
+        return _opened(run_folder(path if isinstance(path, Folder) else Path(path)), at_once)
     except OSError as error:
         what = f"cannot read {path}: {error}"
         raise StoreError(what, field="run", value=str(path), remedy="Check its files and their permissions") from error
 
 
-def _opened(folder: Folder, with_traces: bool, at_once: int) -> Run:
+def _opened(folder: Folder, at_once: int) -> Run:
     log = read_log(folder)
     present = read_files(folder, TABLES)
     files = verified(folder, log.stop, present)
@@ -176,7 +158,7 @@ def _opened(folder: Folder, with_traces: bool, at_once: int) -> Run:
     check_networks(log, read["samples"]["id"])
     read["replies"], left_out = validation.without_bad_spans(read["replies"])
     trace_files = [batches for file in files.values() if (batches := batches_of(file, truncated)) is not None]
-    found = [read_trace(batches, hz, at_once) for batches in trace_files if with_traces]
+    found = [read_trace(batches, hz, at_once) for batches in trace_files]
     by_name = by_rail(folder.path, [trace for trace, _ in found])
     check_descriptions(log.start, {name: trace.rail for name, trace in by_name.items()})
     return Run(

@@ -70,7 +70,7 @@ def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
 
 
 def find_largest(holds: Callable[[int], bool], start: int) -> int:
-    """Return the largest whole number that holds, within a factor ``CLOSE_SIZE``; 0 if none at or below ``start`` does."""
+    """Return the largest whole number that holds, within a factor ``CLOSE_SIZE``; 0 if none up to ``start`` does."""
     low, high, size = 0, 0, start
     for _ in range(MOST_PROBES):
         if holds(size):

@@ -180,6 +180,8 @@ def test_a_killed_run_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
     assert ended.code == -signal.SIGKILL
     assert run.stop is None
     assert answered(ended.path) >= seen >= 3
+    (trace,) = run.traces.values()
+    assert 0 < run.arrivals(trace.rail.name)[-1, 0] <= len(trace.value)
     assert report.code in (30, 31)
     assert not evaluate(run).complete
     assert "it ended in a crash" in " ".join(report.out.split())

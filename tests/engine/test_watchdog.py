@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -25,7 +25,6 @@ from rig.session import setup
 from rig.session.setup import opened
 from rig.types import (
     Bracket,
-    Budget,
     Chunk,
     ClockInfo,
     DeviceInfo,
@@ -35,12 +34,11 @@ from rig.types import (
     MeterInfo,
     Rail,
     Reply,
-    Sample,
     Span,
     Step,
 )
 from tests.support.ended_runs import before
-from tests.support.serving import Blank
+from tests.support.serving import Blank, Queue
 
 pytestmark = pytest.mark.real_time
 
@@ -48,28 +46,12 @@ PATIENCE_S = 0.3
 FOREVER_S = 60.0
 
 
-class Device:
-    """A device on the host's clock that answers at once."""
-
-    def __init__(self) -> None:
-        self.ready: list[Reply] = []
-
-    def info(self) -> DeviceInfo:
-        return DeviceInfo("stuck", "simulator", clock=ClockInfo("device", 1e9))
-
-    def stage(self, samples: Sequence[Sample]) -> None: ...
-
-    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        self.ready = [Reply(sample.id, None) for sample in samples]
-
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        ready, self.ready = self.ready, []
-        return ready
-
-    def timer(self) -> int:
-        return time.monotonic_ns()
-
-    def close(self) -> None: ...
+def device() -> Queue:
+    """Return a device on the host's clock that answers at once and has a timer."""
+    made: Any = Queue(HostClock(), 0.0)
+    made.facts = DeviceInfo("stuck", "simulator", clock=ClockInfo("device", 1e9))
+    made.timer = time.monotonic_ns
+    return cast(Queue, made)
 
 
 class Meter:
@@ -106,7 +88,7 @@ def stuck(driver: D, method: str, at: int = 2) -> D:
     return before(driver, method, hang, at)
 
 
-def played(path: Path, device: Device, meter: Meter | None, watch: Watch) -> None:
+def played(path: Path, device: Queue, meter: Meter | None, watch: Watch) -> None:
     work = Blank(5)
     bench = Bench(device, () if meter is None else (meter,), HostClock())
     steps: list[Step] = [Mark(), *(Issue([s]) for s in work.samples), Idle(0.01)]
@@ -123,7 +105,7 @@ def named(run: Run, error: RigError, call: str) -> None:
 @pytest.mark.parametrize("call", ["stage", "submit", "poll", "timer"])
 def test_a_call_of_a_device_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
     with pytest.raises(DeviceTimeoutError) as raised:
-        played(tmp_path / "run", stuck(Device(), call), None, Watch(PATIENCE_S))
+        played(tmp_path / "run", stuck(device(), call), None, Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     named(run, raised.value, call)
     if call != "timer":
@@ -140,23 +122,16 @@ class Lazy:
         return {}.items()
 
 
-class LazyDevice(Device):
-    """A device whose answers have a part that hangs at its second reading."""
-
-    def __init__(self, part: str, spans: int) -> None:
-        super().__init__()
-        self.answer: dict[str, Any] = {"output": None, "spans": (Span("inference", 1, 2),) * spans}
-        self.answer[part] = stuck(Lazy(), "tolist" if part == "output" else "items")
-
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        return [Reply(r.sample_id, **self.answer) for r in super().poll(timeout_s)]
-
-
 @pytest.mark.parametrize("spans", [1, 2])
 @pytest.mark.parametrize("part", ["output", "activity"])
 def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, part: str, spans: int) -> None:
+    answer: dict[str, Any] = {"output": None, "spans": (Span("inference", 1, 2),) * spans}
+    answer[part] = stuck(Lazy(), "tolist" if part == "output" else "items")
+    lazy: Any = device()
+    poll = lazy.poll
+    lazy.poll = lambda timeout_s: [Reply(r.sample_id, **answer) for r in poll(timeout_s)]
     with pytest.raises(DeviceTimeoutError, match=f"reading the {part} of a reply of the device has not returned"):
-        played(tmp_path / "run", LazyDevice(part, spans), None, Watch(PATIENCE_S))
+        played(tmp_path / "run", lazy, None, Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     assert run.sealed
     assert run.replies["completed_ns"].is_valid().to_pylist()[:1] == [True]
@@ -165,7 +140,7 @@ def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, 
 @pytest.mark.parametrize("call", ["start", "read", "timer", "stop"])
 def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
     with pytest.raises(MeterSilentError) as raised:
-        played(tmp_path / "run", Device(), stuck(Meter(), call, 1), Watch(PATIENCE_S))
+        played(tmp_path / "run", device(), stuck(Meter(), call, 1), Watch(PATIENCE_S))
     named(open_run(tmp_path / "run"), raised.value, call)
 
 
@@ -218,7 +193,7 @@ def test_a_driver_is_closed_where_no_thread_can_be_started() -> None:
 @pytest.mark.usefixtures("no_threads")
 def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="needs more memory than is free"):
-        played(tmp_path / "run", Device(), Meter(), Watch(PATIENCE_S))
+        played(tmp_path / "run", device(), Meter(), Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     assert (run.sealed, run.error is not None) == (True, True)
 
@@ -253,7 +228,7 @@ def test_a_call_that_lasts_is_named_on_the_terminal_once(
 
 def test_calls_that_return_in_time_are_left_alone(tmp_path: Path) -> None:
     """Each call takes half of the patience, all together far longer."""
-    slow = before(Device(), "submit", lambda: time.sleep(PATIENCE_S / 2))
+    slow = before(device(), "submit", lambda: time.sleep(PATIENCE_S / 2))
     played(tmp_path / "run", slow, None, Watch(PATIENCE_S))
     assert open_run(tmp_path / "run").error is None
 
@@ -262,7 +237,7 @@ STUBBORN = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {folder!r})
-from test_watchdog import PATIENCE_S, Device, before, played
+from test_watchdog import PATIENCE_S, before, device, played
 from rig.engine.watchdog import Watch
 
 def stubborn():
@@ -272,7 +247,7 @@ def stubborn():
         except BaseException:
             pass
 
-played(Path(sys.argv[1]), before(Device(), "poll", stubborn, at=4), None, Watch(PATIENCE_S, grace_s=0.3))
+played(Path(sys.argv[1]), before(device(), "poll", stubborn, at=4), None, Watch(PATIENCE_S, grace_s=0.3))
 """
 
 

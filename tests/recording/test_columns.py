@@ -68,8 +68,5 @@ def test_an_absent_number_can_be_one_of_the_same_type() -> None:
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float32(), pa.bool_(), pa.string()])
 def test_a_column_without_rows_has_none(kind: pa.DataType) -> None:
-    assert array_of(pa.chunked_array([], kind)).shape == (0,)
-
-
-def test_texts_are_objects() -> None:
+    assert array_of(pa.chunked_array([], kind)).tolist() == []
     assert array_of(pa.array(["a", None])).tolist() == ["a", None]

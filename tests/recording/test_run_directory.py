@@ -161,17 +161,18 @@ def test_column_order_narrow_types_and_other_columns_do_not_matter(engine_run: P
     assert open_run(tmp_path / "run").replies.equals(open_run(engine_run).replies)
 
 
+def holds(path: Path, plant: SimPlant, count: int, widest: float = 1.0) -> dict[str, bool]:
+    """Return which intervals, each at most ``widest`` of the figure, hold the truth of a plant with ``count`` spans."""
+    true, found = truth(plant, "inference", count), evaluate(open_run(path)).quantities
+    ends = {name: found[name].interval() for name in FIGURES}
+    assert all(high - low < widest * true[name] for name, (low, high) in ends.items())
+    return {name: bool(low <= true[name] <= high) for name, (low, high) in ends.items()}
+
+
 def test_a_plant_watched_by_hand_is_found_within_the_stated_intervals(tmp_path: Path) -> None:
-    held: dict[str, list[bool]] = {name: [] for name in FIGURES}
-    for seed in range(8):
-        plant, count = observed(tmp_path / str(seed), seed)
-        true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / str(seed))).quantities
-        for name in FIGURES:
-            low, high = found[name].interval()
-            held[name].append(low <= true[name] <= high)
-            assert high - low < 0.05 * true[name]
+    held = [holds(tmp_path / str(seed), *observed(tmp_path / str(seed), seed), 0.05) for seed in range(8)]
     # of 8 intervals at 95 %, fewer than 6 hold by chance once in 170 times
-    assert {name: sum(h) for name, h in held.items() if sum(h) < 6} == {}
+    assert {name: n for name in FIGURES if (n := sum(one[name] for one in held)) < 6} == {}
 
 
 @pytest.mark.parametrize("unit", ["A", "J"])
@@ -188,24 +189,19 @@ def test_currents_and_counters_are_converted_as_documented(tmp_path: Path, unit:
         edge = np.append(start, end[-1])
         columns = {"value": np.append(0.0, np.cumsum(watts * 1e-3)), "start_tick": edge, "end_tick": edge}
     write(tmp_path / "run", events[:-1], tables | {"traces/core.arrows": trace(rail, columns)})
-    true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / "run")).quantities
-    for name in FIGURES:
-        low, high = found[name].interval()
-        assert low <= true[name] <= high, name
+    assert holds(tmp_path / "run", plant, count) == dict.fromkeys(FIGURES, True)
 
 
 # ---- reading ------------------------------------------------------------------------------
 
 
-def test_frames_hold_the_documented_columns(engine_run: Path) -> None:
-    frames = open_run(engine_run).frames()
+def test_tables_hold_the_documented_columns(engine_run: Path) -> None:
+    run = open_run(engine_run)
     document = (ROOT / "docs" / "reference" / "run-directory.md").read_text()
-    assert set(frames) == {*TABLES, "trace.core"}
-    assert list(frames["trace.core"].columns) == ["start_tick", "end_tick", "value", "overload"]
     for name in TABLES:
         section = document.split(f"### {name}.arrows")[1].split("\n#")[0]
-        assert list(frames[name].columns) == re.findall(r"^\| `(\w+)` \|", section, re.M), name
-    assert len(frames["replies"]) == 40
+        assert getattr(run, name).column_names == re.findall(r"^\| `(\w+)` \|", section, re.M), name
+    assert run.replies.num_rows == 40
 
 
 def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_run: Path) -> None:
@@ -229,7 +225,4 @@ def test_readings_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     at = readings.column_names.index("value")
     tables["traces/core.arrows"] = readings.set_column(at, "value", [value])
     write(tmp_path / "run", events[:-1], tables)
-    true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / "run")).quantities
-    for name in FIGURES:
-        low, high = found[name].interval()
-        assert low <= true[name] <= high, name
+    assert holds(tmp_path / "run", plant, count) == dict.fromkeys(FIGURES, True)

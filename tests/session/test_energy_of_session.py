@@ -47,13 +47,6 @@ def test_energy_is_power_times_the_time_beside_it(
     assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
 
 
-def test_integrated_energy_is_that_of_the_power_runs(tmp_path: Path) -> None:
-    found = evaluated(recorded(tmp_path / "out"))
-    key = FigureKey("energy_per_inference_integrated_j")
-    (power,) = [part for part in found.parts if part.purpose == "power"]
-    assert found.result.quantities[key] == power.result.quantities[key]
-
-
 def test_energies_apart_beyond_both_intervals_are_told_of(tmp_path: Path) -> None:
     alike = evaluated(recorded(tmp_path / "alike")).parts
     other = evaluated(recorded(tmp_path / "other", "inference_s=0.12")).parts
