@@ -248,6 +248,21 @@ def test_a_package_of_others_that_cannot_be_loaded_is_named_with_its_attribute(
     assert "pip uninstall lab-meters" in caught.value.remedy
 
 
+def test_a_package_that_another_distribution_overwrote_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fixtures-3.0.dist-info").mkdir()
+    (tmp_path / "fixtures-3.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: fixtures\nVersion: 3.0\n"
+    )
+    (tmp_path / "fixtures-3.0.dist-info" / "top_level.txt").write_text("fixtures\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "fixtures.bench.mock_device", None)
+
+    with pytest.raises(SetupError, match="the package fixtures of neurorig was overwritten by fixtures"):
+        load("devices", "mock")
+
+
 def test_a_name_that_two_packages_registered_is_refused_because_either_could_be_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

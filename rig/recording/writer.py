@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -286,8 +285,8 @@ class Recorder:
     def flush(self) -> None:
         """Write every waiting row as one batch per file, and announce the readings that are written.
 
-        Raises ``StoreError`` for a value that does not fit its column, after the other waiting rows are written, and
-        whatever went wrong with readings.
+        Raises ``StoreError`` for what cannot be written, after everything else is, and whatever went wrong with
+        readings.
         """
         self._flush(self._readings.write)
 
@@ -352,12 +351,9 @@ class Recorder:
         self._folder.close()
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]]) -> list[RigError]:
-        """Append one batch, or one per row if a row is bad, so that the other rows are kept; return the errors."""
+        """Append one batch of rows that were checked when they came; return the error of the disk."""
         error = self._arrows.append(f"{name}.arrows", partial(table_batch, name, rows)) if rows else None
-        if error is None:
-            return []
-        alone = [self._append_rows(name, [row]) for row in rows] if len(rows) > 1 else []
-        return [*chain.from_iterable(alone), error]
+        return [] if error is None else [error]
 
 
 def _raise_first(errors: Sequence[RigError]) -> None:

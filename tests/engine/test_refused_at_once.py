@@ -308,7 +308,7 @@ BAD_SAMPLES: dict[str, dict[str, Any]] = {
     "negative duration": {"duration_s": -1.0}, "no duration": {"duration_s": float("nan")}, "rate": {"rate_hz": -5.0},
     "inferences": {"inferences": 0}, "half an inference": {"inferences": 0.5}, "an age": {"label_age_s": -1.0},
     "a label": {"label": 3}, "an id": {"id": ""}, "a payload": {"payload": [1, 2]}, "a seed": {"seed": 2**63},
-    "a long id": {"id": LONG}, "a long label": {"label": LONG},
+    "a long id": {"id": LONG}, "a long label": {"label": LONG}, "a target": {"target_cost": "low"},
 }  # fmt: skip
 
 
