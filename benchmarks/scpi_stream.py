@@ -16,19 +16,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from multiprocessing.managers import BaseManager
 from pathlib import Path
 from typing import Any
 
 from drivers.meters.scpi.dmm.meter import open_meter
-from fixtures.bench.live_plant import FarPlant
+from fixtures.bench.live_plant import RealClock, live_plant
 from fixtures.bench.mock_device import open_device
+from fixtures.bench.true_power import SimPlant
+from fixtures.instruments.front_end import Wiring
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from fixtures.instruments.scpi_server import ScpiServer
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey
@@ -49,25 +52,47 @@ CPU_GOAL = 0.5
 """The allowed share of one core for the whole reading process: engine, device, meter and recorder."""
 
 
-@contextmanager
-def simulator(options: str, seed: int, gain: float) -> Iterator[tuple[int, FarPlant]]:
-    """The instrument's process: its SCPI port, and its plant as seen from here."""
-    arguments = ["--port", "0", "--bench-port", "0", "--options", options, "--seed", str(seed)]
-    limits = ["--gain-limit", str(gain), "--offset-limit", str(OFFSET_LIMIT), "--supply-v", str(SUPPLY_V)]
-    command = [sys.executable, "-m", "fixtures.instruments.scpi_dmm_sim", *arguments, *limits]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        port, bench_port = map(int, process.stdout.readline().split())
-        plant = FarPlant(bench_port)
-        try:
-            yield port, plant
-            plant.ask("end")
-        finally:
-            plant.hang_up()
-            try:
-                process.wait(5.0)
-            except subprocess.TimeoutExpired:
-                process.kill()
+class Instrument:
+    """The simulated instrument on its plant, in the manager's process."""
+
+    def __init__(self, options: str, seed: int, gain: float) -> None:
+        wiring = Wiring(gain_limit=gain, offset_limit=OFFSET_LIMIT, supply_v=SUPPLY_V, ready_s=0.25, seed=seed)
+        self._plant = live_plant()
+        self._sim = TruevoltSim(self._plant, wiring, options=options.split(","))
+        self._server = ScpiServer(self._sim)
+        self.install, self.occupy = self._plant.install, self._plant.occupy
+        self.counts, self.stall = self._sim.counts, self._server.stall
+
+    def address(self) -> str:
+        """Return its VISA address."""
+        return self._server.address
+
+
+class Simulators(BaseManager):
+    """A process of its own for one instrument."""
+
+    instrument: Any
+
+
+Simulators.register("instrument", Instrument, exposed=("install", "occupy", "counts", "stall", "address"))
+
+
+class FarPlant(SimPlant):
+    """The instrument's plant, with a copy of the truth here."""
+
+    def __init__(self, instrument: Any) -> None:
+        super().__init__(RealClock())
+        self._far = instrument
+
+    def install(self, idle_w: Mapping[str, float], phase_w: Mapping[str, Mapping[str, float]]) -> None:
+        """Declare the rails' watts in this and the other process."""
+        super().install(idle_w, phase_w)
+        self._far.install(self.idle_w, self.phase_w)
+
+    def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
+        """Draw a phase's power in this and the other process."""
+        super().occupy(phase, on_ns, off_ns)
+        self._far.occupy(phase, on_ns, off_ns)
 
 
 def calibration(folder: Path, gain: float) -> Path:
@@ -83,13 +108,13 @@ def calibration(folder: Path, gain: float) -> Path:
     return path
 
 
-def steps(plant: FarPlant, n: int, stall_s: float) -> Iterator[Step]:
+def steps(instrument: Any, n: int, stall_s: float) -> Iterator[Step]:
     """Play a single stream whose link falls silent after half of the samples."""
     yield Mark()
     yield Idle(IDLE_S)
     for number, sample in enumerate(blank(n).samples):
         if stall_s and number == n // 2:
-            plant.ask("stall", seconds=stall_s)
+            instrument.stall(stall_s)
         yield Issue([sample])
     yield Idle(IDLE_S)
     yield Mark()
@@ -99,11 +124,12 @@ def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = G
     """Make one run: what was read and lost, the CPU it took, and the dynamic energy against the truth."""
     n = max(8, int((seconds - 2.0 * IDLE_S - 0.5) / (SPAN_S + 0.002)))
     row: dict[str, Any] = {"options": options, "stall_s": stall_s, "error": None}
-    with tempfile.TemporaryDirectory() as text, simulator(options, seed, gain) as (port, plant):
-        folder = Path(text)
+    with tempfile.TemporaryDirectory() as text, Simulators() as manager:
+        folder, instrument = Path(text), manager.instrument(options, seed, gain)
+        plant = FarPlant(instrument)
         device = open_device(plant, idle_w=0.02, inference_w=0.06, inference_s=SPAN_S)
         meter = open_meter(
-            address=f"TCPIP::127.0.0.1::{port}::SOCKET",
+            address=instrument.address(),
             rate_hz=RATE_HZ,
             range_max=RANGE_A,
             supply_v=SUPPLY_V,
@@ -112,11 +138,11 @@ def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = G
         bench = Bench(device, (meter,), plant.clock)
         began_s, cpu_s = time.monotonic(), time.process_time()
         try:
-            record(folder / "run", bench, blank(n), steps(plant, n, stall_s), scenario={"name": "stream"}, argv=[])
+            record(folder / "run", bench, blank(n), steps(instrument, n, stall_s), scenario={"name": "stream"}, argv=[])
         except RigError as error:
             row |= {"error": type(error).__name__, "said": error.message}
         row |= {"seconds": time.monotonic() - began_s, "cpu": time.process_time() - cpu_s}
-        counts = plant.ask("counts")
+        counts = instrument.counts()
         meter.close()
         recording = open_run(folder / "run")
         result = evaluate(recording)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +14,8 @@ import numpy as np
 import pytest
 
 from drivers.meters.scpi.dmm.meter import open_meter
-from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device, token_file
+from fixtures.bench.live_plant import live_plant
 from fixtures.instruments.front_end import Wiring
-from fixtures.instruments.scpi_dmm_sim import actions_of
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
@@ -252,33 +250,7 @@ def test_the_multimeter_keeps_every_rule() -> None:
         assert sim.language.failures == []
 
 
-# ---- a device in another process ----------------------------------------------------------
-
-
-def test_a_far_plant_knows_what_its_device_does() -> None:
-    with live() as (plant, _, sim, server), PlantServer(plant, 0, actions_of(sim, server)) as plants:
-        far = FarPlant(plants.port)
-        far.install({"core": 0.5}, {"inference": {"core": 1.5}})
-        far.occupy("inference", 1_000_000_000_000, 1_002_000_000_000)
-
-        assert plant.energy_j(1_000_000_000_000, 1_003_000_000_000) == pytest.approx(3.5)
-        assert far.energy_j(1_000_000_000_000, 1_003_000_000_000) == pytest.approx(3.5)
-        assert far.ask("counts") == {"taken": 0, "dropped": 0}
-        with pytest.raises(SetupError, match="unknown action 'dance'"):
-            far.ask("dance")
-        far.hang_up()
-
-
-def test_a_far_plant_serves_no_one_without_its_token() -> None:
-    with live() as (plant, _, sim, server), PlantServer(plant, 0, actions_of(sim, server)) as plants:
-        assert stat.S_IMODE(token_file(plants.port).stat().st_mode) == 0o600
-        far = FarPlant(plants.port)
-        far._token = "another"
-        with pytest.raises(SetupError, match="the token is not that of this bench"):
-            far.install({"core": 0.5}, {})
-        assert plant.idle_w == {"core": 0.02}
-        far.hang_up()
-    assert not token_file(plants.port).exists()
+# ---- the plant -----------------------------------------------------------------------------
 
 
 def test_what_an_instrument_has_seen_cannot_have_been_otherwise() -> None:
@@ -289,15 +261,3 @@ def test_what_an_instrument_has_seen_cannot_have_been_otherwise() -> None:
     plant.occupy("inference", 2_000_000_000_000, 2_001_000_000_000)
     with pytest.raises(SetupError, match=r"told 0\.5 s too late"):
         plant.occupy("inference", 1_999_500_000_000, 2_001_000_000_000)
-
-
-def test_a_device_for_the_command_line_lives_on_a_far_plant() -> None:
-    with (
-        live() as (plant, _, sim, server),
-        PlantServer(plant, 0, actions_of(sim, server)) as plants,
-        closing(open_device(bench_port=plants.port, idle_w=0.03)) as device,
-    ):
-        assert device.info().mode == "simulator"
-        assert plant.idle_w == {"core": 0.03}
-    with pytest.raises(SetupError, match="no simulated bench listens"):
-        open_device(bench_port=plants.port)
