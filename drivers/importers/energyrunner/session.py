@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,6 @@ UNITS = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9}
 TELLS_UNIT = 0.05
 """If a printed energy is this close (relative) to a power of 1000 times the trace's, the trace has another unit."""
 REMEDY = "Copy the whole folder of the session again"
-MOST_LOST = 2
-"""At most this many lost edges are named."""
 _BESIDE = {"log.txt": "log.txt", "results.txt": "results.txt", "script.async": ".async"}
 _LINE = re.compile(r"^(?P<t>\d+(?:\.\d+)?) (?P<who>[^:]+): (?P<what>.*)$")
 _SCRIPT = re.compile(r"""cmd["']?\s*:\s*(["'])((?:\\.|(?!\1)[^\\])*)\1""")
@@ -74,7 +71,7 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
     stamps_path = _stamps_path(path, prefix, alone)
     beside, texts = texts_beside(path.parent)
     before, log = _log(texts.get("log.txt", ""), prefix)
-    stamps = read_stamps(stamps_path, log)
+    stamps = read_stamps(stamps_path)
     counts = _counts(texts, log, prefix, len(stamps[2::2]), inferences)
     facts = _facts([*before, *log])
     odd = _compare(texts.get("results.txt", ""), energy, rate_hz, stamps, unit)
@@ -130,24 +127,18 @@ def _stamps_path(path: Path, prefix: str, alone: bool) -> Path:
     return others[0] if len(others) == 1 else named
 
 
-def read_stamps(path: Path, log: Sequence[LogLine] = ()) -> tuple[float, ...]:
-    """Return stamps in seconds, in order: one, then two for each window.
-
-    Raises ``DataError``, which names the edges of the pin that are in the ``log`` but lost from the stamps.
-    """
+def read_stamps(path: Path) -> tuple[float, ...]:
+    """Return stamps in seconds, in order: one, then two for each window. Raises ``DataError``."""
     found = read_json(path, REMEDY)
     numbers = isinstance(found, list) and all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in found)
     if not numbers or not all(0.0 <= x < 1e9 for x in found):
         raise bad(path, "is not a list of seconds", str(found)[:60])
     stamps = tuple(float(x) for x in found)
-    if list(stamps) == sorted(stamps) and (lost := lost_edges(stamps[1:], marks_of(log))):
-        what = f"holds {len(stamps)} stamps and lacks {' and '.join(lost)}, which the log holds"
-        remedy = "The meter did not see this edge of the device's pin: check the pin, and run the session again"
-        raise bad_file(path, what, remedy, field=path.name, value=len(stamps))
     if list(stamps) != sorted(stamps) or len(stamps) % 2 == 0:
         raise bad(
             path,
-            f"holds {len(stamps)} stamps, but it must hold one stamp and then two for each window, in rising order",
+            f"holds {len(stamps)} stamps, but it must hold one stamp and then two for each window, in rising order: "
+            "the meter may have missed an edge of the device's pin",
             None,
         )
     return stamps
@@ -156,21 +147,6 @@ def read_stamps(path: Path, log: Sequence[LogLine] = ()) -> tuple[float, ...]:
 def marks_of(log: Sequence[LogLine]) -> list[float]:
     """Return when the host was told that each window began and ended, in seconds of the log."""
     return [line.t_s for line in log if re.fullmatch(r"\[dut\]: m-infer-(start-\d+|done)", line.what)]
-
-
-def lost_edges(edges_s: Sequence[float], marks_s: Sequence[float]) -> list[str]:
-    """Return the names of the window begins and ends that are in the log but not in the stamps; none if counts agree.
-
-    These edges are chosen so that without them the log is late by nearly the same time at every stamp.
-    """
-    missing = len(marks_s) - len(edges_s)
-    if not 0 < missing <= MOST_LOST or len(marks_s) % 2:
-        return []
-    late = [
-        (float(np.ptp(np.delete(marks_s, lost) - np.asarray(edges_s))) if edges_s else 0.0, lost)
-        for lost in combinations(range(len(marks_s)), missing)
-    ]
-    return [f"the {'end' if k % 2 else 'begin'} of window {k // 2 + 1}" for k in min(late)[1]]
 
 
 def _log(text: str, prefix: str) -> tuple[tuple[LogLine, ...], tuple[LogLine, ...]]:

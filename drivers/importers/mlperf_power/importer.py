@@ -11,8 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from drivers.importers.files import below, looks_like
-from drivers.importers.mlperf_power.dates import MS, ORDERS, DateOptions
-from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Counted, Part, counts_of, detail_of, read_part
+from drivers.importers.mlperf_power.logs import (
+    DETAIL,
+    METER_LOG,
+    MS,
+    ORDERS,
+    Counted,
+    DateOptions,
+    Part,
+    counts_of,
+    detail_of,
+    read_part,
+)
 from drivers.units import zone
 from rig.bench.calibration import stated as calibrated
 from rig.bench.option_checks import within
@@ -45,13 +55,12 @@ def open_import(
     """Every measured run in or below a folder: ``spl.txt`` beside ``mlperf_log_detail.txt``.
 
     A folder ``ranging`` (or with such an ending) beside a run is recorded with it as warm-up: its readings are in the
-    same trace. The stamps name no zone. Where ``power/server.json`` and ``client.json`` exist, the phases that they
-    stamp in seconds since 1970 place both logs. Without them LoadGen's dates are month-day-year, and the meter's are
-    ``date_order=mdy`` or ``dmy``; the order must be stated unless only one of them puts LoadGen's window inside the
-    log. ``timezone`` is the zone of the meter's log, ``loadgen_timezone`` that of LoadGen (IANA names or offsets); a
-    zone not stated is UTC for LoadGen, and LoadGen's for the meter. ``inferences`` states how many samples the measured
-    run processed, where LoadGen's log does not count them. ``sync_s`` limits the offset between the two machines'
-    clocks (by default as the power checker of MLPerf does).
+    same trace. The stamps name no zone. LoadGen's dates are month-day-year, and the meter's are ``date_order=mdy`` or
+    ``dmy``; the order must be stated unless only one of them puts LoadGen's window inside the log. ``timezone`` is the
+    zone of the meter's log, ``loadgen_timezone`` that of LoadGen (IANA names or offsets); a zone not stated is UTC for
+    LoadGen, as since MLPerf 1.1, and LoadGen's for the meter. ``inferences`` states how many samples the measured run
+    processed, where LoadGen's log does not count them. ``sync_s`` limits the offset between the two machines' clocks
+    (by default as the power checker of MLPerf does).
 
     Idle is all readings more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
     convention of this importer, since MLPerf declares no idle; ``none`` declares none. ``calibration`` names a
@@ -73,12 +82,12 @@ def open_import(
     calibrate = partial(calibrated, path=calibration, range_max=calibration_range, temperature_c=temperature_c)
     runs = []
     for folder in [f for f in folders if not _is_ranging(f)] or folders:
-        main = read_part(folder, dates, ranging=_is_ranging(folder))
+        main = read_part(folder, dates)
         beside = _beside(folder, folders)
         notes = {}
         if beside is not None and detail_of(beside) is None:
             beside, notes = None, {"ranging": f"left out: {RANGING} has no {DETAIL}"}
-        ranging = None if beside is None else read_part(beside, dates, ranging=True)
+        ranging = None if beside is None else read_part(beside, dates)
         parts = _in_order(main, ranging)
         rail = calibrate(_rail(parts), on=datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
         clocks = [ClockInfo(name, 1e3, clock_tolerance) for name in (METER_CLOCK, DEVICE_CLOCK)]
@@ -146,7 +155,7 @@ def _run(
     return ImportedRun(
         name=main.folder.name,
         device=DeviceInfo(str(main.values.get("sut_name") or "system under test")[:80], "hardware", clock=device),
-        meters=(MeterInfo(main.meter or "PTDaemon", "hardware", meter, (rail,), description="wall power by PTDaemon"),),
+        meters=(MeterInfo("PTDaemon", "hardware", meter, (rail,), description="wall power by PTDaemon"),),
         traces=(ImportedTrace(RAIL, tuple(_chunks(parts))),),
         spans=tuple(_span(p, counted.samples if p is main else 0) for p in parts),
         brackets={

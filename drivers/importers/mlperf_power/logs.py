@@ -1,19 +1,24 @@
-"""The two logs of an MLPerf power run, PTDaemon's and LoadGen's, on one axis of time."""
+"""The two logs of an MLPerf power run, PTDaemon's and LoadGen's, on one axis of time.
+
+Neither log names its zone or the order of day and month. Since MLPerf Inference 1.1 both are stamped in UTC.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from drivers.importers.files import bad_file, check_inferences, read_text
-from drivers.importers.mlperf_power.dates import DateOptions, Stamp, on_one_axis, read_session_files, stamp_of
+from drivers.importers.files import bad_file, check_inferences, read_text, unstated
+from drivers.units import utc_ns
 from rig.errors import DataError
 from rig.types import Floats, Indices
 
@@ -21,11 +26,22 @@ METER_LOG, DETAIL, SUMMARY = "spl.txt", "mlperf_log_detail.txt", "mlperf_log_sum
 MOST = 2**31 - 1
 _ENDS = re.compile(r"Mark|Ch\d+|Analyzer\d+")
 """The cell of a meter's line that ends the totals; single channels or meters follow it."""
-_OLD = re.compile(
-    r"\b(power_begin|power_end)\b.*?(\d{1,2}-\d{1,2}-\d{4} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)", re.IGNORECASE
-)
-_PER_QUERY = "result_qps_with_loadgen_overhead"
-_RATES = ("result_completed_samples_per_sec", "result_samples_per_second", _PER_QUERY)
+_STAMP = re.compile(r"(\d{1,2})-(\d{1,2})-(\d{4}) (\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?")
+ORDERS = {"mdy": (0, 1), "dmy": (1, 0)}
+"""The positions of the month and of the day among the first two numbers of a date."""
+MS = 1_000_000
+Stamp = tuple[int, ...]
+"""Month and day in either order, then year, hour, minute, second, microsecond."""
+Found = tuple[Indices, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class DateOptions:
+    """The stated zones of the meter's log and of LoadGen, and the stated order of dates; None where not stated."""
+
+    meter: tzinfo | None
+    loadgen: tzinfo | None
+    order: str | None
 
 
 @dataclass(frozen=True)
@@ -41,7 +57,6 @@ class Part:
     begin_ms: int
     end_ms: int
     values: Mapping[str, Any]
-    meter: str
     files: Mapping[str, Path]
 
 
@@ -54,7 +69,7 @@ def detail_of(folder: Path) -> Path | None:
     return below[0] if len(below) == 1 else None
 
 
-def read_part(folder: Path, dates: DateOptions, ranging: bool) -> Part:
+def read_part(folder: Path, dates: DateOptions) -> Part:
     """Read one folder. Raises ``DataError``, ``UsageError``."""
     detail = detail_of(folder)
     if detail is None:
@@ -63,31 +78,86 @@ def read_part(folder: Path, dates: DateOptions, ranging: bool) -> Part:
     values = _loadgen(detail)
     stamps, watts = _meter(folder / METER_LOG)
     window = [stamp_of(values[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
-    session = read_session_files(folder, ranging)
-    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, dates, session)
+    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, dates)
     if not begin < end:
         what = "states a power_end that is not after power_begin"
         raise bad_file(detail, what, "Copy the log again", field="power_end", value=end - begin)
     kept = {METER_LOG: folder / METER_LOG, DETAIL: detail, SUMMARY: detail.with_name(SUMMARY)}
     files = {f"{folder.name or 'run'}/{name}": path for name, path in kept.items() if path.is_file()}
-    return Part(folder, stamp_ms, watts, begin, end, values, session.meter, {**files, **session.files})
+    return Part(folder, stamp_ms, watts, begin, end, values, files)
+
+
+def stamp_of(text: str, where: str) -> Stamp:
+    """Return the fields of one stamp. Raises ``DataError``."""
+    found = _STAMP.fullmatch(text.strip())
+    if not found:
+        what = f"{where}: {text[:40]!r} is not a time stamp"
+        raise DataError(what, field="time", value=text[:40], remedy="Copy the log again")
+    return *(int(x) for x in found.groups()[:6]), int((found[7] or "0").ljust(6, "0"))
+
+
+def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: DateOptions) -> Found:
+    """Return the meter's stamps and LoadGen's window in UTC ms.
+
+    The order of dates is chosen so that the two logs overlap. Raises ``UsageError`` if both orders do, or none.
+    """
+    found = _by_meeting(stamps, window, given)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        what = f"the dates of {name}/spl.txt may be month-day-year or day-month-year"
+        raise unstated("date_order", what, "date_order=mdy or date_order=dmy")
+    _refuse_backward(name, stamps)
+    first, begin = ("-".join(map(str, s[:3])) + " " + ":".join(map(str, s[3:6])) for s in (stamps[0], window[0]))
+    what = (
+        f"{name}: the meter's log, which begins at {first}, does not overlap LoadGen's window, which begins at {begin}"
+    )
+    how = "timezone=Europe/Berlin or +02:00, the zone of the log. If its dates have another order, state date_order="
+    raise unstated("timezone", what, how, first)
+
+
+def _by_meeting(stamps: list[Stamp], window: list[Stamp], given: DateOptions) -> list[Found]:
+    """Return each distinct interpretation in which both logs overlap in time; LoadGen's order of dates comes first."""
+    found: dict[tuple[int, int], Found] = {}
+    loadgen_zone = given.loadgen or UTC
+    for loadgen, meter in product(ORDERS, [given.order] if given.order else ORDERS):
+        log, edges = _in_utc(stamps, meter, given.meter or loadgen_zone), _in_utc(window, loadgen, loadgen_zone)
+        if log is not None and edges is not None and log[0] < edges[1] and log[-1] > edges[0]:
+            key = (int(log[0] - edges[0]), int(log[-1] - log[0]))
+            found.setdefault(key, (log, (int(edges[0]), int(edges[1]))))
+    return list(found.values())
+
+
+def _in_utc(stamps: Sequence[Stamp], order: str, where: tzinfo) -> Indices | None:
+    """Return UTC ms, shape (n,); None if the order gives dates that do not exist, or time that goes backwards."""
+    month, day = ORDERS[order]
+    try:
+        out = [utc_ns(datetime(s[2], s[month], s[day], s[3], s[4], s[5], s[6], where)) // MS for s in stamps]
+    except (ValueError, OverflowError, DataError):
+        return None
+    return None if any(b < a for a, b in pairwise(out)) else np.array(out, dtype=np.int64)
+
+
+def _refuse_backward(name: str, stamps: list[Stamp]) -> None:
+    """Refuse a meter's log that goes back in time within a day: no zone explains that. Raises ``DataError``."""
+    for k, (a, b) in enumerate(pairwise(stamps), start=2):
+        if a[:3] == b[:3] and b[3:] < a[3:]:
+            what = f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}"
+            remedy = "The meter's clock was set back; remove the readings before or after this point"
+            raise DataError(what, field="time", value=k, remedy=remedy)
 
 
 def _loadgen(path: Path) -> dict[str, Any]:
-    """Return the last value of every key of LoadGen's ``:::MLLOG`` lines. The two stamps must be texts.
+    """Return the last value of every key of LoadGen's ``:::MLLOG`` lines.
 
-    The older log format, which is not JSON, is read as well. Raises ``DataError``.
+    Raises ``DataError`` unless the two stamps are texts.
     """
     found: dict[str, Any] = {}
     for line in _lines(path):
-        _, mark, text = line.partition(":::MLLOG ")
-        if not mark:
-            found |= {old[1].lower(): old[2] for old in [_OLD.search(line)] if old}
-            continue
         try:
-            entry = json.loads(text)
+            entry = json.loads(line.partition(":::MLLOG ")[2])
         except (ValueError, RecursionError):
-            continue  # a line that was cut off; a missing key is named below
+            continue  # another line, or one that was cut off; a missing key is named below
         if isinstance(entry, dict) and isinstance(entry.get("key"), str):
             found[entry["key"]] = entry.get("value")
     for key in ("power_begin", "power_end"):
@@ -136,28 +206,14 @@ class Counted(NamedTuple):
 
 
 def counts_of(part: Part, inferences: int | None) -> Counted:
-    """Count the queries and samples of a run.
-
-    LoadGen 1.0 did not count the queries it issued. In the Offline scenario it issued all that it generated; otherwise
-    the logged rate times the window gives the samples, to the six digits of that rate. If neither is known, samples
-    are 0.
-    """
-    values = part.values
-    each = _whole(values.get("effective_samples_per_query", 1))
-    queries = _whole(values.get("result_query_count"))
+    """Count the queries and samples of a run; without a count in the log or the option, samples are 0."""
+    each = _whole(part.values.get("effective_samples_per_query", 1))
+    queries = _whole(part.values.get("result_query_count"))
     if inferences is not None:
         check_inferences(inferences)
         return Counted(queries, inferences, "samples as the option inferences states")
     if queries and each:
         return Counted(queries, queries * each, "")
-    generated = [_whole(values.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
-    if values.get("effective_scenario") == "Offline" and all(generated):
-        return Counted(None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none")
-    for name in _RATES:
-        rate, length_s = values.get(name), (part.end_ms - part.begin_ms) / 1e3
-        if isinstance(rate, (int, float)) and rate * length_s >= 1.0 and rate * length_s * (each or 1) < MOST:
-            samples = round(rate * length_s) * (each if each and name == _PER_QUERY else 1)
-            return Counted(None, samples, f"samples from {name} over the window; the log counts none")
     return Counted(None, 0, "samples not counted at all: state inferences=NUMBER for figures of the rig's own")
 
 
