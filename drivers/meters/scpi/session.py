@@ -1,23 +1,20 @@
-"""A session with one SCPI instrument over VISA: lines, numbers, blocks and the error queue.
+"""A session with one SCPI instrument: lines, numbers, blocks and the error queue.
 
-``pyvisa`` is imported when an instrument is opened. With the pure Python backend (``@py``) a raw socket is checked
-before it is read: pyvisa-py 0.8 mistakes an instrument that hung up for a slow one, and waits its whole timeout in a
-busy loop.
+A raw socket needs no VISA library. ``pyvisa`` is imported when an instrument on another interface is opened.
 """
 
 from __future__ import annotations
 
 import re
-import select
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
-from drivers.failures import meter_failed
+from drivers.failures import meter_failed, released_on_error
 from rig.bench.connected import Connected
 from rig.bench.option_checks import positive
 from rig.bench.settings import Positive
@@ -36,6 +33,7 @@ ANSWER_TIMEOUTS = 10.0
 PIECE = 1 << 16
 ASK_S = 2.0
 """The longest time for an instrument to identify itself."""
+_SOCKET = re.compile(r"TCPIP\d*::(?P<host>.+)::(?P<port>\d{1,5})::SOCKET", re.IGNORECASE)
 CHECK = "Check its power, its cable and which other programs use it"
 NO_PYUSB = "pip install pyusb libusb-package, through which pyvisa-py speaks to USB, or use the VISA of the maker"
 USB = (
@@ -47,12 +45,13 @@ USB = (
 
 @dataclass(frozen=True)
 class Identity:
-    """The four fields of ``*IDN?``."""
+    """The four fields of ``*IDN?``, and the version of the library that reached the instrument."""
 
     maker: str
     model: str
     serial: str
     firmware: str
+    library: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -61,8 +60,46 @@ class Identity:
 
     def described(self) -> dict[str, Any]:
         """Return the fields of ``MeterInfo`` that identify the instrument."""
-        versions = {f"{self.model} {self.serial}": self.firmware, "pyvisa": version("pyvisa")}
+        versions = {f"{self.model} {self.serial}": self.firmware, **self.library}
         return {"versions": versions, "serial_number": self.serial, "firmware": self.firmware}
+
+
+class Link(Protocol):
+    """The way to an instrument. ``receive`` returns what came, and whether that ends a message."""
+
+    library: Mapping[str, str]
+
+    def send(self, data: bytes) -> None: ...
+    def receive(self) -> tuple[bytes, bool]: ...
+    def close(self) -> None: ...
+
+
+class RawSocket:
+    """A socket: no message has an end there. An instrument that hung up sends nothing more."""
+
+    library: Mapping[str, str] = {}
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.send, self.close = self._socket.sendall, self._socket.close
+
+    def receive(self) -> tuple[bytes, bool]:
+        return self._socket.recv(PIECE), False
+
+
+class VisaResource:
+    """A message-based resource of pyvisa. Its warnings about the end of a read (``quiet``) mean nothing here."""
+
+    def __init__(self, resource: Any, quiet: tuple[Any, ...]) -> None:
+        self._resource, self._quiet = resource, quiet
+        self.library: Mapping[str, str] = {"pyvisa": version("pyvisa")}
+        self.send, self.close = resource.write_raw, resource.close
+
+    def receive(self) -> tuple[bytes, bool]:
+        with self._resource.ignore_warning(*self._quiet):
+            piece, status = self._resource.visalib.read(self._resource.session, PIECE)
+        return piece, int(status) == 0
 
 
 class ScpiSession:
@@ -72,14 +109,9 @@ class ScpiSession:
     session is broken and every further call fails at once, since late bytes may still arrive.
     """
 
-    def __init__(
-        self, resource: Any, address: str, timeout_s: float, quiet: tuple[Any, ...] = (), remedy: str = CHECK
-    ) -> None:
+    def __init__(self, link: Link, address: str, timeout_s: float, remedy: str = CHECK) -> None:
         self.address = address
-        self._remedy, self._framed = remedy, not _is_socket(address)
-        self._resource, self._timeout_s = resource, timeout_s
-        self._quiet = quiet
-        self._socket = _raw_socket(resource)
+        self._link, self._timeout_s, self._remedy = link, timeout_s, remedy
         self._buffer = bytearray()
         self._until_s = 0.0
         self._broken: str | None = None
@@ -95,7 +127,7 @@ class ScpiSession:
             raise self._failed(f"cannot be sent {line!r}: {self._broken}")
         self._until_s = time.monotonic() + ANSWER_TIMEOUTS * self._timeout_s
         try:
-            self._resource.write_raw(self.spelt(line).encode("ascii") + b"\n")
+            self._link.send(self.spelt(line).encode("ascii") + b"\n")
         except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
             raise self._failed(f"is gone: {_short(error)}") from error
 
@@ -157,14 +189,12 @@ class ScpiSession:
             what = f"the instrument at {self.address} identifies itself as {answer[:80]!r}"
             remedy = "Check that this is the port of its SCPI socket (5025 on most)"
             raise SetupError(what, field="address", value=self.address, remedy=remedy)
-        return Identity(*fields)
+        return Identity(fields[0], fields[1], fields[2], fields[3], self._link.library)
 
     def close(self) -> None:
         """Release the instrument. May be called twice."""
-        resource, self._resource = self._resource, None
         self._broken = self._broken or "it was closed"
-        if resource is not None:
-            resource.close()
+        self._link.close()
 
     def _ended(self, payload: bytes, asked: str) -> bytes:
         if rest := self._line(asked).strip():
@@ -193,31 +223,17 @@ class ScpiSession:
 
     def _pull(self, asked: str) -> bool:
         """Wait for more bytes. Return whether they end a message; on a raw socket they never do."""
-        if self._resource is None:
-            raise self._failed("was closed")
         if time.monotonic() > self._until_s:
             lasted_s = ANSWER_TIMEOUTS * self._timeout_s
             raise self._failed(f"has not ended its answer to {asked!r} after {lasted_s:g} s")
         try:
-            size = PIECE if self._socket is None else self._waiting(self._socket, asked)
-            with self._resource.ignore_warning(*self._quiet):
-                piece, status = self._resource.visalib.read(self._resource.session, size)
-        except MeterError:
-            raise
+            piece, ended = self._link.receive()
         except Exception as error:
             raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s: {_short(error)}") from error
-        self._buffer += piece
-        return self._framed and int(status) == 0
-
-    def _waiting(self, raw: socket.socket, asked: str) -> int:
-        """Wait for bytes; return how many can then be read."""
-        ready, _, _ = select.select([raw], [], [], self._timeout_s)
-        if not ready:
-            raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s")
-        count = len(raw.recv(PIECE, socket.MSG_PEEK))
-        if not count:
+        if not piece and not ended:
             raise self._failed(f"hung up before it had answered {asked!r}")
-        return count
+        self._buffer += piece
+        return ended
 
     def _failed(self, what: str) -> MeterError:
         self._broken = self._broken or what
@@ -226,7 +242,10 @@ class ScpiSession:
 
 @dataclass(frozen=True)
 class Visa:
-    """The place of an instrument: its VISA ``address``, the library that reaches it, and its longest silence."""
+    """The place of an instrument: its VISA ``address``, the library that reaches it, and its longest silence.
+
+    A raw socket is reached without a library.
+    """
 
     address: str = ""
     visa_library: str = "@py"
@@ -240,37 +259,32 @@ class Visa:
 def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> ScpiSession:
     """Open the instrument at a VISA address; ``@py`` is pyvisa-py, ``""`` the vendor's VISA library.
 
-    Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa, ``SetupError`` when no instrument
-    is there.
+    Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa where it is needed, ``SetupError``
+    when no instrument is there.
     """
     if not address:
         raise UsageError("no address of an instrument is given", field="address", value=address, example=ADDRESS)
     positive(timeout_s=timeout_s)
-    pyvisa = imported("pyvisa", "a VISA instrument", "visa", value="pyvisa")
-    milliseconds = max(1, round(timeout_s * 1e3))
-    try:
-        manager = pyvisa.ResourceManager(visa_library)
-        resource = manager.open_resource(address, open_timeout=milliseconds)
-    except Exception as error:
-        raise _unreachable(address, error) from error
-    try:
-        resource.timeout = milliseconds
-        raw = _raw_socket(resource)
-        resource.read_termination = "\n" if raw is None and _is_socket(address) else None
-        if raw is None and _is_socket(address):  # no end of a message there: NI's library would await its whole timeout
-            with suppress(pyvisa.VisaIOError):  # libraries without it end a read at the termination
-                resource.set_visa_attribute(pyvisa.constants.ResourceAttribute.suppress_end_enabled, False)
-        elif raw is not None:
-            raw.getpeername()  # pyvisa-py reports a refused connection as open
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            resource.visalib.sessions[resource.session].max_recv_size = PIECE
-    except Exception as error:
-        resource.close()
-        raise _unreachable(address, error) from error
-    codes = pyvisa.constants.StatusCode  # successes that pyvisa warns of; they mean nothing here
-    quiet = (codes.success_device_not_present, codes.success_max_count_read)
     remedy = USB if _is_usb(address) and visa_library == "@py" else CHECK
-    return ScpiSession(resource, address, timeout_s, quiet, remedy)
+    try:
+        if place := _SOCKET.fullmatch(address):
+            link: Link = RawSocket(place["host"], int(place["port"]), timeout_s)
+        else:
+            link = _by_visa(address, visa_library, max(1, round(timeout_s * 1e3)))
+    except RigError:
+        raise
+    except Exception as error:  # OSError, and what the libraries raise
+        raise _unreachable(address, error) from error
+    return ScpiSession(link, address, timeout_s, remedy)
+
+
+def _by_visa(address: str, visa_library: str, milliseconds: int) -> VisaResource:
+    pyvisa = imported("pyvisa", "a VISA instrument", "visa", value="pyvisa")
+    resource = pyvisa.ResourceManager(visa_library).open_resource(address, open_timeout=milliseconds)
+    with released_on_error(resource.close):
+        resource.timeout, resource.read_termination = milliseconds, None
+        codes = pyvisa.constants.StatusCode
+        return VisaResource(resource, (codes.success_device_not_present, codes.success_max_count_read))
 
 
 def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
@@ -319,17 +333,6 @@ def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout
 
 def _is_usb(address: str) -> bool:
     return address.upper().startswith("USB")
-
-
-def _is_socket(address: str) -> bool:
-    return address.upper().endswith("::SOCKET")
-
-
-def _raw_socket(resource: Any) -> socket.socket | None:
-    """Return the socket of a pyvisa-py TCP resource; None for any other resource."""
-    sessions = getattr(resource.visalib, "sessions", {})
-    interface = getattr(sessions.get(resource.session), "interface", None)
-    return interface if isinstance(interface, socket.socket) else None
 
 
 def _unreachable(address: str, error: Exception) -> SetupError:

@@ -21,7 +21,6 @@ from rig.types import Chunk
 from tests.support.digitizer_sim import DigitizerSim
 from tests.support.waiting import until
 
-pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 pytestmark = pytest.mark.real_time
 
 END = 'TRAC:ACT:END? "defbuffer1"'

@@ -28,7 +28,6 @@ from tests.support.scpi_bench import calibration, live
 
 pytestmark = pytest.mark.real_time
 
-pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 EXACT = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)

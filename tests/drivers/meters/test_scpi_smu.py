@@ -20,7 +20,6 @@ from rig.errors import SetupError, UsageError
 from rig.types import Meter
 from tests.support.scpi_bench import Scripted
 
-pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 pytestmark = pytest.mark.real_time
 
 NONE = '+0,"No error"'
