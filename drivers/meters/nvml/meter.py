@@ -1,6 +1,6 @@
 """NVML: an NVIDIA GPU's own counts of its energy and power. ``nvidia-ml-py`` is imported when a meter is opened.
 
-Sources: NVML API reference (nvmlDeviceGetTotalEnergyConsumption, nvmlDeviceGetPowerUsage, field values 185 and 186);
+Sources: NVML API reference (nvmlDeviceGetTotalEnergyConsumption, field value 186);
 Yang, Adamek and Armour, "Part-time Power Measurements: nvidia-smi's Lack of Attention", arXiv 2312.02741, for how
 often the sensors measure.
 """
@@ -28,16 +28,13 @@ WATCH_S = 0.6
 UPDATES = 3
 
 _PART_TIME = re.compile(r"\b(A100|A30|A800|H100|H200|H800|GH200)\b")
-_GA100 = re.compile(r"\b(A100|A30|A800)\b")
 MODES = ("hardware",)
 
-SOURCES = ("energy", "instant", "average")
-CALLS = {"energy": "nvmlDeviceGetTotalEnergyConsumption", "average": "nvmlDeviceGetPowerUsage"}
+LOOKS_HZ = {"energy": 100.0, "instant": 10.0}
+"""The sources, each with how often it is read by default. Readings of the counter are its changes."""
 BUFFER_S = 60.0
 QUICK_S = 5e-3
 """A call into the driver takes up to a few milliseconds."""
-AVERAGE_S = 1.0
-"""On Ampere (except GA100) and later nvmlDeviceGetPowerUsage is the mean over this time."""
 PART_TIME_S = 0.025
 """An A100 or H100 measures for this time in each sensor period of 0.1 s (arXiv 2312.02741)."""
 PART_TIME = (
@@ -84,9 +81,9 @@ class Gpu:
         return f"gpu{self.index}"
 
     def read(self, source: str) -> float:
-        """Return joules of the counter, which is in millijoules, or watts of the others, which are in milliwatts."""
-        if source != "instant":
-            return 1e-3 * float(self._query(CALLS[source]))
+        """Return joules of the counter, which is in millijoules, or watts of the sensor, which is in milliwatts."""
+        if source == "energy":
+            return 1e-3 * float(self._query("nvmlDeviceGetTotalEnergyConsumption"))
         value = self._query("nvmlDeviceGetFieldValues", [self.nvml.NVML_FI_DEV_POWER_INSTANT])[0]
         if value.nvmlReturn != self.nvml.NVML_SUCCESS:
             raise self.failed(f"gave no NVML_FI_DEV_POWER_INSTANT: error {value.nvmlReturn}", "Use source=energy")
@@ -157,16 +154,6 @@ def part_time(gpu: Gpu) -> bool:
     return bool(_PART_TIME.search(gpu.name))
 
 
-def averages(gpu: Gpu) -> bool:
-    """Return whether power usage is a mean over 1 s (NVML reference); GA100 and older give the last sample."""
-    nvml = gpu.nvml
-    try:
-        new = int(nvml.nvmlDeviceGetArchitecture(gpu.handle)) >= nvml.NVML_DEVICE_ARCH_AMPERE
-    except nvml.NVMLError:
-        return True
-    return new and not _GA100.search(gpu.name)
-
-
 def open_nvml() -> Any:
     """NVML, initialised. Raises ``MissingExtraError`` without nvidia-ml-py, ``SetupError`` without a driver."""
     pynvml = imported("pynvml", "an NVIDIA GPU", "nvml", value="nvidia-ml-py")
@@ -198,36 +185,27 @@ def open_meter(
 ) -> Meter:
     """GPUs by index or UUID, separated by commas; one rail for each, of its whole board.
 
-    ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample),
-    ``average`` (over the last second on Ampere, except GA100, and later), or ``auto``: the first that all of them
-    have. ``rate_hz`` is how often the source is read: by default 100 Hz for the counter, whose readings are its
-    changes, 10 Hz for instant, and 1 Hz for average, since faster averages would overlap.
+    ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample), or
+    ``auto``: the first that all of them have. ``rate_hz`` is how often the source is read: by default 100 Hz for the
+    counter, whose readings are its changes, and 10 Hz for the sensor.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
     without a driver, a GPU, or the requested source.
     """
-    one_of(("auto", *SOURCES), source=source)
+    one_of(("auto", *LOOKS_HZ), source=source)
     positive(rate_hz=rate_hz)
     nvml = open_nvml()
     with released_on_error(nvml.nvmlShutdown):
         opened = gpus_of(nvml, gpus)
         chosen = _source(opened, source)
-        looks_hz = _looks_hz(chosen, rate_hz)
+        looks_hz = rate_hz or LOOKS_HZ[chosen]
         updates_s = {gpu.rail: update_s(gpu) for gpu in opened} if chosen == "energy" else {}
         info = _info(name, nvml, opened, chosen, looks_hz, updates_s)
         return polled_meter(info, [_polled(gpu, chosen) for gpu in opened], looks_hz, clock, nvml.nvmlShutdown)
 
 
-def _looks_hz(source: str, asked_hz: float | None) -> float:
-    looks_hz = asked_hz or {"energy": 100.0, "instant": 10.0, "average": 1.0 / AVERAGE_S}[source]
-    if source == "average" and looks_hz > 1.0 / AVERAGE_S:
-        what = f"{looks_hz:g} readings in each second are means over {AVERAGE_S:g} s, and these means would overlap"
-        raise refused("rate_hz", asked_hz, "Give 1 or less, or source=energy", what)
-    return looks_hz
-
-
 def _source(gpus: Sequence[Gpu], wanted: str) -> str:
-    for source in SOURCES if wanted == "auto" else (wanted,):
+    for source in LOOKS_HZ if wanted == "auto" else (wanted,):
         if all(gpu.supports(source) for gpu in gpus):
             return source
     what = f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML"
@@ -238,38 +216,30 @@ def _polled(gpu: Gpu, source: str) -> Polled:
     if source == "energy":
         counter = Energy(gpu)
         return Polled(gpu.rail, counter.look, counter.begin, on_change=True, quick_s=QUICK_S)
-    covers_s = AVERAGE_S if source == "average" and averages(gpu) else PART_TIME_S
-    return Polled(gpu.rail, partial(gpu.read, source), covers_s=covers_s, quick_s=QUICK_S)
+    return Polled(gpu.rail, partial(gpu.read, source), covers_s=PART_TIME_S, quick_s=QUICK_S)
 
 
-def _rail(gpu: Gpu, source: str, looks_hz: float, update_s: float | None) -> Rail:
+def _rail(gpu: Gpu, looks_hz: float, update_s: float | None) -> Rail:
     if update_s is not None:
         # stamped at the first read of a new value, half a read late on average
         return Rail(
             gpu.rail, "cumulative", Conversion("J"), 1.0 / update_s,
             filter_tau_s=0.5 / looks_hz, resolution=1e-3, gain_id=gpu.uuid,
         )  # fmt: skip
-    covers_s = _polled(gpu, source).covers_s
-    return Rail(gpu.rail, "mean", Conversion("W"), looks_hz, aperture_s=covers_s, resolution=1e-3, gain_id=gpu.uuid)
+    return Rail(gpu.rail, "mean", Conversion("W"), looks_hz, PART_TIME_S, resolution=1e-3, gain_id=gpu.uuid)
 
 
 def _info(
     name: str, nvml: Any, gpus: Sequence[Gpu], source: str, looks_hz: float, updates_s: dict[str, float]
 ) -> MeterInfo:
     simulated = any(gpu.name.startswith("SIM") for gpu in gpus)
-    said = {
-        "energy": "energy counter, a reading whenever it is renewed",
-        "instant": "the power sensor's last look",
-        "average": "mean power of the last second"
-        if all(map(averages, gpus))
-        else "the power sensor's last look (power usage is no average on these)",
-    }[source]
+    said = "energy counter, a reading whenever it is renewed" if source == "energy" else "the power sensor's last look"
     notes = [PART_TIME] if any(map(part_time, gpus)) else []
     return MeterInfo(
         name=name,
         mode="simulator" if simulated else "hardware",
         clock=HOST,
-        rails=tuple(_rail(gpu, source, looks_hz, updates_s.get(gpu.rail)) for gpu in gpus),
+        rails=tuple(_rail(gpu, looks_hz, updates_s.get(gpu.rail)) for gpu in gpus),
         omitted=("the computer that the GPUs are in", "GPUs that are not named"),
         description="; ".join(
             [f"{'SIMULATED ' if simulated else ''}NVML, {', '.join(gpu.name for gpu in gpus)}: {said}", *notes]

@@ -28,7 +28,6 @@ from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
 from rig.factories import build
 from tests.support.scpi_bench import Dialogue, Scripted, calibration, live
 
-
 WHO = "Keysight Technologies,34465A,MY54501234,A.02.17-02.40-02.17-00.52-04-02"
 WHO_3 = WHO.replace("A.02.17", "A.03.03")
 NONE = '+0,"No error"'
