@@ -25,13 +25,13 @@ from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.option_checks import one_of, within
 from rig.bench.settings import Positive, of_settings
-from rig.errors import MeterError, RigError, SetupError, refused
+from rig.errors import MeterError, RigError, SetupError
 from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
 
 BAUD = 3686400
 PROMPT = "PowerShield >"
 SUPPLY_V = (1.8, 3.3)
-RATES_HZ = (1e5, 5e4, 2e4, 1e4, 5e3, 2e3, 1e3, 5e2, 2e2, 1e2, 5e1, 2e1, 1e1, 5.0, 2.0, 1.0)
+RATES_HZ = (1e4, 5e3, 2e3, 1e3, 5e2, 2e2, 1e2, 5e1, 2e1, 1e1, 5.0, 2.0, 1.0)
 QUIET_S = 0.05
 
 _VOLT = re.compile(r"(\d+)([+-]\d+)")
@@ -40,9 +40,6 @@ FEEDS = True
 
 RANGE_A = 0.05
 """The range of the dynamic mode (UM2243, chapter 10); the instrument's protection acts from 59 mA on."""
-ENERGY_MOST_HZ = 1e4
-APERTURE_S = 1e-5
-"""The aperture of a current, "instantaneous" in ``help``: the analog path has 100 kHz (UM2243, chapter 10)."""
 BUFFER_S = 0.2
 """The port is emptied ten times in this time (s). An LPM01A's memory holds more."""
 
@@ -52,20 +49,9 @@ class ShieldSettings:
     """The settings of a PowerShield. Without ``supply_v`` its supply is not changed."""
 
     rate_hz: Annotated[float, partial(one_of, RATES_HZ)] = 1000.0
-    output: Literal["energy", "current"] = "energy"
     supply_v: Annotated[float, partial(within, *SUPPLY_V, "V")] | None = None
     high_current: bool = False
     power: Literal["on", "keep"] = "on"
-
-    @property
-    def energy(self) -> bool:
-        """Return whether each reading is the energy of its period."""
-        return self.output == "energy"
-
-    @property
-    def per_reading(self) -> float:
-        """Return the factor from a sent reading to the rail's unit: joules per period to watts, or 1."""
-        return self.rate_hz if self.energy else 1.0
 
 
 class PowerShield:
@@ -103,7 +89,7 @@ class PowerShield:
         mode = "high" if p.high_current else "optim"
         freq = f"{p.rate_hz / 1e3:g}k" if p.rate_hz >= 1e3 else f"{p.rate_hz:g}"
         for command in (
-            "pwrend on", "acqmode dyn", f"funcmode {mode}", f"output {p.output}", "format bin_hexa", f"freq {freq}",
+            "pwrend on", "acqmode dyn", f"funcmode {mode}", "output energy", "format bin_hexa", f"freq {freq}",
             "acqtime inf", "trigsrc sw", "trigdelay 0",
         ):  # fmt: skip
             self._command(command)
@@ -163,7 +149,7 @@ class PowerShield:
 
     def _batch(self, pieces: Sequence[Parsed]) -> Batch:
         value, flags = (np.concatenate(parts) for parts in zip(*(piece.arrays() for piece in pieces), strict=True))
-        return [Chunk(self._rail, value * self._settings.per_reading, flags=flags)]
+        return [Chunk(self._rail, value * self._settings.rate_hz, flags=flags)]
 
     def _volts(self) -> float:
         answer = self._command("volt get")
@@ -206,40 +192,35 @@ class Lpm01a:
     port: str = ""
     largest_a: Positive = RANGE_A
     timeout_s: Positive = 3.0
-    baud: int = BAUD
 
 
 @of_settings
 def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
     """Open an LPM01A on a serial ``port``; pyserial opens it (extra ``serial``).
 
-    ``output`` is ``energy`` (each reading is the energy of its whole period; 10 kHz at most) or ``current``
-    (instantaneous; 100 kHz at most). ``rate_hz`` is 1, 2 or 5 times a power of ten, 1 Hz to 100 kHz. ``supply_v`` (1.8
-    to 3.3) is set if the instrument supplies another voltage; without ``supply_v`` its supply stays. ``largest_a`` is
-    the largest current expected; the step between readings at this current is declared as the resolution.
-    ``high_current`` chooses ``funcmode high``. ``power`` is ``on``, or ``keep`` to leave the target's switch alone.
-    ``clock_tolerance`` limits its sample clock's rate (relative). ``calibration`` names a calibration file in the
-    rail's unit (W for energy, A for current).
+    Each reading is the energy of its whole period. ``rate_hz`` is 1, 2 or 5 times a power of ten, 1 Hz to 10 kHz.
+    ``supply_v`` (1.8 to 3.3) is set if the instrument supplies another voltage; without ``supply_v`` its supply stays.
+    ``largest_a`` is the largest current expected; the step between readings at this current is declared as the
+    resolution. ``high_current`` chooses ``funcmode high``. ``power`` is ``on``, or ``keep`` to leave the target's
+    switch alone. ``clock_tolerance`` limits its sample clock's rate (relative). ``calibration`` names a calibration
+    file in W.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no PowerShield or a refusal.
     """
     s, p = settings, settings.shield
-    if p.energy and p.rate_hz > ENERGY_MOST_HZ:
-        what = f"{p.rate_hz:g} readings/s are too many for energy"
-        raise refused("rate_hz", p.rate_hz, f"Give {ENERGY_MOST_HZ:g} or less, or output=current", what)
-    line = open_line(s.port, s.baud, METER)
+    line = open_line(s.port, BAUD, METER)
     with released_on_error(line.close):
         shield = PowerShield(line, p, s.rail, s.timeout_s)
         who = shield.introduce()
         held_v = shield.configure()
         rail = _rail(s, held_v, who["serial"])
         info = s.own.info(
-            f"ST PowerShield, {p.output}, {p.rate_hz:g} readings/s",
+            f"ST PowerShield, energy, {p.rate_hz:g} readings/s",
             s.own.limited(rail, who["serial"], one_range=False), simulated=who["serial"].startswith("SIM"),
             omitted=("every supply but the one that the PowerShield feeds",), buffer_s=BUFFER_S,
             versions={f"PowerShield {who['serial']}": who["firmware"], "pyserial": version("pyserial")},
             details={
-                "port": line.port, "output": p.output, "funcmode": "high" if p.high_current else "optim",
+                "port": line.port, "output": "energy", "funcmode": "high" if p.high_current else "optim",
                 "supply": {"volts": held_v, "from": "the instrument's own answer to `volt get`"},
                 "stamps": "its own, once a second, good to 1 ms: fewer readings than that may be lost unnoticed",
             },
@@ -249,14 +230,9 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
 
 
 def _rail(s: Lpm01a, held_v: float, serial: str) -> Rail:
-    rate_hz, period_s = s.shield.rate_hz, 1.0 / s.shield.rate_hz
-    if s.shield.energy:
-        step_w = step_at(s.largest_a * held_v * period_s) * rate_hz
-        return Rail(
-            s.rail, "mean", Conversion("W"), rate_hz, period_s,
-            resolution=step_w, range_max=RANGE_A * held_v, gain_id=serial,
-        )  # fmt: skip
+    rate_hz = s.shield.rate_hz
+    step_w = step_at(s.largest_a * held_v / rate_hz) * rate_hz
     return Rail(
-        s.rail, "mean", Conversion("A", held_v), rate_hz, min(APERTURE_S, period_s),
-        resolution=step_at(s.largest_a), range_max=RANGE_A, gain_id=serial,
+        s.rail, "mean", Conversion("W"), rate_hz, 1.0 / rate_hz,
+        resolution=step_w, range_max=RANGE_A * held_v, gain_id=serial,
     )  # fmt: skip
