@@ -78,7 +78,7 @@ class Columns:
         other = "," if self.layout.decimal == "." else "."
         remedy = "Correct the row"
         if text and text[0] in "#;%":
-            remedy += ", or state how comments begin (comment=)"
+            remedy = "Remove lines of comments between the rows"
         if other in text:
             here = "a point" if self.layout.decimal == "." else "a comma"
             remedy = f"The decimal mark of this file is {here}, and thousands marks are not read; correct the row"
@@ -136,7 +136,7 @@ class Table:
                 file.readline()
             found: Any = pd.read_csv(
                 file, sep=layout.separator, decimal=layout.decimal, index_col=False, skipinitialspace=True,
-                low_memory=False, header=0, comment=layout.comment, chunksize=rows,
+                low_memory=False, header=0, chunksize=rows,
                 skiprows=[layout.below] if layout.below else None,
             )  # fmt: skip
             yield from [found] if rows is None else found

@@ -39,7 +39,6 @@ class Layout:
     above: int = 0
     below: int = 0
     units: tuple[str, ...] = ()
-    comment: str | None = None
     has_decimal: bool = False
 
     def unit_below(self, name: str) -> str:
@@ -62,7 +61,6 @@ def find(
     fits: Fits,
     separator: str | None = None,
     decimal: str | None = None,
-    comment: str | None = None,
     *,
     has_decimal: bool = False,
 ) -> Layout:
@@ -72,15 +70,13 @@ def find(
     is not empty; the caller then refuses it. Raises ``DataError`` for a file that is not text, ``UsageError`` for a
     separator or a decimal mark that must be stated.
     """
-    if comment is not None and (len(comment) != 1 or comment in SEPARATORS + "\"'\r\n"):
-        raise refused("comment", comment, "Give one character, as #")
     lines, given = _head(path), _separator(separator)
     for above, line in enumerate(lines):
         found = {s: names for s in given or SEPARATORS if fits(names := _cells(line, s)) is not None}
         if found:
             sep = _of_several([*found], line, path, decimal)
             names = found[sep] if sep in found else next(iter(found.values()))
-            layout = Layout(tuple(names), sep, above=above, comment=comment, has_decimal=has_decimal)
+            layout = Layout(tuple(names), sep, above=above, has_decimal=has_decimal)
             return _below(path, lines, layout, fits, decimal)
     filled = [k for k, line in enumerate(lines) if line.strip()]
     if not filled:
@@ -89,7 +85,7 @@ def find(
     first = next(above_numbers, filled[0])
     sep = given or _of_several([s for s in SEPARATORS if s in lines[first]] or [","], lines[first], path, decimal)
     names = _cells(lines[first], sep)
-    return Layout(tuple(names), sep, decimal or ".", first, comment=comment, has_decimal=has_decimal)
+    return Layout(tuple(names), sep, decimal or ".", first, has_decimal=has_decimal)
 
 
 def all_of(wanted: Sequence[str]) -> Fits:
@@ -135,10 +131,8 @@ def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal
     """Return the layout, completed from the lines below the header: a row of units and the decimal mark."""
     wanted = fits(layout.names) or ()
     at = [layout.names.index(name) for name in wanted]
-    rows = []
-    for k in range(layout.above + 1, len(lines)):
-        if lines[k].strip() and not (layout.comment and lines[k].startswith(layout.comment)):
-            rows.append((k, _cells(lines[k], layout.separator)))
+    filled = [k for k in range(layout.above + 1, len(lines)) if lines[k].strip()]
+    rows = [(k, _cells(lines[k], layout.separator)) for k in filled]
     below, units = 0, tuple[str, ...]()
     if rows and _is_units([rows[0][1][i] for i in at if i < len(rows[0][1])]):
         cells = rows[0][1] + [""] * len(layout.names)

@@ -38,7 +38,6 @@ def open_import(
     timezone: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
-    comment: str | None = None,
     overrule_header: bool = False,
     simulated: bool = False,
     meter: str = "recorded trace",
@@ -54,9 +53,9 @@ def open_import(
     of windows need an iso axis. ``simulated`` states that the trace was computed; ``meter`` and ``system`` name the
     instrument and the device.
 
-    The header is the line that holds the declared columns. Lines before it are skipped, and so are lines that
-    begin with ``comment`` (one character). ``separator`` and ``decimal`` describe the file if it does not show them.
-    A unit in the header that contradicts the declared one is refused, unless ``overrule_header`` is true.
+    The header is the line that holds the declared columns, and lines before it are skipped. ``separator`` and
+    ``decimal`` describe the file if it does not show them. A unit in the header that contradicts the declared one is
+    refused, unless ``overrule_header`` is true.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table.
     """
@@ -68,7 +67,7 @@ def open_import(
     at = _time_column(time, rate_hz)
     asked = {"time": [at] if at else []} | declared
     columns = list(dict.fromkeys(name for pairs in asked.values() for name, _ in pairs))
-    layout = find(source, all_of(columns), separator, decimal, comment, has_decimal=True)
+    layout = find(source, all_of(columns), separator, decimal, has_decimal=True)
     for option, name, unit in [(o, *pair) for o, pairs in asked.items() for pair in pairs if not overrule_header]:
         agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
     table = Table(source, columns, layout)

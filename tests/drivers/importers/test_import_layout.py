@@ -46,17 +46,11 @@ def test_what_an_oscilloscope_writes_around_its_header_is_passed_over(above: str
     assert any("read as units" in note for note in run.notes) == bool(below)
 
 
-def test_lines_of_comments_amid_the_readings_are_passed_over_when_stated(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    lines = ["t,p", *(f"{a!r},{w!r}" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
-    (tmp_path / "a.csv").write_text("\n".join([*lines[:50], "# trigger", *lines[50:]]))
-    options: dict[str, Any] = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(tmp_path)}
-    check(plain_csv.open_import(tmp_path / "a.csv", comment="#", **options), tmp_path / "run")
-    with pytest.raises(DataError, match="data row 50") as caught:
-        plain_csv.open_import(tmp_path / "a.csv", **options)
-    assert "comment=" in caught.value.remedy
-    with pytest.raises(UsageError, match="comment is '##'"):
-        plain_csv.open_import(tmp_path / "a.csv", comment="##", **options)
+def test_a_line_of_comment_amid_the_readings_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,p\n0,1\n# trigger\n1,2\n")
+    with pytest.raises(DataError, match="data row 2") as caught:
+        plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", windows=windows(tmp_path))
+    assert "comments" in caught.value.remedy
 
 
 def test_a_first_row_of_no_numbers_is_data(tmp_path: Path) -> None:
