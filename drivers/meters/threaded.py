@@ -148,10 +148,6 @@ class ThreadedMeter:
             raise a.error
         return a.take()
 
-    def abort(self) -> None:
-        """End the thread and drop what it has fetched. The meter can be started again."""
-        self._end_thread()
-
     def close(self) -> None:
         """Stop and let go of the instrument. May be called twice; raises nothing."""
         self._end_thread()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +12,9 @@ import numpy as np
 from drivers.failures import meter_failed
 from drivers.links.serial_line import SerialLine
 from drivers.meters.ppk2 import commands
-from drivers.meters.ppk2.loss_detection import NEAR_S, LossDetector, PendingReadings, Stretch
+from drivers.meters.ppk2.loss_detection import NEAR_S, PendingReadings, Proof, Stretch
 from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers
-from drivers.meters.threaded import Batch, ThreadedMeter, first_reading
+from drivers.meters.threaded import Batch, first_reading
 from rig.errors import MeterError, MeterSilentError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail
 
@@ -56,23 +55,16 @@ class Slot:
 
 
 class Ppk2Source:
-    """The ``Source``. With ``clock_only`` it follows the instrument's clock and gives no readings.
-
-    ``losses`` counts readings lost since ``begin``: those that the counter shows, and multiples of 64 that only the
-    times of arrival show.
-    """
+    """The ``Source``."""
 
     def __init__(self, line: SerialLine, info: MeterInfo, modifiers: Modifiers, range_: int, timeout_s: float) -> None:
         self._line, self._info, self._modifiers = line, info, modifiers
         self._range, self._timeout_s = range_, timeout_s
-        self._lock = threading.Lock()
-        self.losses = (0, 0)
-        self.clock_only = False
 
     def begin(self, clock: Clock) -> Bracket:
         commands.silence(self._line, self._timeout_s)
         self._clock, self._slot, self._aligner = clock, Slot(bytearray()), Aligner()
-        self._detector = LossDetector(self._info.name, RATE_HZ, self._info.clock.tolerance)
+        self._proof = Proof(self._info.name, RATE_HZ, self._info.clock.tolerance)
         self._pending = PendingReadings()
         self._high: bool | None = None
         self._begun_ns, self._heard_s = clock.now_ns(), time.monotonic()
@@ -84,14 +76,14 @@ class Ppk2Source:
     def fetch(self) -> Iterator[Batch]:
         if self._arrived_ns() is None:
             return
-        stretch = self._pending.release(self._detector.proved)
-        if len(stretch.word) and not self.clock_only:
+        stretch = self._pending.release(self._proof.proved)
+        if len(stretch.word):
             yield self._chunks(stretch)
 
     def finish(self) -> Iterator[Batch]:
         """Let the stream run until all readings up to now are proved, then stop it."""
         by_s = (self._clock.now_ns() + self._width_ns - self._begun_ns) * 1e-9  # when a reading taken now has arrived
-        while self._detector.proved_s < by_s:
+        while self._proof.proved_s < by_s:
             time.sleep(EMPTY_EVERY_S)
             yield from self.fetch()
         with contextlib.suppress(MeterError):
@@ -103,15 +95,6 @@ class Ppk2Source:
             if self._info.details["power"] == "off-at-close":
                 self._line.write(bytes([commands.RUNNING, 0]))
         self._line.close()
-
-    def tick_now(self) -> int:
-        """Return the tick that the instrument shows at some moment of this call.
-
-        It first waits for the width of the first reading's bracket: no reading arrives later than that.
-        """
-        self._clock.sleep_until(self._clock.now_ns() + self._width_ns)
-        with self._lock:
-            return int(self._detector.tick_at((self._clock.now_ns() - self._begun_ns) * 1e-9))
 
     def _first(self) -> Bracket:
         """Return the narrowest bracket of tick 0 from the arrivals of the first ``FIRST_S`` seconds."""
@@ -147,17 +130,13 @@ class Ppk2Source:
         if not count:
             return
         due = at_s * (1.0 + self._info.clock.tolerance) * RATE_HZ + 2.0
-        if count + self._detector.missing > due:
+        if count > due:
             what = f"meter {self._info.name} sent {count} readings in {at_s:.3f} s, and {due:.0f} are due at most"
             remedy = (
                 "Its timer is faster than clock_tolerance allows: raise clock_tolerance, or have the instrument checked"
             )
             raise meter_failed(what, "clock_tolerance", count, remedy)
-        with self._lock:
-            loss = self._detector.add(count, at_s)
-        if loss is not None:
-            self._pending.lose(loss)
-        self.losses = self._aligner.lost, self._detector.missing
+        self._proof.add(count, at_s)
 
     def _chunks(self, got: Stretch) -> list[Chunk]:
         """Return amperes, NaN where a reading is lost. Flag readings at the ADC's limit or above the declared range."""
@@ -178,52 +157,3 @@ class Ppk2Source:
             at, high = at[high != before], high[high != before]
         tick = (got.first + at).astype(np.int64)
         return Chunk(rail.name, high.astype(np.uint8), tick, tick)
-
-
-class Ppk2Meter:
-    """A meter whose clock can also be read between two recordings: it then streams only for its clock."""
-
-    def __init__(self, meter: ThreadedMeter, source: Ppk2Source) -> None:
-        self._meter, self._source = meter, source
-        self._recording = self._streaming = False
-
-    def info(self) -> MeterInfo:
-        """Return the settings of the meter, and what the instrument states about itself."""
-        return self._meter.info()
-
-    def lost(self) -> tuple[int, int]:
-        """Return the readings lost since ``start``: those that the counter shows, and multiples of 64 that it hides."""
-        return self._source.losses
-
-    def start(self) -> Bracket:
-        """Start the stream; its first reading begins at tick 0, in the bracket."""
-        if not self._recording:
-            self._meter.abort()
-        self._source.clock_only = False
-        bracket = self._meter.start()
-        self._recording = self._streaming = True
-        return bracket
-
-    def read(self) -> Sequence[Chunk]:
-        """Return all proved readings, perhaps none; after that, raise the error that ended the stream."""
-        return self._meter.read() if self._recording else ()
-
-    def stop(self) -> Sequence[Chunk]:
-        """Stop as soon as all readings up to now are proved, and deliver the rest."""
-        if not self._recording:
-            return ()
-        self._recording = self._streaming = False
-        return self._meter.stop()
-
-    def timer(self) -> int:
-        """Return the tick at some moment of this call. After ``stop``, the clock starts again from tick 0."""
-        if not self._streaming:
-            self._source.clock_only = True
-            self._meter.start()
-            self._streaming = True
-        return self._source.tick_now()
-
-    def close(self) -> None:
-        """Stop and close. May be called twice; raises nothing."""
-        self._recording = self._streaming = False
-        self._meter.close()

@@ -31,7 +31,7 @@ def configure(line: SerialLine, mode: str, supply_v: float) -> None:
     line.write(bytes([RUNNING, 1]))
 
 
-def metadata(line: SerialLine, timeout_s: float, default: bool = False) -> Modifiers:
+def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
     """Stop the stream, ask for the calibration and read it up to END. Raises ``SetupError`` if this is no PPK2."""
     silence(line, timeout_s)
     line.write(bytes([METADATA]))
@@ -43,7 +43,7 @@ def metadata(line: SerialLine, timeout_s: float, default: bool = False) -> Modif
             raise SetupError(what, field="port", value=line.port, remedy=remedy)
         said += line.waiting()
         time.sleep(1e-3)
-    return modifiers_of(said.decode("latin-1"), default)
+    return modifiers_of(said.decode("latin-1"))
 
 
 def silence(line: SerialLine, timeout_s: float) -> None:

@@ -2,15 +2,15 @@
 
     rig measure --device ... --meter ppk2 --option port=/dev/ttyACM0 --option supply_v=3.0
 
-Lost readings are NaN in the trace. The kit's counter shows most losses (``words``); only arrival times show a loss of a
-multiple of 64 (``loss_detection``). A loss that can be neither found nor excluded ends the run.
+Lost readings are NaN in the trace. The kit's counter shows most losses (``words``); only arrival times exclude a loss
+of a multiple of 64 (``loss_detection``), which ends the run.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Literal
@@ -18,15 +18,15 @@ from typing import Annotated, Literal
 from drivers.failures import released_on_error
 from drivers.links.serial_line import METER, open_line
 from drivers.meters.ppk2 import commands
-from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Meter, Ppk2Source
-from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ, TYPICAL_OFF
+from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Source
+from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.connected import Connected
 from rig.bench.option_checks import positive, within
 from rig.bench.settings import Positive, of_settings
 from rig.plugins import imported
-from rig.types import Accuracy, Clock, Conversion, Meter, Pin, Rail
+from rig.types import Clock, Conversion, Meter, Pin, Rail
 
 MODES = ("hardware",)
 FEEDS = True
@@ -50,7 +50,6 @@ class Ppk2:
     supply_v: Annotated[float, partial(within, 0.8, 5.0, "V, since a PPK2 measures no voltage")] = 0.0
     power: Literal["on", "off-at-close", "keep"] = "on"
     largest_a: Annotated[float, partial(within, 0.0, RANGE_MOST_A[-1], "A"), positive] = RANGE_MOST_A[-1]
-    modifiers: Literal["own", "default"] = "own"
     mark_channel: Literal["", "D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7"] = ""
     pin: Pin = "level"
     pin_lag_s: Annotated[float, partial(within, 0.0, math.inf, "s")] = 0.0
@@ -66,12 +65,11 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
     Both need ``supply_v``, since the instrument measures no voltage and its calibration needs one.
     ``power`` is ``on`` (its output is switched on and stays on), ``off-at-close``, or ``keep`` (it is not switched).
     ``largest_a`` is the largest expected current. The step of the range for it is declared as the resolution, and
-    readings in a coarser range are flagged as overload. ``modifiers`` are its ``own``; with ``default``, typical values
-    replace those that are impossible, and the accuracy states this. ``mark_channel`` (D0 to D7) is a
-    logic input, recorded as a rail of edges of that name; ``pin`` (level, stamp or toggle) is how the device uses
-    it, and ``pin_lag_s`` how far an edge may be from what it marks. ``clock_tolerance`` limits the relative rate error
-    of its sample timer. ``calibration`` names a file with limits in A; without one no accuracy is stated. At most
-    ``hold_s`` of readings wait unread, and the kit may be silent for ``timeout_s``.
+    readings in a coarser range are flagged as overload. ``mark_channel`` (D0 to D7) is a logic input, recorded as a
+    rail of edges of that name; ``pin`` (level, stamp or toggle) is how the device uses it, and ``pin_lag_s`` how far an
+    edge may be from what it marks. ``clock_tolerance`` limits the relative rate error of its sample timer.
+    ``calibration`` names a file with limits in A; without one no accuracy is stated. At most ``hold_s`` of readings
+    wait unread, and the kit may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """
@@ -79,16 +77,13 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
     range_ = next(k for k, most_a in enumerate(RANGE_MOST_A) if s.largest_a <= most_a)
     line = open_line(s.port, commands.BAUD, METER)
     with released_on_error(line.close):
-        stated = commands.metadata(line, s.timeout_s, s.modifiers == "default")
+        stated = commands.metadata(line, s.timeout_s)
         if s.power != "keep":
             commands.configure(line, s.mode, s.supply_v)
         step_a = max(stated.steps_a()[: range_ + 1])
         conversion = Conversion("A", s.supply_v)
         rail = Rail(s.rail, "mean", conversion, RATE_HZ, resolution=step_a, gain_id=f"{s.own.name}:{s.rail}")
         rail = s.own.limited(rail, commands.serial_number(line), one_range=False)
-        if stated.defaults and s.own.calibration is None:
-            source = f"typical values for {', '.join(stated.defaults)}: the PPK2 states none that are possible"
-            rail = replace(rail, accuracy=Accuracy(TYPICAL_OFF[0], TYPICAL_OFF[1] * step_a / 4.0, source))
         marks = [Rail(s.mark_channel, "edges", rate_hz=RATE_HZ, pin=s.pin, pin_lag_s=s.pin_lag_s)]
         info = s.own.info(
             f"Nordic PPK2, {s.mode} mode, {RATE_HZ:g} readings/s", rail, *(marks if s.mark_channel else []),
@@ -97,10 +92,9 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
             details={
                 "port": s.port, "mode": s.mode, "supply_v": s.supply_v, "power": s.power, "largest_a": s.largest_a,
                 "mark_channel": s.mark_channel, "metadata": stated.other, "step_a_by_range": stated.steps_a(),
-                "default_modifiers": list(stated.defaults), "spike_filter": "none",
-                "lost_readings": "NaN; shown by its six-bit counter, and by the times of arrival",
+                "spike_filter": "none", "lost_readings": "NaN, as its six-bit counter shows",
             },
         )  # fmt: skip
         readings = Ppk2Source(line, info, stated, range_, s.timeout_s)
         most = round(s.hold_s * RATE_HZ)
-        return Ppk2Meter(ThreadedMeter(info, readings, clock, every_s=EMPTY_EVERY_S, most=most), readings)
+        return ThreadedMeter(info, readings, clock, every_s=EMPTY_EVERY_S, most=most)

@@ -34,11 +34,12 @@ FARTHEST = 1 << 14
 NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
 """Values of the modifiers that old firmware does not send."""
 TYPICAL = {"R": (1031.64, 101.65, 10.15, 0.94, 0.043), "GS": 1.0, "GI": 1.0, "O": 0.0, "S": 0.0, "I": 0.0, "UG": 1.0}
-"""The values that Nordic's program uses for a modifier that is absent, 0 or no number (``serialDevice.ts``)."""
+"""The values that Nordic's program uses for a modifier that is absent, 0 or no number (``serialDevice.ts``).
+
+With them a reading may be off by half, so a kit without possible modifiers is refused here.
+"""
 FARTHEST_OFF = {"GS": 1e3, "O": 1e3, "S": 0.1, "I": 0.1}
 """Limits that real kits stay below; R, GI and UG are within a factor of two (Nordic's thread 92921; some damaged)."""
-TYPICAL_OFF = 0.5, 250.0
-"""Limits of error with typical modifiers: of a reading (relative; R4 alone may be off by a third), and of offset O."""
 THREAD = (
     "https://devzone.nordicsemi.com/f/nordic-q-a/92921/ppk2-reports-implausible-values-modifiers---how-to-recalibrate"
 )
@@ -56,8 +57,6 @@ class Modifiers:
     i: Floats
     ug: Floats
     other: dict[str, str]
-    defaults: tuple[str, ...] = ()
-    """Modifiers that have Nordic's typical values, because the instrument reports no plausible ones."""
 
     def amperes(self, range_: NDArray[np.intp], adc: Floats, supply_v: float) -> Floats:
         """Readings in A, float64 of the same shape."""
@@ -70,29 +69,26 @@ class Modifiers:
         return [float(v) for v in 4.0 * ADC_VOLTS / self.r]
 
 
-def modifiers_of(text: str, default: bool = False) -> Modifiers:
+def modifiers_of(text: str) -> Modifiers:
     """Return the modifiers in a metadata reply, lines ``R0: 1031.64`` up to ``END``.
 
-    Raises ``SetupError`` for a modifier that is absent, no number or implausible, unless ``default`` replaces it.
+    Raises ``SetupError`` for a modifier that is absent, no number or implausible.
     """
     lines = dict(line.split(": ", 1) for line in text.replace("\r", "").split("\n") if ": " in line)
-    found, defaults = {}, []
+    found = {}
     for key, typical in TYPICAL.items():
-        usual = np.broadcast_to(np.array(typical), RANGES)
         stated = [lines.get(f"{key}{k}", str(NEUTRAL.get(key, ""))) for k in range(RANGES)]
         value = np.array([_number(text) for text in stated])
         if key in FARTHEST_OFF:
             good = np.abs(value) <= FARTHEST_OFF[key]
         else:
-            good = np.abs(np.log2(np.where(value > 0.0, value, np.nan) / usual)) <= 1.0
-        for k in np.flatnonzero(~good):
-            if not default:
-                raise _uncalibrated(f"{key}{k}", stated[k].strip())
-            defaults.append(f"{key}{k}")
-        found[key] = np.where(good, value, usual)
+            good = np.abs(np.log2(np.where(value > 0.0, value, np.nan) / np.array(typical))) <= 1.0
+        if not np.all(good):
+            k = int(np.argmin(good))
+            raise _uncalibrated(f"{key}{k}", stated[k].strip())
+        found[key] = value
     other = {k: v.strip() for k, v in lines.items() if k.rstrip("01234") not in found}
-    rows = {key.lower(): value for key, value in found.items()}
-    return Modifiers(**rows, other=other, defaults=tuple(defaults))
+    return Modifiers(**{key.lower(): value for key, value in found.items()}, other=other)
 
 
 def _number(text: str) -> float:
@@ -107,8 +103,7 @@ def _uncalibrated(key: str, text: str) -> SetupError:
         f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes",
         field=key,
         value=text,
-        remedy=f"Ask Nordic for the values of this kit, as in {THREAD}. Or give modifiers=default: typical values "
-        "replace the impossible ones. Readings may then be wrong by half, and results say so",
+        remedy=f"Ask Nordic for the values of this kit, as in {THREAD}",
     )
 
 
@@ -125,14 +120,13 @@ class Aligner:
 
     Where the counter jumps, the stream continues at the next place with ``SURE`` consecutive words. The first word
     there is dropped, because it may be joined from two torn words; so are the last ``HELD`` words before the jump.
-    ``lost`` counts the skipped words, modulo 64: ``loss_detection`` finds the multiples of 64.
+    The skipped words are counted modulo 64: ``loss_detection`` excludes the multiples of 64.
     """
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._expected: int | None = None
         self._astray = True
-        self.lost = 0
 
     def feed(self, data: bytes) -> Words:
         """Add bytes. Return the words that are now complete and certain."""
@@ -155,7 +149,6 @@ class Aligner:
                 words.append(run)
                 lost.append(np.zeros(len(run), dtype=np.int64))
                 lost[-1][0] = missing
-                self.lost += missing
             if not self._astray:
                 break
         if not words:
