@@ -229,20 +229,11 @@ def _chosen(zones: Sequence[Zone], domains: str) -> list[Zone]:
     return chosen
 
 
-def _omitted(zones: Sequence[Zone], chosen: Sequence[Zone]) -> list[str]:
-    said = []
+def _omitted(zones: Sequence[Zone], chosen: Sequence[Zone]) -> Iterator[str]:
     for zone in zones:
-        if zone in chosen:
-            continue
-        outer = [z.rail for z in chosen if z.holds(zone)]
-        inner = [z.rail for z in chosen if zone.holds(z)]
-        if outer:
-            said.append(f"{zone.rail}: counted in {outer[0]} already")
-        elif inner:
-            said.append(f"{zone.rail}: contains {', '.join(inner)}, which are counted")
-        else:
-            said.append(f"{zone.rail}: not chosen")
-    return said
+        if zone not in chosen:
+            outer = [z.rail for z in chosen if z.holds(zone)]
+            yield f"{zone.rail}: {f'counted in {outer[0]} already' if outer else 'not chosen'}"
 
 
 def _twice(root: Path) -> list[str]:

@@ -49,10 +49,10 @@ def open_import(
     """Every EnergyRunner trace in or below a folder: ``NAME-energy.bin`` with ``NAME-timestamps.json``.
 
     Window k lies between stamps 2k - 1 and 2k, counted from 0. The inferences of each are read from ``log.txt``, else
-    from ``script.async``, else from ``results.txt`` (or the one file with such an ending); without these files
-    ``inferences`` states them. A sample holds microjoules, whatever the meter; where ``results.txt`` prints energies
-    that show another ``unit``, the unit must be stated. The runner of MLPerf Tiny 1.3 writes ``results.json`` instead,
-    with joules per sample at ``rate_hz`` (1000, which its files do not state).
+    from ``results.txt`` (or the one file with such an ending); without these files ``inferences`` states them. A sample
+    holds microjoules, whatever the meter; where ``results.txt`` prints energies that show another ``unit``, the unit
+    must be stated. The runner of MLPerf Tiny 1.3 writes ``results.json`` instead, with joules per sample at ``rate_hz``
+    (1000, which its files do not state).
 
     ``idle`` is ``tail``, the time that the script leaves idle after the last inference; ``head``, the time before the
     first, when a device that has not yet worked may have another power; or START:END,... in seconds of the trace. The

@@ -23,7 +23,6 @@ TELLS_UNIT = 0.05
 REMEDY = "Copy the whole folder of the session again"
 _BESIDE = {"log.txt": "log.txt", "results.txt": "results.txt", "script.async": ".async"}
 _LINE = re.compile(r"^(?P<t>\d+(?:\.\d+)?) (?P<who>[^:]+): (?P<what>.*)$")
-_SCRIPT = re.compile(r"""cmd["']?\s*:\s*(["'])((?:\\.|(?!\1)[^\\])*)\1""")
 _PRINTED = re.compile(r"\bEnergy {2,}:\s*(\d+(?:\.\d+)?) uJ")
 
 
@@ -72,7 +71,7 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
     beside, texts = texts_beside(path.parent)
     before, log = _log(texts.get("log.txt", ""), prefix)
     stamps = read_stamps(stamps_path)
-    counts = _counts(texts, log, prefix, len(stamps[2::2]), inferences)
+    counts = _counts(texts, log, len(stamps[2::2]), inferences)
     facts = _facts([*before, *log])
     odd = _compare(texts.get("results.txt", ""), energy, rate_hz, stamps, unit)
     facts |= {"results.txt": odd} if odd else {}
@@ -160,17 +159,11 @@ def _log(text: str, prefix: str) -> tuple[tuple[LogLine, ...], tuple[LogLine, ..
     return lines[: on[-1]], lines[on[-1] : off[0] + 1 if off else len(lines)]
 
 
-def _counts(
-    texts: Mapping[str, str], log: Sequence[LogLine], prefix: str, windows: int, inferences: int | None
-) -> tuple[int, ...]:
+def _counts(texts: Mapping[str, str], log: Sequence[LogLine], windows: int, inferences: int | None) -> tuple[int, ...]:
     """Return the inferences in each window, from the first text that counts them. Raise an error if counts differ."""
     check_inferences(inferences)
-    script = [m[1] for m in _SCRIPT.findall(texts.get("script.async", ""))]
-    starts = [k for k, command in enumerate(script) if command == f"emon trace on {prefix}"]
-    script = script[starts[-1] :] if starts else []
     sources = {
         "log.txt": [m[1] for line in log if (m := re.fullmatch(r"\[dut\]: m-infer-start-(\d{1,9})", line.what))],
-        "script.async": [m[1] for command in script if (m := re.match(r"io dut infer (\d{1,9})\b", command))],
         "results.txt": re.findall(r"# Inferences\s*:\s*(\d{1,9})\b", texts.get("results.txt", "")),
     }
     for name, found in sources.items():
@@ -185,7 +178,7 @@ def _counts(
             raise other_count(name, counts[0], inferences)
         return counts
     if inferences is None and windows:
-        what = "neither log.txt, script.async nor results.txt counts the inferences of a window"
+        what = "neither log.txt nor results.txt counts the inferences of a window"
         raise unstated("inferences", what, "inferences=NUMBER")
     return (inferences or 1,) * windows
 

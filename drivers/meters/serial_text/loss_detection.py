@@ -216,5 +216,5 @@ class Pace:
             f"{self._rate_hz:g} Hz: some were lost or garbled, or its rate is not rate_hz, or not steady",
             "rate_hz",
             round(lines),
-            "Correct rate_hz or clock_tolerance; or let the board print a time (stamp=column) or a counter",
+            "Correct rate_hz or clock_tolerance; or let the board print a time or a counter",
         )

@@ -30,7 +30,7 @@ MODES = ("hardware",)
 
 OMITTED = ("every supply that is no column",)
 STAMPS = (
-    "a column of time, or rate_hz=NUMBER for stamp=count, because the arrival of a line does not say when it was "
+    "a column of time, such as time:ms, or rate_hz=NUMBER, because the arrival of a line does not say when it was "
     "measured (stamp_at says which part of a reading the time belongs to)"
 )
 HOLD_S, HOLD_MOST = 60.0, 1_000_000
@@ -49,13 +49,12 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     ``banner`` shows a restart. The commands are sent as written (``\\n`` and ``\\r`` are line ends). Amperes become
     watts by ``supply_v`` (1.2, or vdd=1.2, io=1.8) or by a rail of volts named in ``voltage`` (bus, or vdd=bus).
 
-    ``stamp`` is ``column`` (readings have a time) or ``count`` (they come at ``rate_hz``); by default the first that
-    fits. ``stamp_at`` (start, middle, end, or empty: unknown) is the point of a reading that its time refers to.
-    ``kind`` is mean, point or cumulative (always for J); a mean lasts ``aperture_s``, or a period.
-    ``timer_bits`` is the width of the time in its unit, ``counter_wrap`` where the counter wraps (0: never).
-    ``resolution`` and ``range_max`` are in a column's own unit. A line may come ``latency_s`` after the reading that
-    it states; by default this follows from the line's length. A share ``bad_share`` of lines may be no readings.
-    ``serial_number`` is compared with that of the calibration file.
+    Readings are placed by a column of time, or without one by their count at ``rate_hz``. ``stamp_at`` (start, middle,
+    end, or empty: unknown) is the point of a reading that its time refers to. ``kind`` is mean, point or cumulative
+    (always for J); a mean lasts ``aperture_s``, or a period. ``timer_bits`` is the width of the time in its unit,
+    ``counter_wrap`` where the counter wraps (0: never). ``resolution`` and ``range_max`` are in a column's own unit. A
+    line may come ``latency_s`` after the reading that it states; by default this follows from the line's length. A
+    share ``bad_share`` of lines may be no readings. ``serial_number`` is compared with that of the calibration file.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
     """
@@ -64,7 +63,10 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     names = tuple(c.name for c in layout.rails)
     resolutions, ranges = (numbers_by_rail(k, getattr(s, k), names) for k in ("resolution", "range_max"))
     conversions = _conversions(layout, s.supply_v, s.voltage)
-    plan = Plan(s, layout, _stamp(s.stamp, layout, s.rate_hz), _aperture_s(s.kind, s.aperture_s, s.rate_hz, layout))
+    stamp: Stamped = "column" if layout.has("time") else "count"
+    if stamp == "count" and not s.rate_hz > 0:
+        raise refused("columns", s.columns, f"Give {STAMPS}", "nothing says when a line was measured")
+    plan = Plan(s, layout, stamp, _aperture_s(s.kind, s.aperture_s, s.rate_hz, layout))
     line = open_line(s.port, s.baud, METER, dtr=s.dtr)
     with released_on_error(line.close):
         text, row = first_line(line, layout, s)
@@ -78,16 +80,6 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
         )  # fmt: skip
         most = max(100, min(HOLD_MOST, round(HOLD_S * max(s.rate_hz, 1.0 / line.wire_s(length)))))
         return ThreadedMeter(info, TextSource(info, line, plan), clock, every_s=POLL_S, most=most)
-
-
-def _stamp(stamp: str, layout: Layout, rate_hz: float) -> Stamped:
-    found = stamp or ("column" if layout.has("time") else "count" if rate_hz > 0 else "")
-    if found == "count" and rate_hz > 0:
-        return "count"
-    if found == "column" and layout.has("time"):
-        return "column"
-    remedy = {"count": "count with rate_hz=NUMBER", "column": "column with a column of time, such as time:ms"}
-    raise refused("stamp", stamp, f"Give {remedy.get(found, STAMPS)}")
 
 
 def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Layout) -> float:

@@ -34,7 +34,6 @@ class Board:
     banner: str = ""
     start_command: str = ""
     stop_command: str = ""
-    stamp: str = ""
     stamp_at: Literal["start", "middle", "end", ""] = "end"
     rate_hz: Annotated[float, partial(within, 0.0, 1e6, "Hz")] = 0.0
     kind: str = "mean"

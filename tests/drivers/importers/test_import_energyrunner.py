@@ -134,14 +134,6 @@ def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
     assert run.start.meters[0].name == "lpm01a"
 
 
-def test_a_script_may_quote_as_json_does(tmp_path: Path) -> None:
-    session(tmp_path / "s", 1000.0, LPM01A[:5])
-    (tmp_path / "s" / "results.txt").unlink()
-    script = [{"cmd": "emon trace on trace1"}, *[{"cmd": f"io dut infer {COUNT} 1", "ms": -1}] * 2]
-    (tmp_path / "s" / "script.async").write_text(json.dumps(script))
-    assert [s.executions for s in open_import(tmp_path / "s")[0].spans] == [COUNT, COUNT]
-
-
 @pytest.mark.parametrize(("unit", "scale"), [("nJ", 1e9), ("J", 1.0), ("mJ", 1e3)])
 def test_another_unit_is_told_by_the_results_and_asked_for(unit: str, scale: float, tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A, scale)

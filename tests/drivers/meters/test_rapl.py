@@ -123,7 +123,7 @@ def test_a_package_is_counted_once_and_what_is_inside_it_is_said(tmp_path: Path)
     omitted = "\n".join(info.omitted)
     assert "package-0-core: counted in package-0 already" in omitted
     assert "package-0-uncore: counted in package-0 already" in omitted
-    assert "psys: contains package-0" in omitted and "intel-rapl-mmio:0: another way" in omitted
+    assert "psys: not chosen" in omitted and "intel-rapl-mmio:0: another way" in omitted
     assert info.mode == "simulator" and "SIMULATED" in info.description
 
 

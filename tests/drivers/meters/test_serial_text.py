@@ -197,10 +197,10 @@ def test_lines_that_came_too_many_are_told(drift: float, seed: int) -> None:
     [
         (Sketch(), TIMED),
         (Sketch(columns="count:count,core:mW"), COUNTED),
-        (Sketch(columns="core:mA"), {"columns": "core:mA", "supply_v": "1.8", "rate_hz": 200.0, "stamp": "count"}),
+        (Sketch(columns="core:mA"), {"columns": "core:mA", "supply_v": "1.8", "rate_hz": 200.0}),
         (Sketch(columns="time:us,v:V,core:mA"), TIMED | {"columns": "time:us, v:V, core:mA", "voltage": "v"}),
         (Sketch(columns="time:us,core:mJ"), {"columns": "time:us, core:mJ"}),
-        (Sketch(columns="core:mJ"), {"columns": "core:mJ", "rate_hz": 200.0, "stamp": "count"}),
+        (Sketch(columns="core:mJ"), {"columns": "core:mJ", "rate_hz": 200.0}),
     ],
 )
 def test_it_keeps_every_rule(sketch: Sketch, options: Options) -> None:
@@ -220,16 +220,16 @@ def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:
 
 
 @pytest.mark.parametrize("ready_s", [0.002, 0.03])
-@pytest.mark.parametrize("stamp", ["column", "count"])
-def test_what_is_read_first_happened_inside_the_bracket(stamp: str, ready_s: float) -> None:
+@pytest.mark.parametrize("time_column", ["time:us", "-"])
+def test_what_is_read_first_happened_inside_the_bracket(time_column: str, ready_s: float) -> None:
     sketch = Sketch(columns="time:us,count:count", ready_s=ready_s, drift=0.0)
-    options: Options = {"columns": "time:us, number:W", "rate_hz": 200.0, "stamp": stamp}
+    options: Options = {"columns": f"{time_column}, number:W", "rate_hz": 200.0}
     with live(sketch) as (plant, board), closing(open_meter(plant.clock, port=board.port, **options)) as meter:
         bracket = meter.start()
         time.sleep(0.02)
         chunks = meter.read()
         true_ns = board.ended_ns(round(float(chunks[0].value[0])))
-    if stamp == "count":
+    if time_column == "-":
         true_ns -= 5_000_000  # on a grid the bracket is where the first reading begins
 
     assert bracket.before_ns <= true_ns <= bracket.after_ns
@@ -448,10 +448,7 @@ def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> No
         ("columns", {"columns": "x:xor8, a:mW"}),
         ("separator", {"separator": "pipe"}),
         ("ignore", {"ignore": "("}),
-        ("stamp", {"stamp": "end"}),
-        ("stamp", {"columns": "a:mW"}),
-        ("stamp", {"stamp": "count"}),
-        ("stamp", {"columns": "a:mW", "stamp": "column"}),
+        ("columns", {"columns": "a:mW"}),
         ("stamp_at", {"stamp_at": "late"}),
         ("kind", {"kind": "cumulative"}),
         ("aperture_s", {"kind": "mean"}),
