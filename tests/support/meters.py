@@ -30,14 +30,33 @@ def recorded(meter: Meter, seconds: float) -> Floats:
     return values(got)
 
 
-def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
-    """Return the error that reading a meter raises within ``limit_s``."""
-    until_s = time.monotonic() + limit_s
+def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: None) -> list[Chunk]:
+    """Return all readings from a start to a stop; ``then`` runs after a fifth of the time."""
+    meter.start()
+    chunks: list[Chunk] = []
+    began_s, done = time.monotonic(), False
+    while (now_s := time.monotonic()) < began_s + seconds:
+        if not done and now_s > began_s + 0.2 * seconds:
+            then()
+            done = True
+        chunks += meter.read()
+        time.sleep(0.005)
+    return chunks + list(meter.stop())
+
+
+def ended(meter: Meter, limit_s: float = 4.0) -> tuple[int, MeterError]:
+    """Read a meter until it raises, within ``limit_s``; return how many values came before, and the error."""
+    until_s, count = time.monotonic() + limit_s, 0
     with pytest.raises(MeterError) as caught:
         while time.monotonic() < until_s:
-            meter.read()
+            count += sum(len(chunk.value) for chunk in meter.read())
             time.sleep(0.005)
-    return caught.value
+    return count, caught.value
+
+
+def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
+    """Return the error that reading a meter raises within ``limit_s``."""
+    return ended(meter, limit_s)[1]
 
 
 def refusal(open_meter: Callable[..., Meter], **options: Any) -> RigError:

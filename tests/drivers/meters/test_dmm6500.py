@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi import dmm6500
 from drivers.meters.scpi.dmm6500 import Digitizer, open_meter, setup_lines
 from drivers.meters.scpi.session import open_session
 from fixtures.instruments.scpi_server import ScpiServer
@@ -19,6 +18,7 @@ from rig.engine.clock import HostClock
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk
 from tests.support.digitizer_sim import DigitizerSim
+from tests.support.scpi_bench import Scripted
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -44,20 +44,6 @@ def data(first: int, last: int, *value: float) -> tuple[str, bytes]:
     return f'TRAC:DATA? {first},{last},"defbuffer1",READ', b"#0" + struct.pack(f">{len(value)}d", *value)
 
 
-class Spoken:
-    """An instrument that knows one dialogue: each line must be the next written one."""
-
-    def __init__(self, dialogue: Sequence[tuple[str, bytes | None]]) -> None:
-        self.left, self.strange = list(dialogue), list[str]()
-
-    def execute(self, line: str) -> bytes:
-        if self.left and self.left[0][0] == line:
-            answer = self.left.pop(0)[1]
-            return b"" if answer is None else answer + b"\n"
-        self.strange.append(line)
-        return b"\n"
-
-
 def opened(server: ScpiServer, **options: Any) -> Any:
     given = {"rate_hz": 20_000.0, "supply_v": 1.8, "readings": 1000}
     return open_meter(address=server.address, **(given | options))
@@ -68,7 +54,7 @@ def test_the_commands_of_a_series_are_those_of_the_manual() -> None:
 
 
 def test_it_is_set_up_and_says_what_it_is() -> None:
-    with ScpiServer(instrument := Spoken(OPENS)) as server, closing(opened(server)) as meter:
+    with ScpiServer(instrument := Scripted(OPENS)) as server, closing(opened(server)) as meter:
         info = meter.info()
     assert (instrument.left, instrument.strange) == ([], [])
     assert info.rails[0].rate_hz == 20_000.0
@@ -102,7 +88,7 @@ def test_readings_that_come_while_the_buffer_fills_are_each_read_once_and_in_ord
 
 def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any) -> Any:
     with (
-        ScpiServer(instrument := Spoken(dialogue)) as server,
+        ScpiServer(instrument := Scripted(dialogue)) as server,
         closing(open_session(server.address, timeout_s=1.0)) as session,
     ):
         value = use(Digitizer(session, "core", readings))
@@ -152,7 +138,7 @@ def test_an_instrument_that_does_not_start_is_told() -> None:
 )
 def test_another_model_or_another_language_is_refused(who: bytes, language: bytes) -> None:
     with (
-        ScpiServer(Spoken([("*IDN?", who), ("*LANG?", language)])) as server,
+        ScpiServer(Scripted([("*IDN?", who), ("*LANG?", language)])) as server,
         pytest.raises(SetupError, match="speaks"),
     ):
         opened(server)
@@ -164,7 +150,3 @@ def test_another_model_or_another_language_is_refused(who: bytes, language: byte
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         open_meter(address="TCPIP::127.0.0.1::1::SOCKET", **({"supply_v": 1.8} | options))
-
-
-def test_it_feeds_what_it_measures() -> None:
-    assert dmm6500.FEEDS

@@ -32,8 +32,8 @@ from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import SetupError, UsageError
 from rig.recording.reader import open_run
-from rig.types import Chunk, Idle, Issue, Meter, Sample, Step
-from tests.support.meters import error_of, refusal, values
+from rig.types import Idle, Issue, Sample, Step
+from tests.support.meters import error_of, refusal, taken, values
 from tests.support.scpi_bench import calibration
 from tests.support.tiny_board import Chip, TinyBoardSim
 
@@ -61,16 +61,6 @@ def live(wiring: Wiring | None = None, **options: Any) -> Iterator[tuple[SimPlan
     plant.install({"core": 0.02}, {"inference": {"core": 0.06}})
     with Lpm01aSim(plant, wiring or EXACT, **options) as sim:
         yield plant, sim
-
-
-def taken(meter: Meter, seconds: float) -> list[Chunk]:
-    meter.start()
-    chunks: list[Chunk] = []
-    until_s = time.monotonic() + seconds
-    while time.monotonic() < until_s:
-        chunks += meter.read()
-        time.sleep(0.005)
-    return chunks + list(meter.stop())
 
 
 # ---- the format ----------------------------------------------------------------------

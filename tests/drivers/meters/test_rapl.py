@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -20,7 +19,7 @@ from drivers.meters import rapl
 from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.rapl import EnergyCounter, Zone, open_meter, zones_of
 from fixtures.bench.live_plant import live_plant
-from fixtures.bench.true_power import SimPlant, VirtualClock
+from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
@@ -31,8 +30,8 @@ from rig.engine.blocking_device import blocking
 from rig.engine.record import record
 from rig.errors import MeterError, SetupError, UsageError
 from rig.recording.reader import open_run
-from rig.types import Chunk, Conversion, DeviceInfo, Idle, Issue, Meter, MeterInfo, Rail, Reply, Sample, Span, Step
-from tests.support.meters import error_of, refusal
+from rig.types import Chunk, Conversion, DeviceInfo, Idle, Issue, MeterInfo, Rail, Reply, Sample, Span, Step
+from tests.support.meters import error_of, refusal, taken
 from tests.support.powercap_zones import DESKTOP, SERVER
 
 pytestmark = pytest.mark.real_time
@@ -47,17 +46,6 @@ def tree(folder: Path, zones: Mapping[str, TreeZone] = DESKTOP) -> Iterator[tupl
     plant.install({"core": 20.0}, {"inference": {"core": 60.0}})
     with PowercapTree(folder / "powercap", plant, zones) as running:
         yield plant, running
-
-
-def taken(meter: Meter, seconds: float) -> dict[str, list[Chunk]]:
-    meter.start()
-    until_s = time.monotonic() + seconds
-    chunks: list[Chunk] = []
-    while time.monotonic() < until_s:
-        chunks += meter.read()
-        time.sleep(0.01)
-    chunks += meter.stop()
-    return {rail.name: [c for c in chunks if c.rail == rail.name] for rail in meter.info().rails}
 
 
 def joined(chunks: list[Chunk], name: str) -> Any:
@@ -168,7 +156,7 @@ def test_what_was_counted_is_what_was_used_over_a_wrap(tmp_path: Path) -> None:
     zones = {"intel-rapl:0": changed(DESKTOP["intel-rapl:0"], range_uj=40_000_000, begin_uj=39_000_000)}
     with tree(tmp_path, zones) as (_, running):
         with closing(open_meter(root=str(running.root), most_w=200.0)) as meter:
-            chunks = taken(meter, 0.3)["package-0"]
+            chunks = taken(meter, 0.3)
         value, begin, end = (joined(chunks, name) for name in ("value", "start_tick", "end_tick"))
         used_j = running.energy_j("intel-rapl:0", int(end[-1])) - running.energy_j("intel-rapl:0", int(end[0]))
 
@@ -288,56 +276,23 @@ def test_the_counters_of_this_computer_keep_every_rule() -> None:
 
 
 class Steady:
-    """A number with a set value; ``hold`` makes a poll wait."""
+    """A number with a set value."""
 
     def __init__(self) -> None:
-        self.value, self.looks, self.hold = 0.0, 0, threading.Event()
-        self.hold.set()
+        self.value, self.looks = 0.0, 0
 
     def begin(self) -> None:
         self.looks = 0
 
     def look(self) -> float:
-        self.hold.wait(5.0)
         self.looks += 1
         return self.value
 
 
-def polled(number: Steady, buffer_s: float = 60.0, rate_hz: float = 500.0, **how: Any) -> Meter:
-    rail = Rail("x", "cumulative", Conversion("J"), rate_hz)
-    info = MeterInfo("polled", "simulator", HOST, (rail,), buffer_s=buffer_s)
-    return polled_meter(info, [Polled("x", number.look, number.begin, **how)], rate_hz)
-
-
-def test_a_meter_that_nobody_reads_stops_and_says_so_after_what_it_holds() -> None:
-    meter = polled(Steady(), buffer_s=0.05)
-    meter.start()
-    time.sleep(0.15)
-    held = meter.read()
-
-    assert 16 <= len(held[0].value) <= 30
-    assert "waiting to be read" in error_of(meter).message
-    assert meter.stop() == []
-
-
-def test_read_does_not_wait_for_a_look_that_hangs_and_stop_waits_for_it() -> None:
-    number = Steady()
-    meter = polled(number)
-    meter.start()
-    number.hold.clear()
-    time.sleep(0.01)
-    began_s = time.monotonic()
-    meter.read()
-    assert time.monotonic() - began_s < 1.0
-    threading.Timer(0.05, number.hold.set).start()
-    meter.stop()
-    meter.close()
-    meter.close()
-
-
 def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
     number = Steady()
-    meter = polled(number, on_change=True, stale_s=0.1)
+    info = MeterInfo("polled", "simulator", HOST, (Rail("x", "cumulative", Conversion("J"), 500.0),))
+    meter = polled_meter(info, [Polled("x", number.look, number.begin, on_change=True, stale_s=0.1)], 500.0)
     meter.start()
     time.sleep(0.05)
     number.value = 1.0
@@ -346,16 +301,3 @@ def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
 
     assert value[0] == 1.0 and 2 <= len(value) <= 4
     assert number.looks > 20
-
-
-def test_a_run_in_simulated_time_has_no_counters_of_this_computer(tmp_path: Path) -> None:
-    with tree(tmp_path) as (_, running), pytest.raises(SetupError, match="simulated time"):
-        open_meter(VirtualClock(), root=str(running.root))
-
-
-def test_starting_twice_is_refused() -> None:
-    meter = polled(Steady())
-    meter.start()
-    with pytest.raises(MeterError, match="started twice"):
-        meter.start()
-    meter.close()

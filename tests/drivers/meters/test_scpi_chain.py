@@ -24,6 +24,7 @@ from rig.engine.record import record
 from rig.errors import MeterError, RigError, SetupError
 from rig.recording.reader import Run, open_run
 from rig.types import Chunk, Device, Idle, Issue, Mark, Meter, Step
+from tests.support.meters import error_of
 from tests.support.scpi_bench import calibration, live
 
 pytestmark = pytest.mark.real_time
@@ -68,14 +69,9 @@ def drained(meter: Meter, enough: int) -> list[Chunk]:
     return chunks + list(meter.stop())
 
 
-def error_of(meter: Meter) -> MeterError:
+def started(meter: Meter) -> Meter:
     meter.start()
-    deadline_s = time.monotonic() + PATIENT_S
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < deadline_s:
-            meter.read()
-            time.sleep(0.002)
-    return caught.value
+    return meter
 
 
 # ---- the whole chain ----------------------------------------------------------------------
@@ -148,7 +144,7 @@ def test_a_stall_that_outlasts_the_memory_is_told_and_not_averaged_over() -> Non
     ):
         server_stall = threading.Timer(0.05, server.stall, (0.15,))
         server_stall.start()
-        error = error_of(meter)
+        error = error_of(started(meter), PATIENT_S)
         server_stall.join()
         dropped = sim.counts()["dropped"]
 
@@ -164,7 +160,7 @@ def test_garbage_and_a_torn_block_are_errors(fault: str) -> None:
     ):
         arm = server.garble if fault == "garble" else lambda: server.cut(3000)
         threading.Timer(0.05, arm).start()
-        error = error_of(meter)
+        error = error_of(started(meter), PATIENT_S)
 
     assert error.field in ("address", "")
     assert server.address in error.message
@@ -177,7 +173,7 @@ def test_a_link_that_is_too_slow_ends_in_an_overflow() -> None:
     ):
         threading.Timer(0.02, server.slow, (100_000,)).start()
 
-        assert "overflowed" in error_of(meter).message
+        assert "overflowed" in error_of(started(meter), PATIENT_S).message
 
 
 # ---- what is read -------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
-from rig.errors import DataError, MeterError, MeterSilentError, RigError, SetupError, UsageError
+from rig.errors import DataError, MeterError, MeterSilentError, SetupError, UsageError
 from rig.recording.reader import open_run
-from rig.types import Chunk, Meter
-from tests.support.meters import error_of, values
+from rig.types import Chunk
+from tests.support.meters import error_of, refusal, taken, values
 from tests.support.scpi_bench import calibration
 
 pytestmark = pytest.mark.real_time
@@ -41,6 +42,7 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 CALM = settings(deadline=None, derandomize=True, database=None)
 FEW = settings(CALM, max_examples=25)
 Options = dict[str, Any]
+refused = partial(refusal, open_meter)
 TIMED: Options = {"columns": "time:ms, core:mW", "kind": "point"}
 COUNTED: Options = {"columns": "n:count, core:mW", "rate_hz": 200.0}
 
@@ -51,20 +53,6 @@ def live(sketch: Sketch | None = None) -> Iterator[tuple[SimPlant, TextBoard]]:
     plant.install({"core": 0.02}, {"inference": {"core": 0.06}})
     with TextBoard(plant, sketch) as board:
         yield plant, board
-
-
-def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: None) -> list[Chunk]:
-    """Return all readings from a start to a stop; ``then`` runs after a fifth of the time."""
-    meter.start()
-    chunks: list[Chunk] = []
-    began_s, done = time.monotonic(), False
-    while (now_s := time.monotonic()) < began_s + seconds:
-        if not done and now_s > began_s + 0.2 * seconds:
-            then()
-            done = True
-        chunks += meter.read()
-        time.sleep(0.005)
-    return chunks + list(meter.stop())
 
 
 def ticks(chunks: Sequence[Chunk]) -> Any:
@@ -409,12 +397,6 @@ def test_silence_and_a_pulled_plug_end_it(fault: str) -> None:
 
 
 # ---- opening ------------------------------------------------------------------------------
-
-
-def refused(**options: Any) -> RigError:
-    with pytest.raises(RigError) as caught:
-        open_meter(**options)
-    return caught.value
 
 
 def test_lines_that_are_not_as_declared_are_quoted() -> None:

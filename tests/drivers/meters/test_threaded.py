@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from drivers.meters.threaded import Batch, ThreadedMeter
+from drivers.meters.threaded import Batch, ThreadedMeter, sampled_meter
 from fixtures.bench.true_power import VirtualClock
+from rig.engine.clock import HostClock
 from rig.errors import MeterError, SetupError
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo, Rail
+from tests.support.meters import error_of
 
 pytestmark = pytest.mark.real_time
 
@@ -74,15 +76,6 @@ def until_played(tape: Tape, clock: Clock | None = None) -> ThreadedMeter:
 
 def total(chunks: Sequence[Chunk]) -> int:
     return sum(len(chunk.value) for chunk in chunks)
-
-
-def error_of(meter: ThreadedMeter) -> MeterError:
-    """Return the error that ends reading; readings come before it."""
-    deadline_s = time.monotonic() + 5.0
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < deadline_s:
-            meter.read()
-    return caught.value
 
 
 def test_readings_of_many_fetches_come_as_one_chunk_in_order() -> None:
@@ -172,4 +165,46 @@ def test_batches_before_an_error_in_the_same_fetch_are_delivered() -> None:
 
     assert total(meter.read()) == 4
     assert error_of(meter).message == "the cable is out"
+    meter.close()
+
+
+# ---- the count of readings ---------------------------------------------------------------
+
+
+def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
+    class Leaping(HostClock):
+        ahead_ns = 0
+
+        def now_ns(self) -> int:
+            return time.monotonic_ns() + self.ahead_ns
+
+    class Late(Tape):
+        def finish(self) -> list[Batch]:
+            clock.ahead_ns = 2_000_000_000
+            return [readings(2), readings(0)]
+
+    clock = Leaping()
+    tape = Late([395], began_s=0.4)
+    meter = sampled_meter(INFO, tape, clock)
+    meter.start()
+    assert tape.played.wait(5.0)
+    meter.read()
+
+    assert total(meter.stop()) == 2
+
+
+def test_fewer_readings_than_the_time_since_the_trigger_holds_were_lost() -> None:
+    meter = sampled_meter(INFO, Tape([900], began_s=2.0))
+    meter.start()
+
+    error = error_of(meter)
+    assert "900 readings" in error.message and "lost" in error.message
+    meter.close()
+
+
+def test_more_readings_than_the_time_holds_are_not_of_this_timer() -> None:
+    meter = sampled_meter(INFO, Tape([3000], began_s=1.0))
+    meter.start()
+
+    assert "3000 readings" in error_of(meter).message
     meter.close()
