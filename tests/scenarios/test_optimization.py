@@ -11,10 +11,9 @@ from rig.errors import UsageError
 from rig.types import Issue, Rules
 from scenarios.optimization import optimization
 from scenarios.workloads.asc import workload as asc
-from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.target_file import Target, write_rows
+from scenarios.workloads.qubo_mis.target_file import Target, digest, write_rows
 from scenarios.workloads.qubo_mis.workload import open_workload
 
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)
@@ -23,19 +22,19 @@ FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)
 def test_a_gap_without_a_target_is_refused_before_the_first_step() -> None:
     workload = open_workload(nodes=20, density=0.25, seeds="5")
     optimization(workload, FREE)
-    with pytest.raises(UsageError, match="has no target cost"):
+    with pytest.raises(UsageError, match="has no target cost") as caught:
         optimization(workload, FREE, to_gap=0.05)
+    assert "rig targets 20 0.25 5 --out" in caught.value.remedy
 
 
 def test_a_workload_without_problems_is_refused_before_the_first_step() -> None:
-    with pytest.raises(UsageError, match="holds things to classify"):
+    with pytest.raises(UsageError, match="workload asc holds things to classify"):
         optimization(asc.open_workload(samples=2, audio_hz=1000), FREE)
 
 
 def test_solves_end_at_the_target_of_the_file(tmp_path: Path) -> None:
     graph = gnm_edges(20, 0.25, 5)
-    told = digest(20, graph.edges)
-    row = Target(20, 0.25, 5, -1, to_hex([1] + [0] * 19), told, "by hand", name="specified")
+    row = Target(20, 0.25, 5, -1, to_hex([1] + [0] * 19), digest(graph), "by hand", name="specified")
     write_rows([row], tmp_path / "t.json")
     workload = open_workload(nodes=20, density=0.25, seeds="5", targets=str(tmp_path / "t.json"))
     steps = optimization(workload, FREE, to_gap=0.0, solves=2)

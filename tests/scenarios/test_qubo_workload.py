@@ -15,7 +15,7 @@ from rig.types import Workload
 from scenarios.workloads.qubo_mis import workload as qubo_mis
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target, revised_target, source
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target, source
 from scenarios.workloads.qubo_mis.workload import graph_digest, open_workload, parse_seeds
 from tests.support.paths import SHARED
 
@@ -174,7 +174,6 @@ def test_the_targets_are_those_of_the_published_table() -> None:
 @pytest.mark.parametrize("task", [(100, 0.05, 5), (100, 0.05, -1), (101, 0.05, 0), (100, 0.06, 0), (100, 1.0, 0)])
 def test_other_problems_have_no_official_target(task: tuple[int, float, int]) -> None:
     assert official_target(*task) is None
-    assert revised_target(*task) is None
 
 
 def largest_independent(around: list[set[int]], left: set[int]) -> int:
@@ -194,11 +193,3 @@ def test_up_to_50_nodes_the_official_targets_are_the_true_optima(nodes: int, den
         start, indices = gnm_edges(nodes, density, seed).neighbours()
         around = [set(indices[a:b].tolist()) for a, b in itertools.pairwise(start)]
         assert -largest_independent(around, set(range(nodes))) == official_target(nodes, density, seed)
-
-
-def test_the_other_revision_of_the_table_is_told_where_it_differs() -> None:
-    assert [revised_target(250, 0.05, seed) for seed in TUNING_SEEDS] == [-69, -70, None, -70, -68]
-    details = open_workload(nodes=250).details
-    assert details["targets_in_other_revision"] == {"0": -69, "1": -70, "3": -70, "4": -68}
-    assert details["official_targets"] == {"0": -67, "1": -69, "2": -67, "3": -67, "4": -67}
-    assert "targets_in_other_revision" not in open_workload().details

@@ -14,9 +14,8 @@ from rig.errors import DataError, reason, refused
 from rig.solving.model import GIVEN, checked_target, qubo
 from rig.types import SampleSet
 from scenarios.workloads.qubo.files import files_in, read
-from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.graph import Graph
-from scenarios.workloads.qubo_mis.target_file import read_rows
+from scenarios.workloads.qubo_mis.target_file import digest, read_rows
 from scenarios.workloads.qubo_mis.targets import fault_of
 
 NAME = "qubo"
@@ -85,7 +84,7 @@ def _from_file(path: Path, models: Mapping[str, Any], graphs: Mapping[str, Graph
 def _computed(path: Path, graphs: Mapping[str, Graph]) -> dict[str, dict[str, float]]:
     """Return the rows of `rig targets --out` that are of these graphs, each verified."""
     found: dict[str, dict[str, float]] = {}
-    known = {digest(graph.nodes, graph.edges): name for name, graph in graphs.items()}
+    known = {digest(graph): name for name, graph in graphs.items()}
     for row in read_rows(path):
         if (name := known.get(row.graph_sha256)) is None:
             continue

@@ -6,14 +6,13 @@ eq. 22 and 23). A solution travels as the hexadecimal digits of its packed bits,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
 from rig.plugins import imported
 from rig.solving.model import ROWS, Qubo, from_hex
 from rig.solving.model import from_payload as qubo_of
@@ -55,32 +54,19 @@ class Graph:
         return start, (pairs & 0xFFFFFFFF).astype(np.int32)
 
     def cost(self, x: Any) -> int:
-        """Return x^T Q x for a 0/1 vector of shape (nodes,), whose set need not be independent.
-
-        Raises ``UsageError`` for a vector of another length or with other values.
-        """
-        chosen = self.checked(x)
-        return CONFLICT_COST * self._conflicts(chosen) + NODE_COST * int(np.count_nonzero(chosen))
+        """Return x^T Q x for a 0/1 vector of shape (nodes,), whose set need not be independent."""
+        return self._judged(np.asarray(x, bool))[0]
 
     def conflicts(self, x: Any) -> int:
-        """Return how many edges lie inside the set; 0 for an independent set. Raises ``UsageError`` as ``cost``."""
-        return self._conflicts(self.checked(x))
+        """Return how many edges lie inside the set; 0 for an independent set."""
+        return self._judged(np.asarray(x, bool))[1]
 
     def judge(self, solution: str) -> tuple[int, int]:
         """Return the cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
 
         Raises ``DataError`` for a text that is not a solution of this graph.
         """
-        chosen = from_hex(solution, self.nodes)
-        conflicts = self._conflicts(chosen)
-        return CONFLICT_COST * conflicts + NODE_COST * int(np.count_nonzero(chosen)), conflicts
-
-    def checked(self, x: Any) -> Vector:
-        """Return ``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
-        vector = _bits(x)
-        if vector.shape != (self.nodes,):
-            raise _bad_vector(f"x has shape {vector.shape}, but the graph has {self.nodes} nodes", vector.shape)
-        return vector
+        return self._judged(from_hex(solution, self.nodes).astype(bool))
 
     def to_bqm(self) -> Any:
         """Return a ``dimod.BinaryQuadraticModel`` of bits 0 to n - 1, whose energy is the cost.
@@ -94,23 +80,13 @@ class Graph:
         return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weights), 0.0, dimod.BINARY)
 
     def to_payload(self) -> NDArray[np.int32]:
-        """Return the payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,).
-
-        It shares the memory of ``edges`` if they are the tail of a payload already.
-        """
-        whole = self.edges.base
-        if _is_payload(whole) and whole[0] == self.nodes and _same(whole[_HEAD:].reshape(-1, 2), self.edges):
-            return whole
+        """Return the payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,)."""
         head = np.array([self.nodes, len(self.edges)], np.int32)
-        return np.concatenate([head, np.ascontiguousarray(self.edges, np.int32).ravel()])
+        return np.concatenate([head, self.edges.ravel()])
 
-    def _conflicts(self, chosen: Vector) -> int:
-        ends = (chosen.take(part) for part in self._parts())
-        return sum(int(np.count_nonzero(end[:, 0] & end[:, 1])) for end in ends)
-
-    def _parts(self) -> Iterator[NDArray[np.int32]]:
-        """Yield the edges in pieces, so that arrays derived from them stay small."""
-        return (self.edges[at : at + _CHUNK] for at in range(0, len(self.edges), _CHUNK))
+    def _judged(self, chosen: NDArray[np.bool_]) -> tuple[int, int]:
+        conflicts = int(np.count_nonzero(chosen.take(self.edges).all(axis=1)))
+        return CONFLICT_COST * conflicts + NODE_COST * int(np.count_nonzero(chosen)), conflicts
 
 
 def from_payload(payload: NDArray[Any]) -> Graph:
@@ -148,29 +124,12 @@ def _of_rows(problem: Qubo) -> Graph:
 
 
 def to_hex(x: Any) -> str:
-    """Return a 0/1 vector as the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the first byte's highest bit.
-
-    Raises ``UsageError`` for anything but a vector of 0 and 1.
-    """
-    vector = _bits(x)
-    if vector.ndim != 1:
-        raise _bad_vector(f"x has shape {vector.shape}", vector.shape)
-    return np.packbits(vector).tobytes().hex()
+    """Return the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the highest bit of the first byte."""
+    return np.packbits(np.asarray(x, bool)).tobytes().hex()
 
 
-def _is_payload(flat: Any) -> TypeGuard[NDArray[np.int32]]:
-    return (
-        isinstance(flat, np.ndarray)
-        and flat.ndim == 1
-        and flat.dtype.kind == "i"
-        and len(flat) >= _HEAD
-        and len(flat) == _HEAD + 2 * int(flat[1])
-    )
-
-
-def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Return whether two arrays are the same memory with the same shape and type."""
-    return bool(a.__array_interface__ == b.__array_interface__)
+def _is_payload(flat: NDArray[Any]) -> bool:
+    return flat.ndim == 1 and flat.dtype.kind == "i" and len(flat) >= _HEAD and len(flat) == _HEAD + 2 * int(flat[1])
 
 
 def _in_order(edges: NDArray[Any], nodes: int) -> bool:
@@ -181,25 +140,3 @@ def _in_order(edges: NDArray[Any], nodes: int) -> bool:
         if u.min() < 0 or v.max() >= nodes or np.any(u >= v) or np.any(np.diff(u * nodes + v) <= 0):
             return False
     return True
-
-
-def _bits(x: Any) -> Vector:
-    """Return an array of real numbers, all 0 or 1, as uint8. Raises ``UsageError`` for anything else."""
-    try:
-        array = np.asarray(x)
-    except (ValueError, OverflowError) as error:
-        raise _bad_vector("x is not a vector", type(x).__name__) from error
-    if array.dtype.kind not in "biuf":
-        if array.size:
-            raise _bad_vector(f"x is of type {array.dtype}, not of real numbers", str(array.dtype))
-        return np.zeros(array.shape, np.uint8)
-    wrong = ~((array == 0) | (array == 1))
-    if np.any(wrong):
-        at = int(np.argmax(wrong))
-        value = str(array.reshape(-1)[at])
-        raise UsageError(f"x[{at}] is {value}", field="x", value=value, remedy="Give only 0 and 1")
-    return array.astype(np.uint8)
-
-
-def _bad_vector(what: str, value: object) -> UsageError:
-    return UsageError(what, field="x", value=str(value), remedy="Give one value per node, 0 or 1, shape (nodes,)")

@@ -5,6 +5,7 @@ The certificate of a row is verified against the graph before a gap is computed 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -12,10 +13,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from rig.analysis.solving.targets import BEST_KNOWN, OFFICIAL
 from rig.errors import DataError, reason
 from rig.recording.disk.atomic_write import write_whole
+from scenarios.workloads.qubo_mis.graph import Graph
 
 Key = tuple[int, float, int]
 _VERSION = 1
@@ -24,7 +27,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One row. ``certificate`` is ``graph.to_hex`` of the set, ``graph_sha256`` the digest of its graph.
+    """One row. ``certificate`` is ``graph.to_hex`` of the set, ``graph_sha256`` the ``digest`` of its graph.
 
     The walk of ``search_seed`` reaches the set at move ``moves``, ``found_s`` seconds after it began on the machine
     that computed the row; the whole search took ``searched_s``. ``proven`` names the method that proved that no set is
@@ -89,6 +92,12 @@ def write_rows(rows: Iterable[Target], path: Path) -> Path:
     plain = [{k: v for k, v in asdict(target).items() if v != optional[k]} for target in ordered]
     lines = ",\n".join(json.dumps(row) for row in plain)
     return write_whole(path, f'{{"version": {_VERSION}, "targets": [\n{lines}\n]}}\n'.encode())
+
+
+def digest(graph: Graph) -> str:
+    """Return SHA-256 of the node count and the edges, in little-endian int32."""
+    numbers = np.concatenate([[graph.nodes], graph.edges.ravel()]).astype("<i4")
+    return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
 def better(known: Target | None, other: Target) -> Target:

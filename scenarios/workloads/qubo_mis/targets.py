@@ -18,9 +18,8 @@ from typing import Any
 
 from rig.analysis.solving.targets import BEST_KNOWN, SPECIFIED
 from rig.errors import DataError
-from scenarios.workloads.qubo_mis.certify import certify, digest
 from scenarios.workloads.qubo_mis.graph import Graph
-from scenarios.workloads.qubo_mis.target_file import Key, Target, better, read_rows
+from scenarios.workloads.qubo_mis.target_file import Key, Target, better, digest, read_rows
 
 OFFICIAL_FILE = Path(__file__).with_name("official.json")
 BEST_KNOWN_FILE = Path(__file__).with_name("best_known.json")
@@ -49,13 +48,8 @@ class Instance:
 
 def official_target(nodes: int, density: float, seed: int) -> int | None:
     """Return the published target cost of a problem, or None; 9 sizes, 4 densities and seeds 0 to 4 are published."""
-    return _target(_table(), nodes, density, seed)
-
-
-def revised_target(nodes: int, density: float, seed: int) -> int | None:
-    """Return the target in the other known revision of the published file; None if the revisions agree."""
-    other = _target(_table()["other_revision"], nodes, density, seed)
-    return None if other == official_target(nodes, density, seed) else other
+    costs = _table()["targets"].get(str(nodes), {}).get(repr(float(density)))
+    return int(costs[seed]) if costs and seed in TUNING_SEEDS else None
 
 
 def source() -> Mapping[str, str]:
@@ -85,13 +79,15 @@ def fault_of(target: Target, graph: Graph) -> str | None:
 
     A proof is not repeated here; ``benchmarks/qubo_targets.py`` does that.
     """
-    if target.method != COMPLETE and digest(target.nodes, graph.edges) != target.graph_sha256:
+    if target.method != COMPLETE and digest(graph) != target.graph_sha256:
         return "the graph drawn is not the one that the target was computed for"
     try:
-        certify(target.nodes, graph.edges, target.certificate, target.cost)
+        cost, conflicts = graph.judge(target.certificate)
     except DataError as error:
         return error.message
-    return None
+    if conflicts:
+        return f"{conflicts} edges are between chosen nodes"
+    return None if cost == target.cost else f"cost {target.cost} does not fit a set of {-cost} nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +150,6 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
     }
     if any(p.target is not None for p in instances):
         details["target_source"] = dict(source())
-    revised = {str(p.seed): revised_target(p.nodes, p.density, p.seed) for p in instances}
-    if differing := {seed: cost for seed, cost in revised.items() if cost is not None}:
-        details["targets_in_other_revision"] = differing
     unknown = [p for p in instances if p.target is None and not any(key == p.id for _, key in rows)]
     return details | ({"notes": [_note(unknown)]} if unknown else {})
 
@@ -174,11 +167,6 @@ def _note(unknown: Sequence[Instance]) -> str:
         f"`rig targets {first.nodes} {first.density:g} {which} --out FILE.json`, and measure with --option "
         f"targets=FILE.json --option seeds={','.join(seeds[:_NAMED])}"
     )
-
-
-def _target(table: Mapping[str, Any], nodes: int, density: float, seed: int) -> int | None:
-    costs = table["targets"].get(str(nodes), {}).get(repr(float(density)))
-    return int(costs[seed]) if costs and seed in TUNING_SEEDS else None
 
 
 def _table() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rig.types import Sample, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.qubo_mis.benchmark import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph
-from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, checked, gnm_edges
+from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, check_graph, gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
     TUNING_SEEDS,
     Instance,
@@ -88,7 +88,7 @@ def open_workload(
     Each graph is drawn once here, for the digest and to verify the file's certificates. Raises UsageError for options
     that are not valid and for more nodes than memory holds, DataError for a file of targets that is wrong.
     """
-    nodes, density, _ = checked(nodes, density, 0)
+    check_graph(nodes, density, 0)
     file = open_file(Path(targets)) if targets else TargetFile()
     chosen = _seeds(seeds, draw, announced, file, nodes, density)
     graphs, instances = Graphs(), [_instance(nodes, density, seed) for seed in chosen]
@@ -130,7 +130,7 @@ def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
     Raises UsageError for arguments that describe no graph, for a path that is not a regular file, and for a path that
     cannot be written.
     """
-    nodes, density, seed = checked(nodes, density, seed)
+    check_graph(nodes, density, seed)
     path = Path(out)
     regular(path)  # before a large graph takes minutes
     graph = gnm_edges(nodes, density, seed)
