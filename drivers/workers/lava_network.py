@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import inspect
 import os
 import platform
 import signal
@@ -57,28 +56,6 @@ class Lava:
 
         self.qubo, self.solver, self.config, self.steps = QUBO, OptimizationSolver, SolverConfig, RunSteps
         self.process, self.servers = AbstractProcess, (ProcessServer, VarServer)
-
-
-def contract(lava: Lava) -> list[str]:
-    """Return the functions of Lava that do not take the arguments used here; none if all do."""
-    config = {"timeout": 1, "target_cost": 0, "backend": "CPU", "hyperparameters": {}}
-    calls: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
-        ("QUBO", lava.qubo, (None,), {}),
-        ("OptimizationSolver", lava.solver, (None,), {}),
-        ("SolverConfig", lava.config, (), config),
-        ("OptimizationSolver._prepare_solver", getattr(lava.solver, "_prepare_solver", None), (None, None), {}),
-        ("AbstractProcess.create_runtime", lava.process.create_runtime, (None,), {"run_cfg": None}),
-        ("AbstractProcess.run", lava.process.run, (None,), {"condition": None}),
-        ("AbstractProcess.stop", lava.process.stop, (None,), {}),
-        ("RunSteps", lava.steps, (), {"num_steps": 1}),
-    ]
-    broken = []
-    for name, function, args, kwargs in calls:
-        try:
-            inspect.signature(function).bind(*args, **kwargs)
-        except TypeError as error:
-            broken.append(f"{name}: {error}")
-    return broken
 
 
 def versions() -> dict[str, str]:

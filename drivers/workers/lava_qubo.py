@@ -37,18 +37,9 @@ def open_worker(options: dict[str, Any]) -> Solver:
         raise net.Refusal(
             "MissingExtraError",
             f"Python {platform.python_version()} of the worker cannot import Lava: {error}",
-            "See `rig doctor loihi2`, or name an interpreter that has lava-optimization (option interpreter)",
+            "Name an interpreter of Python 3.10 with lava-optimization 0.5.0 (option interpreter)",
             "interpreter",
         ) from error
-    broken = net.contract(lava)
-    if broken:
-        raise net.Refusal(
-            "SetupError",
-            "this version of Lava has another interface: " + "; ".join(broken),
-            "Install lava-nc 0.10.0 and lava-optimization 0.5.0",
-            "lava-optimization",
-            net.versions()["lava-optimization"],
-        )
     if not options["simulate"]:
         net.use_board(*(options[key] for key in PLACE))
     return Solver(lava, options)

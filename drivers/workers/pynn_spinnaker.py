@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import inspect
 import os
 import platform
 import tempfile
@@ -34,7 +33,7 @@ BOARD = 5
 def open_worker(options: dict[str, Any]) -> Machine:
     """Open the machine. Options: ``description``, ``arrays``, ``about``, ``simulate``, ``board``, ``spalloc``.
 
-    Raises a ``Refusal`` without sPyNNaker, without a named machine, and if sPyNNaker's interface differs.
+    Raises a ``Refusal`` without sPyNNaker and without a named machine.
     """
     if not (options["simulate"] or options["board"] or options["spalloc"]):
         raise Refusal(
@@ -53,34 +52,7 @@ def open_worker(options: dict[str, Any]) -> Machine:
             "Make an environment: pip install 'sPyNNaker==1!7.4.1', and name its python (interpreter)",
             "interpreter",
         ) from error
-    if broken := contract(sim):
-        what = "this version of sPyNNaker has another interface: " + "; ".join(broken)
-        raise Refusal("SetupError", what, "Install sPyNNaker 1!7.4.1", "spynnaker", metadata.version("sPyNNaker"))
     return Machine(sim, options, home)
-
-
-def contract(sim: Any) -> list[str]:
-    """Return the functions of sPyNNaker that do not take the arguments used here; empty if all do."""
-    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
-        (sim.setup, (), {"timestep": 1.0, "min_delay": 1.0}),
-        (sim.Population, (1, None), {"label": "x"}),
-        (sim.Population.record, (None, "spikes"), {}),
-        (sim.Population.get_data, (None, "spikes"), {"clear": True}),
-        (sim.Population.initialize, (None,), {"v": -65.0}),
-        (sim.Projection, (None, None, None, None), {"receptor_type": "excitatory"}),
-        (sim.FromListConnector, (None,), {"column_names": ["weight", "delay"]}),
-        (sim.StaticSynapse, (), {"weight": 1.0, "delay": 1.0}),
-        (sim.run, (1.0,), {}),
-        (sim.get_current_time, (), {}),
-        (sim.end, (), {}),
-    ]
-    broken = []
-    for function, args, kwargs in calls:
-        try:
-            inspect.signature(function).bind(*args, **kwargs)
-        except TypeError as error:
-            broken.append(f"{getattr(function, '__name__', function)}: {error}")
-    return broken
 
 
 class Machine:
@@ -172,7 +144,7 @@ class Machine:
         from spynnaker.pyNN.data import SpynnakerDataView
 
         placed = list(SpynnakerDataView.iterate_placemements())
-        synapses, senders = self._network.synapses(), _senders(SpynnakerDataView)
+        synapses = self._network.synapses()
         self._end()
         return {
             "cores": len(placed),
@@ -181,7 +153,6 @@ class Machine:
             "sdram_bytes": int(sum(p.vertex.sdram_required.get_total_sdram(0) for p in placed)),
             "neurons": sum(p["size"] for p in self._description["populations"]),
             "synapses": synapses,
-            "senders": senders,
         }
 
     def _make(self, ids: list[str]) -> None:
@@ -194,24 +165,6 @@ class Machine:
             begin_us += round(1e6 * sample["duration_s"])
         events, options = np.concatenate(streams), self._options
         self._network, self._turn = Network(self._sim, self._description, options["arrays"], events), ids.copy()
-
-
-def _senders(view: Any) -> dict[str, dict[str, int]]:
-    """Return, by population, its neurons that send packets (``keys``), and ``deliveries`` to cores if each fires once.
-
-    A spike is one packet. sPyNNaker gives keys to the neurons of populations that have a target, and to no others.
-    """
-    entries = [entry for table in view.get_uncompressed() for entry in table.multicast_routing_entries]
-    found: dict[str, dict[str, int]] = {}
-    for info in view.get_routing_infos():
-        part = getattr(info.vertex, "vertex_slice", None)
-        if part is None:  # the whole population, beside its parts
-            continue
-        cores = sum(len(entry.processor_ids) for entry in entries if info.key & entry.mask == entry.key)
-        sender = found.setdefault(info.vertex.app_vertex.label, {"keys": 0, "deliveries": 0})
-        sender["keys"] += part.n_atoms
-        sender["deliveries"] += part.n_atoms * cores
-    return found
 
 
 def _configure(options: dict[str, Any]) -> Any:

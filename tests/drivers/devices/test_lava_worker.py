@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drivers.devices.loihi2 import device as loihi2
-from drivers.devices.loihi2.device import doctor, open_device
+from drivers.devices.loihi2.device import open_device, python_of
 from drivers.links.remote import RemoteDevice
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_device
@@ -29,7 +27,6 @@ from rig.solving.model import from_hex
 from rig.types import Budget, Device, Issue, Reply, Sample, SampleSet
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import random_graph
-from tests.support.paths import ROOT
 from tests.support.remote_workers import answers, happens, members, vanished
 
 pytestmark = pytest.mark.real_time
@@ -39,7 +36,7 @@ pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 def python() -> str:
     try:
-        return loihi2.chosen().path
+        return python_of("")
     except SetupError as error:
         return pytest.skip(error.message)
 
@@ -65,22 +62,6 @@ def solved(device: Device, budget: Budget | None, sample: Sample = SAMPLE) -> Re
 def lasted_s(reply: Reply) -> float:
     (span,) = reply.spans
     return (span.off_tick - span.on_tick) * 1e-9
-
-
-def test_lava_takes_what_it_is_given_and_it_would_be_noticed_if_not() -> None:
-    program = """
-from drivers.workers.lava_network import Lava, contract
-lava = Lava()
-print(contract(lava))
-lava.steps = lambda count: None
-lava.solver = type("OptimizationSolver", (), {"__init__": lambda self, problem: None})
-print([line.partition(":")[0] for line in contract(lava)])
-"""
-    root = str(ROOT)
-    said = subprocess.run(
-        [python(), "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=root, check=True
-    )
-    assert said.stdout.splitlines() == ["[]", "['OptimizationSolver._prepare_solver', 'RunSteps']"]
 
 
 @pytest.mark.parametrize("nodes", [2, 7, 40])
@@ -227,13 +208,6 @@ def test_without_a_board_the_hardware_mode_says_what_is_missing() -> None:
     with pytest.raises(SetupError, match="lava-loihi") as caught:
         open_device(interpreter=python())
     assert "--simulate" in caught.value.remedy
-
-
-def test_the_doctor_finds_the_simulator_and_no_board() -> None:
-    findings = doctor(interpreter=python())
-    assert [(f.ok, f.what.partition(":")[0]) for f in findings[-2:]] == [(True, "simulator"), (True, "Loihi 2 board")]
-    assert "but --simulate works" in findings[-1].what
-    assert "lava-loihi) is not installed" in findings[-1].what
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])

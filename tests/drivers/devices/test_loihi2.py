@@ -1,4 +1,4 @@
-"""The Loihi 2 driver without Lava: its options, its search for an interpreter, and its doctor's findings."""
+"""The Loihi 2 driver without Lava: its options, and its interpreter."""
 
 from __future__ import annotations
 
@@ -43,25 +43,14 @@ def nothing_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No interpreter is found unless a test puts one there."""
     monkeypatch.delenv(loihi2.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr("shutil.which", lambda name: name if Path(name).is_file() else None)
     return tmp_path
-
-
-def python(path: Path, version: str, lava: str | None) -> str:
-    """Return a program that answers like such an interpreter when it is probed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    found = "null" if lava is None else f'"{lava}"'
-    says = f'{{"python": "{version}", "versions": {{"lava-optimization": {found}}}}}'
-    return script(path, f"echo 'worker interpreter: {says}'")
 
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use this test's worker instead of Lava's, in this interpreter."""
     monkeypatch.setattr(loihi2, "shipped", lambda module: (module, SOLVER))
-    monkeypatch.setattr(loihi2, "chosen", lambda path: loihi2.Interpreter(sys.executable, "3.10.0", "0.5.0"))
+    monkeypatch.setattr(loihi2, "python_of", lambda path: sys.executable)
 
 
 def opened(**options: Any) -> Device:
@@ -157,80 +146,29 @@ def test_every_option_has_a_plain_type_and_is_described() -> None:
 # ---- interpreters -------------------------------------------------------------------------
 
 
-def test_without_an_interpreter_it_says_what_it_saw_and_what_to_do(nothing_here: Path) -> None:
-    with pytest.raises(SetupError, match="found: none") as caught:
+def test_without_an_interpreter_it_says_how_to_make_one() -> None:
+    with pytest.raises(SetupError, match="an interpreter of its own") as caught:
         opened()
-    assert "-m venv" in caught.value.remedy
-    python(nothing_here / "pyenv/versions/3.10.13/bin/python3", "3.10.13", None)
-    with pytest.raises(SetupError, match=r"Python 3\.10\.13, no lava-optimization"):
-        opened()
+    assert "-m venv" in caught.value.remedy and "lava-optimization==0.5.0" in caught.value.remedy
 
 
-def test_a_named_interpreter_that_is_missing_is_not_replaced_by_another(
+def test_the_named_interpreter_comes_before_that_of_the_environment_and_the_own_one(
     nothing_here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python(nothing_here / "cache/neurorig/lava/bin/python", "3.10.13", "0.5.0")
-    with pytest.raises(SetupError, match="nowhere"):
-        opened(interpreter="/nowhere")
+    own = nothing_here / "cache" / "neurorig" / "lava" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert loihi2.python_of("") == str(own)
     monkeypatch.setenv(loihi2.VARIABLE, "/nowhere/else")
-    with pytest.raises(SetupError, match="nowhere/else"):
-        opened()
+    assert loihi2.python_of("") == "/nowhere/else"
+    with pytest.raises(SetupError, match="nowhere/named"):
+        opened(interpreter="/nowhere/named")
 
 
-def test_the_first_interpreter_with_lava_is_taken(nothing_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pyenv = nothing_here / "pyenv/versions"
-    python(pyenv / "3.10.14/bin/python3", "3.10.14", None)
-    older = python(pyenv / "3.10.13/bin/python3", "3.10.13", "0.5.0")
-    assert loihi2.chosen().path == older
-    own = python(nothing_here / "cache/neurorig/lava/bin/python", "3.10.13", "0.5.0")
-    assert loihi2.chosen().path == own
-    named = python(nothing_here / "named", "3.10.1", "0.5.0")
-    monkeypatch.setenv(loihi2.VARIABLE, named)
-    assert loihi2.chosen().path == named
-    assert loihi2.chosen(own).path == own
-
-
-def test_an_interpreter_without_lava_is_told_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loihi2, "chosen", lambda path: loihi2.Interpreter(sys.executable, "3.10.0", "0.5.0"))
+def test_an_interpreter_without_lava_is_told_by_the_worker() -> None:
     with pytest.raises(MissingExtraError, match="cannot import Lava") as caught:
-        opened()
-    assert "rig doctor loihi2" in caught.value.remedy
-
-
-# ---- the doctor ---------------------------------------------------------------------------
-
-
-def said(**options: Any) -> list[tuple[bool, str, str]]:
-    return [(f.ok, f.what, f.remedy) for f in loihi2.doctor(**options)]
-
-
-def test_the_doctor_names_what_is_missing(nothing_here: Path) -> None:
-    ((ok, what, remedy),) = said()
-    assert not ok
-    assert "no Python 3.10" in what
-    assert "pyenv install" in remedy
-    python(nothing_here / "pyenv/versions/3.10.13/bin/python3", "3.10.13", None)
-    ok, what, remedy = said()[-1]
-    assert (ok, what) == (False, "no interpreter has Lava")
-    assert "-m venv" in remedy
-    python(nothing_here / "cache/neurorig/lava/bin/python", "3.10.13", "0.4.0")
-    ok, _, remedy = said()[-1]
-    assert not ok
-    assert "lava-optimization==0.5.0" in remedy
-
-
-def test_the_doctor_tells_a_simulator_from_a_board(nothing_here: Path, stand_in: None) -> None:
-    python(nothing_here / "cache/neurorig/lava/bin/python", "3.10.13", "0.5.0")
-    findings = said()
-    assert [ok for ok, _, _ in findings] == [True, True, True, True]
-    assert "simulator: the worker answers" in findings[-2][1]
-
-
-def test_the_doctor_says_why_a_worker_does_not_start(nothing_here: Path) -> None:
-    python(nothing_here / "cache/neurorig/lava/bin/python", "3.10.13", "0.5.0")
-    findings = said()
-    assert [ok for ok, _, _ in findings] == [True, True, False, False]
-    assert all(remedy for ok, _, remedy in findings if not ok)
+        opened(interpreter=sys.executable)
+    assert "lava-optimization" in caught.value.remedy
 
 
 def test_every_refusal_is_an_error_of_the_rig(nothing_here: Path) -> None:
