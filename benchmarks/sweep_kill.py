@@ -128,8 +128,7 @@ def checked(story: Story, folder: Path, done: dict[str, str]) -> Story:
     story.missed += [f"{p.name} was set aside and is whole" for p in aside if not torn(p, cells[p.stem])]
     if left := list((folder / "pending").glob("*")):
         story.missed.append(f"{left[0].name} is still pending")
-    for name in ("table.csv", "table.parquet"):
-        story.digests[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    story.digests["table.csv"] = hashlib.sha256((folder / "table.csv").read_bytes()).hexdigest()
     return story
 
 

@@ -15,15 +15,17 @@ from rig.plugins import check_trusted, code_of_others, load
 from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
-from rig.sweep.grid import GridSpec
-from rig.sweep.loop import Means, available_cores, renew_rows, work_off
+from rig.sweep.grid import Cell, GridSpec, cells_of
+from rig.sweep.loop import Means, available_cores, compute_rows, work_off
+from rig.sweep.pool import Brake
 from rig.sweep.reading import from_file, from_texts, values_in, with_workload
-from rig.sweep.results import Columns, write_results
-from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen
+from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen, keep
+from rig.sweep.table import Table, table_of, write
 from rig.terminal import answer, command, say, tell
 
 GRID = ("device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary")
 REPEATED = ("repetitions", "repetition_seed")
+FIGURE = "sweep.svg"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--trust", action="store_true", help="run code and programs that the file or directory of others names")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
-    add("--fresh", action="store_true", help="compute every figure again")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
     add("--plot", metavar="QUANTITY", help="the quantity that the picture shows")
     add("--against", metavar="KEY|QUANTITY", help="the varied key or the quantity on the horizontal axis")
@@ -79,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
     folder, spec = _target(args)
     means = _means(args)
     if args.table:
-        grids: Sequence[Frozen] = renew_rows(folder, means, args.fresh, tell)
+        grids: Sequence[Frozen] = frozen(folder)
+        cells = cells_of(entry.grid for entry in grids)
+        compute_rows(folder, cells, means.row_jobs, Brake(), tell, mend=False)
         return _show(args, folder, grids)
     grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, tell)
     typed = [] if spec is None else spec.code()
@@ -90,13 +93,11 @@ def run(args: argparse.Namespace) -> int:
         work_off(folder, grids, means)
     except (RigError, KeyboardInterrupt) as error:
         with suppress(RigError):
-            write_results(folder, grids, _columns(args))
+            _write(args, folder, grids)
         if args.trust and isinstance(error, Ended):
             again = command("sweep", folder)
             error.remedy = error.remedy.replace(again, f"{again} --trust")
         raise
-    if args.fresh:
-        renew_rows(folder, means, True, tell)
     return _show(args, folder, grids)
 
 
@@ -149,13 +150,21 @@ def _means(args: argparse.Namespace) -> Means:
     return Means(available_cores(), args.jobs, args.scheduler, not args.no_wait, args.retry_failed)
 
 
-def _columns(args: argparse.Namespace) -> Columns:
-    return Columns(args.all_columns, args.plot, args.against)
+def _write(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> tuple[list[Cell], Table, list[Path]]:
+    """Write the table and the figure; return the cells, the table and the files written."""
+    cells = cells_of(entry.grid for entry in grids)
+    table = table_of(folder, cells, [entry.grid for entry in grids], args.all_columns)
+    files = write(folder, table)
+    figure = load("reports", "sweep")(table.rows, table.varied, table.figures, args.plot, args.against)
+    if figure is not None:
+        keep(folder, folder / FIGURE, figure)
+        files.append(folder / FIGURE)
+    return cells, table, files
 
 
 def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> int:
     """Write table and figure, print the state of the cells, and return the exit code."""
-    cells, table, files = write_results(folder, grids, _columns(args))
+    cells, table, files = _write(args, folder, grids)
     states = [str(row["state"]) for row in table.rows]
     count = {state: states.count(state) for state in ("done", "failed", "open")}
     failed = [(cell.key, error_of(folder, cell)) for cell, s in zip(cells, states, strict=True) if s == "failed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of
 from rig.sweep.pool import Brake, spread
 from rig.sweep.progress import Progress
-from rig.sweep.rows import kept_row, row_path
-from rig.sweep.store import Frozen, failure_of, frozen, place_of, state_of, torn
+from rig.sweep.rows import kept_row
+from rig.sweep.store import Frozen, failure_of, place_of, state_of, torn
 from rig.terminal import command, say
 
 
@@ -96,18 +96,6 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
         what = "the estimators were changed while figures were computed"
         remedy = f"What is recorded is kept; make the table with: {command('sweep', folder, '--table')}"
         raise SetupError(what, field="figures", value=str(folder), remedy=remedy)
-
-
-def renew_rows(folder: Path, means: Means, fresh: bool, say: Say) -> Sequence[Frozen]:
-    """Compute the missing rows of a sweep, or all with ``fresh``; return its grids."""
-    grids = frozen(folder)
-    cells = cells_of(entry.grid for entry in grids)
-    if fresh:
-        for cell in cells:
-            with suppress(OSError):
-                row_path(place_of(folder, cell), cell).unlink()
-    compute_rows(folder, cells, means.row_jobs, Brake(), say, mend=False)
-    return grids
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:

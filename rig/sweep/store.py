@@ -5,7 +5,7 @@ cells/KEY/            one run directory (or session) of each cell that is done
 failed/KEY.json       the error of each cell that failed
 broken/KEY.N/         torn, failed or interrupted recordings; never deleted
 pending/KEY/          the recording of a cell in progress
-table.csv, table.parquet, runs.csv, sweep.svg
+table.csv, runs.csv, sweep.svg
 """
 
 from __future__ import annotations

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
-from rig.recording.columns.buffers import of
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, verified_row
 from rig.sweep.store import CELLS, State, error_of, keep, state_of
 
 HALF = ".half_width_95"
-TABLE, PARQUET, RUNS = "table.csv", "table.parquet", "runs.csv"
+TABLE, RUNS = "table.csv", "runs.csv"
 Plain = str | int | float | bool | None
 
 
@@ -83,14 +81,13 @@ def _parser(texts: Sequence[str]) -> Any:
 
 
 def write(folder: Path, table: Table) -> list[Path]:
-    """Write ``table.csv``, ``table.parquet`` and ``runs.csv``, each whole or not at all, and return their paths.
+    """Write ``table.csv`` and ``runs.csv``, each whole or not at all, and return their paths.
 
     ``runs.csv`` links each row to its recording: for two recordings of the same cell, only this file differs.
     """
     rows = [[row.get(column) for column in table.columns] for row in table.rows]
     files = {
         TABLE: _csv(table.columns, rows),
-        PARQUET: _parquet(table),
         RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties),
     }
     for name, content in files.items():
@@ -116,24 +113,3 @@ def _text(value: Plain) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else repr(value) if isinstance(value, float) else str(value)
-
-
-def _parquet(table: Table) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    units = {name: entry_of(key).unit for name, key in table.figures.items()}
-    numbers = {*units, *(name + HALF for name in units)}
-
-    def kind(column: str) -> Any:
-        if column in numbers:
-            return pa.float64()
-        kinds = {type(row[column]) for row in table.rows if row.get(column) is not None}
-        plain = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-        return plain.get(kinds.pop(), pa.string()) if len(kinds) == 1 else pa.string()
-
-    fields = [pa.field(c, kind(c), metadata={"unit": units[c]} if c in units else None) for c in table.columns]
-    arrays = [of([row.get(f.name) for row in table.rows], f.type) for f in fields]
-    out = io.BytesIO()
-    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), out, compression="zstd")
-    return out.getvalue()

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import rig.sweep.cells
@@ -96,7 +95,7 @@ def test_each_cell_is_a_run_directory_that_the_rig_reads(whole: Path) -> None:
     assert all(run.sealed and run.error is None for run in found)
     assert sorted(p.name for p in whole.iterdir() if not p.name.startswith(".")) == [
         "cells", "pending", "runs.csv", "sweep.json", *(["sweep.svg"] if (whole / "sweep.svg").exists() else []),
-        "table.csv", "table.parquet",
+        "table.csv",
     ]  # fmt: skip
 
 
@@ -116,14 +115,6 @@ def test_rows_stand_in_the_order_of_the_grid(whole: Path) -> None:
     assert list(zip(column(whole, "inference_s"), column(whole, "repetition"), strict=True)) == [
         ("0.01", "0"), ("0.01", "1"), ("0.02", "0"), ("0.02", "1"),
     ]  # fmt: skip
-
-
-def test_parquet_holds_the_same_table_with_types_and_units(whole: Path) -> None:
-    table = pq.read_table(whole / "table.parquet")
-    assert [str(v) for v in table["inference_s"].to_pylist()] == column(whole, "inference_s")
-    assert [repr(v) for v in table["active_power_w"].to_pylist()] == column(whole, "active_power_w")
-    assert table.schema.field("active_power_w").metadata == {b"unit": b"W"}
-    assert table["simulated"].to_pylist() == [True] * 4
 
 
 def test_every_row_is_tied_to_its_recording(whole: Path) -> None:
@@ -146,7 +137,7 @@ def test_the_command_in_a_recording_records_the_same_again(whole: Path, tmp_path
 
 
 def test_the_table_is_rebuilt_to_the_byte(copy: Path) -> None:
-    before = {name: (copy / name).read_bytes() for name in ("table.csv", "table.parquet", "runs.csv")}
+    before = {name: (copy / name).read_bytes() for name in ("table.csv", "runs.csv")}
     for name in before:
         (copy / name).unlink()
     for cell in cells(copy)[:2]:
@@ -304,7 +295,7 @@ def test_a_sweep_that_cannot_be_read_says_so(copy: Path, text: str) -> None:
 # ---- a directory that others made -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.parquet", "runs.csv", "sweep.svg"])
+@pytest.mark.parametrize("name", ["table.csv", "runs.csv", "sweep.svg"])
 def test_no_file_outside_is_written_through_a_link(copy: Path, tmp_path: Path, name: str) -> None:
     other = tmp_path / "other"
     other.write_text("mine")
@@ -372,11 +363,18 @@ def altered(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize(("file", "more"), [("replies.arrows", ()), ("traces/core.arrows", ("--fresh",))])
-def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path, file: str, more: tuple[str, ...]) -> None:
+def forget_rows(out: Path) -> None:
+    for cell in cells(out):
+        row_path(place_of(out, cell), cell).unlink()
+
+
+@pytest.mark.parametrize(("file", "kept"), [("replies.arrows", True), ("traces/core.arrows", False)])
+def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path, file: str, kept: bool) -> None:
     altered(place_of(copy, cells(copy)[0]) / file)
+    if not kept:
+        forget_rows(copy)
     with pytest.raises(IntegrityError, match="differs from what was recorded"):
-        go_on(copy, "--table", *more)
+        go_on(copy, "--table")
     assert aside(copy) == []
 
 
@@ -472,7 +470,8 @@ def test_a_recording_that_contradicts_itself_is_done_and_says_why(copy: Path, mo
         raise ValueError("spans run backwards")
 
     monkeypatch.setattr("rig.analysis.evaluate.evaluate", contradictory)
-    go_on(copy, "--table", "--fresh")
+    forget_rows(copy)
+    go_on(copy, "--table")
     assert states(copy) == ["done"] * 4
     assert column(copy, "error") == ["ValueError: spans run backwards"] * 4
 

@@ -124,10 +124,9 @@ def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signal
 
 
 def test_a_worker_that_cannot_start_is_an_error_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick(tmp_path / "s")
     monkeypatch.setattr("multiprocessing.spawn._python_exe", b"/bin/false")
     with pytest.raises(SetupError, match="die before they begin"):
-        sweep(str(tmp_path / "s"), "--table", "--fresh", "--jobs", "1")
+        quick(tmp_path / "s", jobs=1)
 
 
 def test_nothing_to_do_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
