@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from rig.errors import Ended, RigError, SetupError, UsageError, refused
-from rig.plugins import check_trusted, code_of_others, load
+from rig.plugins import load
 from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Cell, GridSpec, cells_of
 from rig.sweep.loop import Means, available_cores, compute_rows, work_off
 from rig.sweep.pool import Brake
-from rig.sweep.reading import from_file, from_texts, values_in, with_workload
+from rig.sweep.reading import from_texts, values_in, with_workload
 from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen, keep
 from rig.sweep.table import Table, table_of, write
 from rig.terminal import answer, command, say, tell
@@ -31,9 +31,7 @@ FIGURE = "sweep.svg"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `rig sweep`. Those of the grid have no default, so that a given one can be noticed."""
     add = parser.add_argument
-    add(
-        "path", nargs="?", type=Path, metavar="FILE|DIR", help="a grid in TOML, or the directory of a sweep to continue"
-    )
+    add("path", nargs="?", type=Path, metavar="DIR", help="the directory of a sweep to continue")
     add("--device", nargs="+", action="extend", metavar="NAME", help="devices of `rig list`, or path.py:function")
     add("--scenario", help="a scenario of `rig list`; default: single-stream")
     add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
@@ -66,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end with an error, instead of waiting, when another process uses the device",
     )
-    add("--trust", action="store_true", help="run code and programs that the file or directory of others names")
+    add("--trust", action="store_true", help="run code and programs that the directory of others names")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
     add("--plot", metavar="QUANTITY", help="the quantity that the picture shows")
@@ -106,29 +104,19 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
     given = [f"--{n.replace('_', '-')}" for n in (*GRID, *REPEATED) if getattr(args, n) is not None]
     path: Path | None = args.path
     if path is None:
-        return _out(args), _spec(args) if given else None
+        if args.out is None:
+            remedy = "Name a new one with --out, or continue a sweep with `rig sweep DIR`"
+            raise UsageError("a sweep needs a directory", field="out", value="", remedy=remedy)
+        return args.out, _spec(args) if given else None
     if given:
-        remedy = "Name the grid either by a file or by arguments; a sweep continues with its own grid"
+        remedy = "Leave one of them out; a sweep continues with its own grid"
         raise refused("path", str(path), remedy, f"{given[0]} beside {path}")
-    if path.is_dir():
-        if args.out not in (None, path):
-            what = f"--out {args.out} is given together with the sweep {path}"
-            raise UsageError(what, field="out", value=str(args.out), remedy="Leave --out out")
-        return path, None
-    if not path.is_file():
-        what = f"{path} does not exist"
-        raise UsageError(what, field="path", value=str(path), remedy="Name a TOML file or the directory of a sweep")
-    spec = from_file(path)
-    check_trusted(code_of_others(spec.code(), path, Path()), path, args.trust)
-    return _out(args), spec
-
-
-def _out(args: argparse.Namespace) -> Path:
-    if args.out is None:
-        remedy = "Name a new one with --out, or continue a sweep with `rig sweep DIR`"
-        raise UsageError("a sweep needs a directory", field="out", value="", remedy=remedy)
-    out: Path = args.out
-    return out
+    if not path.is_dir():
+        raise refused("path", str(path), "Name the directory of a sweep", f"{path} is not a directory")
+    if args.out not in (None, path):
+        what = f"--out {args.out} is given together with the sweep {path}"
+        raise UsageError(what, field="out", value=str(args.out), remedy="Leave --out out")
+    return path, None
 
 
 def _spec(args: argparse.Namespace) -> GridSpec:

@@ -31,7 +31,7 @@ _IDENTITY = ("device", "scenario", "workload", "rules", "mode", "simulate", "met
 
 
 class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A grid as written on the command line or in a file."""
+    """A grid as written on the command line."""
 
     devices: tuple[str, ...]
     scenario: str = "single-stream"

@@ -209,17 +209,6 @@ def test_code_lies_beside_the_bench_file_and_not_beside_a_link_to_it(here: Path,
     assert not (here / "ran").exists()
 
 
-@posix
-def test_a_grid_of_ones_own_runs_no_code_that_everyone_may_write(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (here / "evil.py").chmod(0o666)
-    (here / "grid.toml").write_text('devices = ["evil.py:open_device"]\n')
-    assert main(["sweep", "grid.toml", "--out", "sweep"]) == UsageError.exit_code
-    assert not (here / "ran").exists()
-    assert "evil.py may be written by everyone" in capsys.readouterr().err
-
-
 def test_the_hint_after_a_stopped_sweep_trusts_what_was_trusted(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

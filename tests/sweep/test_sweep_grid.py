@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rig.errors import StoreError, UnknownNameError, UsageError
 from rig.sweep.check import checked
 from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, difference, plain
-from rig.sweep.reading import from_file
+from rig.sweep.reading import with_workload
 from tests.support.paths import SUPPORT
 from tests.support.sweep_bench import QUICK, quick, sweep
 
@@ -162,6 +162,13 @@ def test_a_grid_needs_a_device_and_a_directory(tmp_path: Path) -> None:
         sweep("--device", "mock")
 
 
+def test_a_sweep_to_continue_is_a_directory_and_has_its_own_grid(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml is not a directory"):
+        sweep(str(tmp_path / "none.toml"), "--out", str(tmp_path / "s"))
+    with pytest.raises(UsageError, match="--vary beside"):
+        sweep(str(tmp_path), "--vary", "rate_hz=1")
+
+
 def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(StoreError, match="is not a sweep"):
@@ -169,62 +176,6 @@ def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> Non
     with pytest.raises(StoreError, match="is not a sweep"):
         sweep(str(tmp_path), "--table")
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-# ---- a grid in a file -----------------------------------------------------------------------
-
-TOML = """
-devices = ["mock"]
-simulate = true
-repetitions = 2
-[options]
-samples = 2
-marks = false
-device.idle_w = 1e-3
-[vary]
-inference_s = [0.01, 0.02]
-"""
-
-
-def test_a_file_says_the_same_as_arguments(tmp_path: Path) -> None:
-    file = tmp_path / "grid.toml"
-    file.write_text(TOML)
-    options = {"samples": "2", "marks": "false", "device.idle_w": "0.001"}
-    same = GridSpec(("mock",), simulate=True, repetitions=2, options=options, vary={"inference_s": ("0.01", "0.02")})
-    assert from_file(file) == same
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("devices = 7 7", "line 1"),
-        ('devices = ["a"]\nvary = 7', "vary"),
-        ('devices = ["a"]\nspeed = 7', "speed"),
-        ('devices = "a"', "devices"),
-        ('devices = ["a"]\nrepetitions = "two"', "repetitions"),
-        ('devices = ["a"]\n[vary]\nrate_hz = 3', "vary.rate_hz"),
-        ('devices = ["a"]\n[vary]\nrate_hz = [[3]]', "vary.rate_hz"),
-        ('devices = ["a"]\n[options]\nrate_hz = 1979-05-27', "options.rate_hz"),
-        ("simulate = true", "devices"),
-    ],
-)
-def test_a_file_that_is_no_grid_is_told_its_line_or_key(tmp_path: Path, text: str, named: str) -> None:
-    file = tmp_path / "grid.toml"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=named):
-        from_file(file)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
-        sweep(str(tmp_path / "none.toml"), "--out", str(tmp_path / "s"))
-
-
-def test_a_grid_comes_from_a_file_or_from_arguments(tmp_path: Path) -> None:
-    file = tmp_path / "grid.toml"
-    file.write_text(TOML)
-    with pytest.raises(UsageError, match="--vary beside"):
-        sweep(str(file), "--vary", "rate_hz=1", "--out", str(tmp_path / "s"))
 
 
 def test_two_grids_differ_by_key() -> None:
@@ -272,12 +223,8 @@ def test_a_grid_of_which_no_value_is_taken_is_refused() -> None:
         checked(problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}))
 
 
-@pytest.mark.parametrize(
-    ("scenario", "workload"), [("optimization", "qubo-mis"), ("single-stream", "asc"), (None, "asc")]
-)
-def test_a_scenario_has_its_workload_unless_one_is_named(tmp_path: Path, scenario: str | None, workload: str) -> None:
-    said = "" if scenario is None else f'scenario = "{scenario}"\n'
-    (tmp_path / "g.toml").write_text(f'devices = ["mock"]\n{said}')
-    assert from_file(tmp_path / "g.toml").workload == workload
-    (tmp_path / "g.toml").write_text(f'devices = ["mock"]\nworkload = "mine"\n{said}')
-    assert from_file(tmp_path / "g.toml").workload == "mine"
+@pytest.mark.parametrize(("named", "workload"), [("optimization", "qubo-mis"), ("single-stream", "asc"), ("", "asc")])
+def test_a_scenario_has_its_workload_unless_one_is_named(named: str, workload: str) -> None:
+    given = {"scenario": named} if named else {}
+    assert with_workload(given)["workload"] == workload
+    assert with_workload(given | {"workload": "mine"})["workload"] == "mine"
