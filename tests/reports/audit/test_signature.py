@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -37,9 +35,10 @@ def signature(key: Path, folder: Path, namespace: str = "neurorig-submission") -
 
 def test_a_good_signature_names_its_signer(key: Path, tmp_path: Path) -> None:
     public = key.with_suffix(".pub").read_text()
-    found = verify(MESSAGE, signature(key, tmp_path), f"# ours\nlab@example.org {public}")
-    assert found.who == "lab@example.org"
-    assert found.fingerprint.startswith("SHA256:")
+    for signers, who in ((f"# ours\nlab@example.org {public}", "lab@example.org"), ("", "")):
+        found = verify(MESSAGE, signature(key, tmp_path), signers)
+        assert found.who == who
+        assert found.fingerprint.startswith("SHA256:")
 
 
 @pytest.mark.parametrize(
@@ -57,41 +56,13 @@ def test_the_file_of_signers_says_what_a_key_may(key: Path, tmp_path: Path, opti
 
 LINES = {
     "a name": "lab {key}",
-    "a quoted name": '"lab" {key}',
-    "a tab": "\tlab\t{key} a comment",
     "a carriage return": "lab {key} x\r",
     "a comment": "# lab {key}",
     "a negated namespace": 'lab namespaces="!neurorig-submission,*" {key}',
-    "another negated namespace": 'lab namespaces="!file,neurorig-*" {key}',
-    "only a negated namespace": 'lab namespaces="!file" {key}',
-    "a pattern of one character": 'lab namespaces="neurorig?submission" {key}',
-    "a class of characters": 'lab namespaces="neurorig[-]submission" {key}',
-    "a namespace in capitals": 'lab namespaces="NEURORIG-SUBMISSION" {key}',
-    "no namespace": 'lab namespaces="" {key}',
-    "a namespace without quotes": "lab namespaces=neurorig-submission {key}",
-    "a space in a namespace": 'lab namespaces="file, neurorig-submission" {key}',
-    "an option in capitals": 'lab NameSpaces="file" {key}',
-    "an authority in capitals": "lab CERT-AUTHORITY {key}",
-    "a date in capitals": 'lab VALID-BEFORE="20200101" {key}',
     "an unknown option": 'lab frobnicate="x" {key}',
-    "an unknown flag": "lab frobnicate {key}",
-    "an unknown option behind a known one": 'lab namespaces="*",frobnicate {key}',
-    "a longer option": 'lab namespaces2="*" {key}',
-    "an option twice": 'lab namespaces="*",namespaces="*" {key}',
-    "an option and a comma": 'lab namespaces="*", {key}',
-    "two options": 'lab valid-after="20200101",namespaces="*" {key}',
     "a quote that does not end": 'lab namespaces="* {key}',
-    "an escaped quote": 'lab namespaces="\\",*" {key}',
     "a junk date": 'lab valid-before="never" {key}',
-    "a short date": 'lab valid-before="2999" {key}',
-    "a month that is none": 'lab valid-before="29991301" {key}',
-    "an empty date": 'lab valid-before="" {key}',
-    "a date to come, in UTC": 'lab valid-before="29990101Z" {key}',
-    "a date that is over, in UTC": 'lab valid-before="20200101z" {key}',
     "a time to come": 'lab valid-after="299901010101" {key}',
-    "a time that is over": 'lab valid-after="20200101010101Z" {key}',
-    "dates in the wrong order": 'lab valid-after="20990101",valid-before="20980101" {key}',
-    "a key as the comment of another": "lab ssh-rsa AAAAB3NzaC1yc2E= ssh-ed25519 {key}",
     "a bad line before": 'lab frobnicate="x" {key}\nlab {key}',
     "another purpose before": 'lab namespaces="git" {key}\nlab {key}',
     "a line that only Unicode has": "# x\u2028lab {key}",
@@ -107,26 +78,6 @@ def test_a_line_of_signers_is_read_as_ssh_keygen_reads_it(key: Path, tmp_path: P
     command = ["ssh-keygen", "-Y", "verify", *(word for pair in options.items() for word in pair)]
     theirs = subprocess.run(command, input=MESSAGE, cwd=tmp_path, capture_output=True, check=False)
     assert (verify(MESSAGE, made, text).who == "lab") == (theirs.returncode == 0), theirs.stderr
-
-
-@pytest.mark.parametrize("hours", [-3, 3])
-def test_times_without_a_z_are_local(key: Path, tmp_path: Path, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour from now, in a zone some hours away."""
-    now = datetime.now(UTC)
-    monkeypatch.setenv("TZ", f"XXX{-hours}")
-    time.tzset()
-    before = [f"{now + timedelta(hours=h):%Y%m%d%H%M}" for h in (hours - 1, hours + 1)]
-    lines = [f'lab valid-before="{text}" {key.with_suffix(".pub").read_text()}' for text in before]
-    found = [verify(MESSAGE, signature(key, tmp_path), line).who for line in lines]
-    monkeypatch.undo()
-    time.tzset()
-    assert found == ["", "lab"]
-
-
-def test_a_key_that_no_line_names_is_nobody(key: Path, tmp_path: Path) -> None:
-    found = verify(MESSAGE, signature(key, tmp_path), "")
-    assert found.who == ""
-    assert found.fingerprint.startswith("SHA256:")
 
 
 def test_another_file_or_purpose_is_refused(key: Path, tmp_path: Path) -> None:

@@ -11,11 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.labs.lab_kinds import KINDS as LAB_KINDS
+from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_LAB_KINDS
+from fixtures.worlds.meters.manual_kinds import KINDS as MANUAL_KINDS
 from reports.audit.audit import Audit, audit
+from reports.audit.evidence import Check
 from reports.submission.audit_page import worst
 from rig.errors import StoreError
+from tests.support.asleep import recording
 from tests.support.submission_folder import altered, chained, listed, submission, unpacked
 
 
@@ -33,6 +40,10 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 def failed(found: Audit) -> set[int]:
     return {c.number for c in found.failed}
+
+
+def told(found: Audit, number: int) -> Check:
+    return next(c for c in found.checks if c.number == number)
 
 
 SHORT_IDLE, MODIFIED, VERDICT = 18, 27, 4
@@ -70,8 +81,7 @@ def test_without_openssh_a_submission_counts_as_unsigned(folder: Path, monkeypat
     (folder / "MANIFEST.sha256.sig").write_text("a signature\n")
     monkeypatch.setenv("PATH", "")
     found = audit(folder, quick=True, signers="lab ssh-ed25519 AAAA")
-    (check,) = (c for c in found.failed if c.number == 3)
-    assert "ssh-keygen is not installed" in check.found
+    assert "ssh-keygen is not installed" in told(found, 3).found
     assert {c.number for c in found.failed} == {c.number for c in unsigned.failed}
     assert audit(folder, quick=True).anchor == "self-consistent, not anchored"
 
@@ -106,8 +116,8 @@ def test_a_row_that_calls_itself_invalid_is_called_so(original: Path) -> None:
 
 
 def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
-    found = {c.number: c for c in audit(folder, quick=True).checks}
-    assert "one is called VALID, and power-1: shortest idle window" in found[4].found
+    found = told(audit(folder, quick=True), 4).found
+    assert "one is called VALID, and power-1: shortest idle window" in found
     claim(folder, lambda row: row.update(verdict="INVALID"))
     assert 4 not in failed(audit(folder, quick=True))
 
@@ -129,15 +139,6 @@ def claim(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     listed(folder)
 
 
-def test_a_claim_that_is_off_the_mean_of_its_trials(folder: Path) -> None:
-    def change(row: dict[str, Any]) -> None:
-        row["claims"]["active_power_w"]["value"] *= 1.051
-
-    claim(folder, change)
-    found = {c.number: c for c in audit(folder, quick=True).failed}
-    assert "one: active_power_w is 0.0031556" in found[17].found
-
-
 @pytest.mark.parametrize("key", ["active_power_w", "energy_per_inference_j", "execution_time_s", "latency_mean_s"])
 def test_a_figure_that_is_half_a_percent_off(folder: Path, key: str) -> None:
     def change(row: dict[str, Any]) -> None:
@@ -151,14 +152,29 @@ def test_a_figure_that_is_half_a_percent_off(folder: Path, key: str) -> None:
     assert off[0].bound <= 2e-3 * abs(off[0].plain) or key.startswith("energy")
 
 
-def test_energy_by_power_and_time_is_that_by_integration(folder: Path) -> None:
-    def change(row: dict[str, Any]) -> None:
-        one = row["claims"]["energy_per_inference_integrated_j"]
-        one |= {key: 4 * one[key] for key in ("value", "low", "high")} | {"trials": [4 * one["value"]]}
+def off_its_mean(row: dict[str, Any]) -> None:
+    row["claims"]["active_power_w"]["value"] *= 1.051
 
+
+def integrated(row: dict[str, Any]) -> None:
+    one = row["claims"]["energy_per_inference_integrated_j"]
+    one |= {key: 4 * one[key] for key in ("value", "low", "high")} | {"trials": [4 * one["value"]]}
+
+
+@pytest.mark.parametrize(
+    ("change", "number", "said"),
+    [
+        (off_its_mean, 17, "one: active_power_w is 0.0031556"),
+        (integrated, 25, ", and energy_per_inference_integrated_j is"),
+        (lambda row: row.update({"class": "measured"}), 29, ""),
+    ],
+)
+def test_a_claim_that_was_changed(
+    folder: Path, change: Callable[[dict[str, Any]], None], number: int, said: str
+) -> None:
     claim(folder, change)
-    found = {c.number: c for c in audit(folder, quick=True).failed}
-    assert ", and energy_per_inference_integrated_j is" in found[25].found
+    found = told(audit(folder, quick=True), number)
+    assert found.outcome == "failed" and said in found.found
 
 
 def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
@@ -183,8 +199,7 @@ def test_a_table_that_says_more_than_the_claims(folder: Path, old: str, new: str
     text = (folder / "results.csv").read_text()
     (folder / "results.csv").write_text(text.replace(old, new))
     listed(folder)
-    found = {c.number: c for c in audit(folder, quick=True).failed}
-    assert said in found[30].found
+    assert said in told(audit(folder, quick=True), 30).found
 
 
 def test_runs_that_change_their_places(folder: Path, tmp_path: Path) -> None:
@@ -200,13 +215,7 @@ def test_runs_that_change_their_places(folder: Path, tmp_path: Path) -> None:
         subprocess.run(["cp", "-r", str(other / name), str(session / name)], check=True)
         altered(session / name, lambda lines: None, session)
     listed(folder)
-    found = {c.number: c for c in audit(folder, quick=True).failed}
-    assert "of another session" in found[2].found
-
-
-def test_a_simulator_among_the_measured(folder: Path) -> None:
-    claim(folder, lambda row: row.update({"class": "measured"}))
-    assert 29 in failed(audit(folder, quick=True))
+    assert "of another session" in told(audit(folder, quick=True), 2).found
 
 
 def run_of(folder: Path) -> tuple[Path, Path]:
@@ -214,39 +223,24 @@ def run_of(folder: Path) -> tuple[Path, Path]:
     return session / "power-1", session
 
 
-def test_a_rail_without_its_trace(folder: Path) -> None:
+def without_trace(lines: list[dict[str, Any]]) -> None:
+    lines[0]["meters"][0].setdefault("rails", [{"name": "core"}]).append({"name": "io"})
+
+
+def idle_that_holds_spans(lines: list[dict[str, Any]]) -> None:
+    next(line for line in lines if line["type"] == "idle")["off_ns"] += 300_000_000
+
+
+def seeds_of_tuning(lines: list[dict[str, Any]]) -> None:
+    lines[0]["device"]["algorithm"] = {"tuning": {"seeds": list(range(1990, 2010))}}
+
+
+@pytest.mark.parametrize(("change", "number"), [(without_trace, 24), (idle_that_holds_spans, 19), (seeds_of_tuning, 9)])
+def test_a_run_that_was_changed(folder: Path, change: Callable[[list[dict[str, Any]]], None], number: int) -> None:
     run, session = run_of(folder)
-
-    def change(lines: list[dict[str, Any]]) -> None:
-        rails = lines[0]["meters"][0].setdefault("rails", [{"name": "core"}])
-        rails.append({"name": "io"})
-
     altered(run, change, session)
     listed(folder)
-    assert 24 in failed(audit(folder, quick=True))
-
-
-def test_an_idle_window_that_holds_spans(folder: Path) -> None:
-    run, session = run_of(folder)
-
-    def change(lines: list[dict[str, Any]]) -> None:
-        idle = [line for line in lines if line["type"] == "idle"]
-        idle[0]["off_ns"] += 300_000_000
-
-    altered(run, change, session)
-    listed(folder)
-    assert 19 in failed(audit(folder, quick=True))
-
-
-def test_seeds_that_were_used_in_tuning(folder: Path) -> None:
-    run, session = run_of(folder)
-
-    def change(lines: list[dict[str, Any]]) -> None:
-        lines[0]["device"]["algorithm"] = {"tuning": {"seeds": list(range(1990, 2010))}}
-
-    altered(run, change, session)
-    listed(folder)
-    assert 9 in failed(audit(folder, quick=True))
+    assert number in failed(audit(folder, quick=True))
 
 
 @pytest.mark.parametrize("classes", [5, {"a": 1}, [["a"], {}]])
@@ -258,11 +252,12 @@ def test_classes_of_another_kind_leave_the_rest_to_be_audited(tmp_path: Path, cl
 
 def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
     """Gaps between spans have the ready device's power, and the idle windows less."""
-    from tests.support.asleep import recording
-
-    found = {c.number: c for c in audit(recording(tmp_path / "run", idle_w=0.5e-3, gap_w=1e-3)).failed}
-    assert "asleep" in found[18].found
-    assert 18 not in failed(audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)))
+    asleep = told(audit(recording(tmp_path / "run", idle_w=0.5e-3, gap_w=1e-3)), 18)
+    assert asleep.outcome == "failed" and "asleep" in asleep.found
+    assert told(audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)), 18).outcome == "passed"
+    hot = told(audit(recording(tmp_path / "hot", idle_w=2.5e-3, gap_w=1e-3)), 18)
+    assert hot.outcome == "warned"
+    assert "dynamic power is 0.0004998 W above the idle windows, 0.002 W above the gaps" in hot.found
 
 
 def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, original: Path) -> None:
@@ -274,8 +269,7 @@ def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, o
     again = audit(folder, quick=True)
     assert 2 not in failed(again)
     assert again.anchor == "self-consistent, not anchored"
-    other = {c.number: c for c in audit(folder, quick=True, roots=[root]).failed}
-    assert f"and the published one is {root}" in other[3].found
+    assert f"and the published one is {root}" in told(audit(folder, quick=True, roots=[root]), 3).found
     assert audit(original, quick=True, roots=[root]).anchor == "anchored by the published root hash"
 
 
@@ -283,10 +277,9 @@ def test_a_run_without_a_seal_is_called_so(tmp_path: Path) -> None:
     """Its root hash is that of the current lines, and confirms none of them."""
     run = unpacked("by-hand-example", tmp_path)
     (run / "events.jsonl.sha256").write_text(f"{audit(run, quick=True).root}  events.jsonl\n")
-    assert {c.number: c for c in audit(run, quick=True).checks}[2].found.endswith("sealed")
+    assert told(audit(run, quick=True), 2).found.endswith("sealed")
     (run / "events.jsonl.sha256").unlink()
-    found = {c.number: c for c in audit(run, quick=True).checks}[2]
-    assert found.found.endswith("no seal of by-hand-example")
+    assert told(audit(run, quick=True), 2).found.endswith("no seal of by-hand-example")
 
 
 def test_every_flipped_bit_is_noticed(folder: Path) -> None:
@@ -303,3 +296,53 @@ def test_every_flipped_bit_is_noticed(folder: Path) -> None:
         with contextlib.suppress(StoreError):
             assert 2 in failed(audit(folder, quick=True))
         place.write_bytes(before)
+
+
+def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path: Path) -> None:
+    """In the middle of long gaps, power is that of the idle windows."""
+    busy = recording(tmp_path / "busy", idle_w=1e-3, gap_w=2.5e-3, gap_s=0.08, host_s=0.01)
+    host = told(audit(busy), 18)
+    assert host.outcome == "warned"
+    assert "0.0005 W above the gaps" not in host.found
+    assert "something else works beside the spans, such as the host" in host.found
+    assert told(audit(recording(tmp_path / "short", 1e-3, 2.5e-3, gap_s=0.003)), 18).outcome == "warned"
+    always = told(audit(recording(tmp_path / "all", 1e-3, 2.5e-3, gap_s=0.02, host_s=0.01)), 18)
+    assert always.outcome == "failed"
+    assert "leave gaps" in always.found
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("drops_now_and_then", 18),
+        ("drops_now_and_then", 35),
+        ("every_reading_twice", 14),
+        ("lost_block", 5),
+        ("pulses_timed_by_a_smart_plug", 2),
+    ],
+)
+def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
+    lab = plain_lab(seed, kind)
+    (LAB_KINDS | MORE_LAB_KINDS | MANUAL_KINDS)[kind](lab)
+    write(lab, tmp_path / "run")
+    assert not [c.found for c in audit(tmp_path / "run").failed if "shows the spans" in c.found]
+
+
+def test_inferences_that_were_written_into_a_recording_fail(tmp_path: Path) -> None:
+    """The recording states one to four inferences for scenes of one second, written by hand, not by the rig."""
+    found = told(audit(unpacked("multi-inference", tmp_path)), 8).found
+    assert "an inference takes 0.25, 0.333333333, 0.5 s of a sample, and not 1.0 s" in found
+
+
+def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -> None:
+    """The gain of every reading, in the start line and in the trace alike."""
+    run = unpacked("current-burden", tmp_path)
+    assert 24 not in failed(audit(run))
+    place = run / "traces/core.arrows"
+    with pa.OSFile(str(place)) as file:
+        table = pa.ipc.open_stream(file).read_all()
+    meta = {key: value.replace(b'"supply_v": 1.8', b'"supply_v": 0.9') for key, value in table.schema.metadata.items()}
+    with pa.ipc.new_stream(str(place), table.schema.with_metadata(meta)) as stream:
+        stream.write_table(table.replace_schema_metadata(meta))
+    altered(run, lambda lines: lines[0]["meters"][0]["rails"][0]["conversion"].update(supply_v=0.9))
+    assert "supply_v is 0.9 in the conversion, and 1.8 as stated" in told(audit(run), 24).found
