@@ -5,7 +5,8 @@ The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``out
 ``work_kinds``, ``readout_kinds``, ``session_kinds``, ``unusual_kinds``, ``log_kinds``, ``habit_kinds``,
 ``activity_kinds``, ``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``,
 ``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds``, ``fault_kinds``, ``board_kinds``,
-``course_kinds``, ``unsaid_kinds``, ``harness_kinds``, ``node_kinds`` and ``slip_kinds`` in ``fixtures.worlds``.
+``course_kinds``, ``unsaid_kinds``, ``harness_kinds``, ``node_kinds``, ``slip_kinds``, ``governor_kinds``,
+``demand_kinds`` and ``quirk_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -31,6 +32,7 @@ from fixtures.worlds.devices.aftermath_kinds import KINDS as AFTERMATH_KINDS
 from fixtures.worlds.devices.bench_kinds import KINDS as BENCH_KINDS
 from fixtures.worlds.devices.course_kinds import KINDS as COURSE_KINDS
 from fixtures.worlds.devices.device_kinds import KINDS as DEVICE_KINDS
+from fixtures.worlds.devices.governor_kinds import KINDS as GOVERNOR_KINDS
 from fixtures.worlds.devices.habit_kinds import KINDS as HABIT_KINDS
 from fixtures.worlds.devices.node_kinds import KINDS as NODE_KINDS
 from fixtures.worlds.devices.pace_kinds import KINDS as PACE_KINDS
@@ -39,11 +41,13 @@ from fixtures.worlds.devices.warming_kinds import KINDS as WARMING_KINDS
 from fixtures.worlds.devices.work_kinds import KINDS as WORK_KINDS
 from fixtures.worlds.faults.fault_kinds import KINDS as FAULT_KINDS
 from fixtures.worlds.faults.mistake_kinds import KINDS as MISTAKE_KINDS
+from fixtures.worlds.faults.quirk_kinds import KINDS as QUIRK_KINDS
 from fixtures.worlds.faults.slip_kinds import KINDS as SLIP_KINDS
 from fixtures.worlds.faults.spoilt_kinds import KINDS as SPOILT_KINDS
 from fixtures.worlds.faults.unsaid_kinds import KINDS as UNSAID_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.labs.board_kinds import KINDS as BOARD_KINDS
+from fixtures.worlds.labs.demand_kinds import KINDS as DEMAND_KINDS
 from fixtures.worlds.labs.experiment_kinds import KINDS as EXPERIMENT_KINDS
 from fixtures.worlds.labs.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.labs.forum_kinds import KINDS as FORUM_KINDS
@@ -78,9 +82,10 @@ TENTH_KINDS = SCHEDULE_KINDS | NUISANCE_KINDS
 ELEVENTH_KINDS = EXPERIMENT_KINDS | FAULT_KINDS
 TWELFTH_KINDS = BOARD_KINDS | COURSE_KINDS | UNSAID_KINDS
 THIRTEENTH_KINDS = HARNESS_KINDS | NODE_KINDS | SLIP_KINDS
+FOURTEENTH_KINDS = GOVERNOR_KINDS | DEMAND_KINDS | QUIRK_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
 KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
-KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS
+KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS | FOURTEENTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
