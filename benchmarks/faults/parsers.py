@@ -38,19 +38,8 @@ from rig.recording.disk.decoding import decode
 from rig.recording.disk.files import Folder, Opened
 from rig.recording.session import open_session
 from rig.recording.traces import traces
-from rig.sweep import reading
 
 EXAMPLES = Path("examples")
-GRID = b"""devices = ["mock"]
-simulate = true
-repetitions = 2
-[vary]
-inference_s = [0.02, 0.05]
-rate_hz = ["500", "2000"]
-[options]
-samples = 5
-idle_s = 0.2
-"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +64,6 @@ def parsers(golden: Path) -> Iterator[Parser]:
     named = (("calibration.toml", limits), *((f.name, f.read_bytes()) for f in sorted(EXAMPLES.glob("*.py"))))
     yield Parser("bench.toml", (bench,), _bench, "bench.toml", named, 0.1)
     yield Parser("calibration", (limits,), calibration.load, "calibration.toml")
-    yield Parser("grid of a sweep", (GRID,), reading.from_file, "grid.toml")
     yield Parser("session.json", ((session / "session.json").read_bytes(),), lambda f: open_session(f.parent),
                  "session.json")  # fmt: skip
     table = b"start,end,phase,inferences\n0,0.05,idle,\n0.06,0.1,inference,3\n0.11,0.15,inference,3\n"
