@@ -14,7 +14,7 @@ from functools import partial
 from rig.engine import device_errors
 from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, show, sleep
 from rig.engine.pending import Pending, Query
-from rig.errors import DeviceError, Ended, RigError
+from rig.errors import DeviceError, Ended, RigError, SetupError
 from rig.recording.columns.rows import json_of
 from rig.recording.events import LIMIT
 from rig.recording.validation import tick_of
@@ -184,7 +184,9 @@ class Dispatcher:
         self._last_due_ns = after_ns = self._checked_due(step.due_ns)
         self._busy = True
         if step.repeat > 1 and not isinstance(self._device, Repeats):
-            raise device_errors.no_loop(self._acquisition.device.name, step.repeat)
+            what = f"device {self._acquisition.device.name} cannot loop a sample by itself"
+            remedy = "Leave repeat out when samples have due times, or implement submit_repeated in its driver"
+            raise SetupError(what, field="repeat", value=step.repeat, remedy=remedy)
         if self._origin_ns is not None and self._now() < self._origin_ns + after_ns:
             self._issue_due()
         for sample in step.samples:
@@ -316,7 +318,9 @@ class Dispatcher:
         elif isinstance(self._device, Repeats):
             self._device.submit_repeated(samples, step.repeat, step.phase, step.budget)
         elif step.phase is not None:
-            raise device_errors.no_phase(self._acquisition.device.name, step.phase)
+            what = f"device {self._acquisition.device.name} cannot run the phase {step.phase!r} alone"
+            remedy = "Measure the phases together, or implement submit_repeated in its driver"
+            raise SetupError(what, field="phase", value=step.phase, remedy=remedy)
         else:
             self._submit(samples, step.budget)
 

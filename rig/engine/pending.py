@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rig.engine import device_errors
-from rig.types import DeviceInfo, Issue, Reply, Sample
+from rig.engine.device_errors import failed_on
+from rig.errors import DeviceError, DeviceTimeoutError
+from rig.types import DeviceInfo, Issue, Reply, Sample, Span
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -56,12 +57,18 @@ class Pending:
     def complete(self, reply: Reply, completed_ns: int) -> Query:
         """Remove and return the oldest query for the reply's sample.
 
-        Raises ``DeviceError`` for a reply that answers no query.
+        Raises ``DeviceError`` for what is no reply or has no spans, and for a reply that answers no query.
         """
-        device_errors.check_reply(reply, self.first)
+        if type(reply) is not Reply:
+            raise failed_on(self.first, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
+        for span in reply.spans:
+            if type(span) is not Span:
+                raise failed_on(self.first, TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span"))
         queries = self._by_sample.get(reply.sample_id)
         if not queries:
-            raise device_errors.not_issued(reply.sample_id)
+            what = f"the device replied to {reply.sample_id!r}, which was not issued"
+            remedy = "Its driver must reply once to each submitted sample"
+            raise DeviceError(what, field="sample_id", value=reply.sample_id, remedy=remedy)
         query = queries.popleft()
         if not queries:
             del self._by_sample[reply.sample_id]
@@ -76,7 +83,10 @@ class Pending:
     def check_alive(self, now_ns: int) -> None:
         """Raise ``DeviceTimeoutError`` if the device has been silent for too long."""
         if self.count and self.left_s(now_ns) <= 0:
-            raise device_errors.silent(self._device.name, self.first, self._allowed_s())
+            allowed_s = self._allowed_s()
+            what = f"device {self._device.name} gave no answer to {self.first} within {allowed_s:g} s"
+            remedy = "Check its power and link; the recording up to here is kept (`rig report`)"
+            raise DeviceTimeoutError(what, field="timeout_s", value=allowed_s, remedy=remedy)
 
     def _allowed_s(self) -> float:
         steps = [queries[0].step for queries in self._by_sample.values()]

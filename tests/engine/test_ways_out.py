@@ -79,6 +79,7 @@ def test_whatever_leaves_a_device_is_its_error(play: Play, plant: SimPlant, meth
     ended, run = play(leaving(Queue(plant.clock), method, error, at=3), one_by_one())
 
     assert type(ended) is DeviceError
+    assert isinstance(error, DeviceError) or ended.__cause__ is error
     assert ended.exit_code == 20
     assert "cable" in str(ended) or type(error).__name__ in str(ended)
     says(run, ended)

@@ -131,21 +131,15 @@ def check_becomes(name: str, becomes: int, size: int, ratio_most: int = RATIO_MO
         raise StoreError(what, field="bounds", value=becomes, remedy=remedy)
 
 
-def parts_of(type_: pa.DataType) -> tuple[int, int]:
-    """Return how many nodes and buffers a column of a type has in a message. Raises ``Damaged`` for view types."""
-    own = 2
-    if isinstance(type_, pa.BaseExtensionType):
-        return parts_of(type_.storage_type)
-    if "view" in str(type_) or pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
-        raise Damaged(f"a column of {type_}")
+def buffers_of(type_: pa.DataType) -> int:
+    """Return how many buffers a column has in a message. Raises ``Damaged`` for nested types and those of views."""
     if pa.types.is_null(type_):
-        own = 0
-    elif pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_):
-        own = 1
-    elif has_text(type_):
-        own = 3
-    inner = [parts_of(type_.field(k).type) for k in range(type_.num_fields)]
-    return 1 + sum(nodes for nodes, _ in inner), own + sum(buffers for _, buffers in inner)
+        return 0
+    if has_text(type_):
+        return 3
+    if not any(is_(type_) for is_ in (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_dictionary)):
+        raise Damaged(f"a column of {type_}")
+    return 2
 
 
 def has_text(type_: pa.DataType) -> bool:

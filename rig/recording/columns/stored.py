@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import StoreError
-from rig.recording.columns.arrow_layout import BATCH, Damaged, Message, messages, parts_of
+from rig.recording.columns.arrow_layout import BATCH, Damaged, Message, buffers_of, messages
 from rig.recording.disk.files import Opened
 from rig.recording.events import REMEDY
 from rig.types import Floats, Indices
@@ -220,16 +220,15 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
 def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
     """Return first node, first buffer and bits per number of each column of numbers. Raises as ``check_columns``."""
     check_columns(name, schema)
-    found, node, buffer = {}, 0, 0
-    for column in schema:
+    found, buffer = {}, 0
+    for node, column in enumerate(schema):
         type_ = column.type
         if column.name in NAMES and any(is_(type_) for is_ in _NUMBERS):
             found[column.name] = (node, buffer, type_.bit_width)
         try:
-            nodes, buffers = parts_of(type_)
+            buffer += buffers_of(type_)
         except Damaged as error:
             raise StoreError(f"{name} has {error}", field="columns", value=column.name, remedy=REMEDY) from error
-        node, buffer = node + nodes, buffer + buffers
     return found
 
 
