@@ -64,7 +64,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def unsynced() -> Iterator[None]:
     """Do not sync recordings of tests: none must survive a power cut, and the disk would double the time of tests.
 
-    ``tests/recording/test_synced.py`` shows that a recording is synced; processes started by tests always sync.
+    ``tests/recording/test_run_writer.py`` shows that a recording is synced; processes started by tests always sync.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)  # refuses anything but an open file, as syncing does

@@ -74,18 +74,13 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last_and_holds_no_output(m
 # ---- the examples -------------------------------------------------------------------------
 
 
-def test_my_device_is_measured_without_a_meter(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_my_device_tells_scenes_apart_without_a_meter(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, results = measured(capsys, tmp_path, "--device", DEVICE, "--meter", "none")
 
     assert code == 0
     assert results["simulated"] is False
     assert results["quantities"]["execution_time_s"]["n"] == 8
-
-
-def test_my_device_tells_more_scenes_apart_than_chance(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    _, results = measured(capsys, tmp_path, "--device", DEVICE, "--meter", "none", "--option", "samples=120")
-
-    assert results["quantities"]["accuracy"]["value"] > 0.4
+    assert results["quantities"]["accuracy"]["value"] > 0.4  # far better than chance
 
 
 def test_my_device_keeps_the_rules_with_any_spectrum() -> None:

@@ -180,16 +180,6 @@ def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
     assert "the longest, 0.1 s, begins at 1.9 s" in note
 
 
-def test_a_part_of_every_span_that_is_missing_is_said(tmp_path: Path) -> None:
-    def holed(t: np.ndarray, w: np.ndarray) -> Any:
-        gone = np.any([(t >= a + 0.1) & (t < a + 0.16) for a in ON_S], axis=0)
-        return t[~gone], w[~gone]
-
-    (note,) = said(opened_plain(tmp_path, holed), tmp_path / "run")
-    assert "4 gaps" in note
-    assert "0.24 s in all" in note
-
-
 @pytest.mark.parametrize("word", ["inf", "-inf", "nan", "NaN", ""])
 def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> None:
     t, watts, _ = trace()

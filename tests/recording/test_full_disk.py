@@ -28,6 +28,8 @@ sys.exit(main(["measure", "--device", "mock", "--mode", "together", "--out", sys
 """
 PATIENCE_S = 600.0
 """Only a broken program makes a test wait this long."""
+KIB = 300
+"""Room for about half of a run."""
 OPTIONS = ("idle_s=2", "workload.samples=60", "rate_hz=20000")
 
 
@@ -57,23 +59,21 @@ def small_disk() -> list[str]:
     return ["unshare", "-Urm", "sh", "-c"]
 
 
-@pytest.mark.parametrize("kib", [300])
 def test_a_disk_that_fills_is_a_typed_error_and_what_was_recorded_is_sealed(
-    small_disk: list[str], tmp_path: Path, kib: int
+    small_disk: list[str], tmp_path: Path
 ) -> None:
     disk, kept = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     argv = [sys.executable, "-c", RUN.format(limits=""), str(disk / "run"), *OPTIONS]
-    script = f'mount -t tmpfs -o size={kib}k none {disk} && "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
+    script = f'mount -t tmpfs -o size={KIB}k none {disk} && "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
     done = subprocess.run(
         [*small_disk, script, "sh", *argv], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     ended_well(kept, done)
 
 
-@pytest.mark.parametrize("kib", [300])
-def test_a_limit_of_file_size_is_a_typed_error_too(tmp_path: Path, kib: int) -> None:
-    done = measured(tmp_path / "run", f"resource.setrlimit(resource.RLIMIT_FSIZE, ({kib << 10}, {kib << 10}))")
+def test_a_limit_of_file_size_is_a_typed_error_too(tmp_path: Path) -> None:
+    done = measured(tmp_path / "run", f"resource.setrlimit(resource.RLIMIT_FSIZE, ({KIB << 10}, {KIB << 10}))")
     ended_well(tmp_path / "run", done)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.mock_meter import open_meter
+from fixtures.bench.true_power import open_plant
+from fixtures.worlds.random_draw import blank, steps
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
 from rig.errors import StoreError
+from rig.recording.layout import EVENTS, SEAL
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Accuracy, Chunk, ClockInfo, MeterInfo, Rail
@@ -85,3 +93,18 @@ def test_a_rail_that_a_reader_would_refuse_is_refused_at_once(recorder: Recorder
 def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
     with pytest.raises(StoreError, match="not an empty directory"):
         Recorder(recorder.path)
+
+
+def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    plant, workload, path = open_plant(), blank(2), tmp_path / "run"
+    bench = Bench(open_device(plant), (open_meter(plant),), plant.clock)
+    record(path, bench, workload, steps(workload, 0.1), scenario={"name": "x"}, argv=[])
+
+    places = {str(place.relative_to(tmp_path)): place.stat().st_ino for place in [tmp_path, *tmp_path.rglob("*")]}
+    assert len(places) > 5
+    assert [name for name, inode in places.items() if inode not in synced] == []
+    last = {name: len(synced) - synced[::-1].index(inode) for name, inode in places.items()}
+    late = sorted(last, key=last.__getitem__)[-3:]
+    assert late == [f"run/{EVENTS}", f"run/{SEAL}", "run"]

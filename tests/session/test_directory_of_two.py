@@ -1,4 +1,4 @@
-"""If two commands use one directory, the later one is refused and changes nothing in it."""
+"""If two commands use one directory, the later one changes nothing in it; a driver that moves does not move it."""
 
 from __future__ import annotations
 
@@ -67,3 +67,34 @@ def test_a_driver_that_closes_the_file_of_a_lock_costs_no_session(tmp_path: Path
         os.close(int(mine.name))
     with locked(lock, "it", wait=False):
         pass
+
+
+DRIVER = """
+import os
+from fixtures.bench.mock_device import open_device as mock
+
+class Wanders:
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        if name == {at!r}:
+            os.makedirs("elsewhere", exist_ok=True)
+            os.chdir("elsewhere")
+        return getattr(self.inner, name)
+
+def open_device(bench):
+    return Wanders(mock(bench))
+"""
+
+
+@pytest.mark.parametrize("at", ["info", "stage", "submit", "close"])
+def test_paths_are_those_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wanders.py").write_text(DRIVER.format(at=at))
+    options = ("workload.samples=2", "idle_s=0.1")
+    request = Request("wanders.py:open_device", ("mock",), options=options, out=Path("run"), simulate=True)
+    measure(request, quiet=True)
+    assert Path.cwd() == tmp_path
+    assert (tmp_path / "run" / "power" / "events.jsonl").is_file()
+    assert not [*tmp_path.rglob("elsewhere/run")]

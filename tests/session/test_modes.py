@@ -13,7 +13,7 @@ import pytest
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.commands.shell.main import main
-from rig.errors import DeviceTimeoutError, Interrupted, RigError
+from rig.errors import DeviceTimeoutError, RigError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST, measure
@@ -191,23 +191,6 @@ def test_a_session_that_breaks_off_binds_what_there_is(
     found = summary(tmp_path / "out")
     assert not found.complete
     assert "performance: the run" in failed(found)
-
-
-def test_ctrl_c_in_a_session_binds_what_there_is(session: Measure, tmp_path: Path, monkeypatch: Any) -> None:
-    from fixtures.bench.mock_device import MockDevice
-
-    submit, count = MockDevice.submit, iter(range(100))
-
-    def interrupted(self: Any, *args: Any) -> None:
-        if next(count) == 13:
-            raise KeyboardInterrupt
-        submit(self, *args)
-
-    monkeypatch.setattr(MockDevice, "submit", interrupted)
-    with pytest.raises(Interrupted):
-        session(device="mock")
-    assert [why for _, why in runs_in(tmp_path / "out")] == ["accuracy", "performance"]
-    assert open_run(tmp_path / "out" / "performance").replies["completed_ns"].null_count == 1
 
 
 # ---- the report of a session ---------------------------------------------------------------
