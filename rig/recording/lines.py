@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from rig.recording.anonymise import without_identity
-from rig.recording.disk.atomic_write import not_stored, unwritten
+from rig.recording.disk.atomic_write import storing
 from rig.recording.disk.bounded import EVENTS_BYTES, check_line
 from rig.recording.disk.decoding import decode
 from rig.recording.disk.files import Folder, Opened
@@ -80,10 +80,8 @@ class Chain:
         os.fsync(self._file.fileno())
         self._file.close()
         digest = Opened(self._folder, EVENTS).sha256()
-        try:
+        with storing(self._folder.path / SEAL):
             self._folder.write(SEAL, f"{digest}  {EVENTS}\n".encode(), sync=True)
-        except OSError as error:
-            raise not_stored(self._folder.path / SEAL, unwritten(error)) from error
 
     def close(self) -> None:
         """Close the file without a last line."""

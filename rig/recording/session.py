@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.disk.atomic_write import not_stored, unwritten
+from rig.recording.disk.atomic_write import storing
 from rig.recording.disk.bounded import EVENTS_BYTES, TEXT_BYTES
 from rig.recording.disk.decoding import strict
 from rig.recording.disk.files import Folder
@@ -101,13 +101,11 @@ def bind(
     document |= {"repeated": list(repeated)} if repeated else {}
     content = json.dumps(document, indent=1).encode() + b"\n"
     digest = hashlib.sha256(content).hexdigest()
-    try:
+    with storing(folder / FILE):
         within.remove(SEAL)
         within.write(FILE, content, sync=True)
         if seal:
             within.write(SEAL, f"{digest}  {FILE}\n".encode(), sync=True)
-    except OSError as error:
-        raise not_stored(folder / FILE, unwritten(error)) from error
     return digest
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
 from rig.plugins import code_in
-from rig.recording.disk.atomic_write import BROKEN, not_stored, set_aside, unwritten
+from rig.recording.disk.atomic_write import BROKEN, set_aside, storing
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import Folder, made
 from rig.recording.events import SessionLink
@@ -107,17 +107,13 @@ def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
 
 def _begin(held: ExitStack, book: Book, request: Request) -> None:
     """Make the directory of a new session, and store the request."""
-    try:
+    with storing(book.folder):
         made(book.folder)
-    except OSError as error:
-        raise not_stored(book.folder, unwritten(error)) from error
     held.enter_context(_held(book.folder))
     unused(book.folder)
     content = msgspec.json.format(msgspec.json.encode(request, enc_hook=str), indent=1)
-    try:
+    with storing(book.folder / REQUEST):
         Folder.at(book.folder).write(REQUEST, content, sync=True)
-    except OSError as error:
-        raise not_stored(book.folder / REQUEST, unwritten(error)) from error
     if _code_of(request):
         note(book.folder / REQUEST, content)
     book.bind(seal=False)

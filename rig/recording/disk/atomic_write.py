@@ -35,6 +35,15 @@ def unwritten(error: Exception) -> str:
     return f"cannot be written ({reason(error)})"
 
 
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Raise ``StoreError`` for an error of the file system in the block, which writes ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise not_stored(path, unwritten(error)) from error
+
+
 def regular(path: Path, refuse: Refuse = bad_out) -> Path:
     """Return the regular file that ``path`` names, with links followed; it need not exist.
 
@@ -101,11 +110,8 @@ def sync_to_disk(path: Path) -> None:
 
 def folder_inside(root: Path, path: Path) -> Path:
     """Make the directory ``path`` if it is ``inside`` the directory ``root``, and return it. Raises ``StoreError``."""
-    try:
-        made(inside(root, path))
-    except OSError as error:
-        raise not_stored(path, unwritten(error)) from error
-    return path
+    with storing(path):
+        return made(inside(root, path))
 
 
 def set_aside(folder: Path, path: Path, key: str) -> Path:
@@ -113,13 +119,11 @@ def set_aside(folder: Path, path: Path, key: str) -> Path:
 
     Raises ``StoreError``, also where ``broken`` or the directory of ``path`` is a link.
     """
-    try:
+    with storing(path):
         root = Folder.at(folder)
         aside, source = root.sub(BROKEN, make=True), root.sub(path.parent.relative_to(folder).as_posix())
         suffix = path.suffix if path.is_file() else ""
         target = next(t for n in count(1) if aside.stat(t := f"{key}.{n}{suffix}") is None)
         source.rename(path.name, aside, target)
         aside.sync()
-    except OSError as error:
-        raise not_stored(path, unwritten(error)) from error
     return folder / BROKEN / target
