@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fixtures.bench.true_power import SimPlant
+from fixtures.worlds.random_draw import blank
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result.result import Result
+from rig.engine.acquisition import Bench
+from rig.engine.blocking_device import blocking
+from rig.engine.record import record
 from rig.errors import MeterError, RigError
-from rig.types import Chunk, Floats, Meter
+from rig.recording.reader import open_run
+from rig.types import Chunk, DeviceInfo, Floats, Idle, Issue, Meter, Reply, Sample, Span, Step
 
 IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
 """The instruments' rail and its supply."""
@@ -64,3 +74,28 @@ def refusal(open_meter: Callable[..., Meter], **options: Any) -> RigError:
     with pytest.raises(RigError) as caught:
         open_meter(**options)
     return caught.value
+
+
+def computed(path: Path, plant: SimPlant, meter: Meter, samples: int = 6) -> Result:
+    """Record a computation on this computer, which uses the plant's power of ``inference``, and close the meter."""
+
+    def compute(sample: Sample) -> Reply:
+        on_ns = time.monotonic_ns() + 30_000_000
+        off_ns = on_ns + 60_000_000
+        plant.occupy("inference", on_ns, off_ns)
+        plant.clock.sleep_until(off_ns + 30_000_000)
+        return Reply(sample.id, None, (Span("inference", on_ns, off_ns),))
+
+    workload = blank(samples)
+    played: tuple[Step, ...] = (Idle(0.3), *(Issue([sample]) for sample in workload.samples), Idle(0.3))
+    with closing(meter), closing(blocking(compute, DeviceInfo("computer", "simulator", timeout_s=5.0))) as device:
+        record(path, Bench(device, (meter,), plant.clock), workload, iter(played), scenario={"name": "x"}, argv=[])
+    return evaluate(open_run(path))
+
+
+def check_figures(result: Result, real: Mapping[str, float], half_width: float) -> None:
+    """Check that the intervals hold the truth, and that half of each is below this share of it."""
+    for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j"):
+        low, high = result.quantities[name].interval(0.999)
+        assert low <= real[name] <= high, name
+        assert result.quantities[name].half_width() < half_width * real[name]

@@ -12,7 +12,6 @@ import pytest
 
 from drivers.importers import joulescope_csv, joulescope_jls, otii, ppk2, socwatch
 from rig.errors import DataError, UsageError
-from rig.importing.write import write
 from tests.support.import_traces import IDLE, RATE_HZ, SUPPLY_V, check, recorded, table, trace, windows
 from tests.support.paths import ROOT
 
@@ -41,10 +40,6 @@ def test_ppk2_channels_in_columns_of_their_own(tmp_path: Path) -> None:
     options: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
     check(ppk2.open_import(source, window_channel="D1", **options), tmp_path / "a")
     check(ppk2.open_import(source, window_channel="D0", window_active="low", **options), tmp_path / "b")
-
-
-def test_ppk2_windows_in_a_file(tmp_path: Path) -> None:
-    check(ppk2.open_import(ppk(tmp_path), supply_v=SUPPLY_V, windows=windows(tmp_path)), tmp_path / "run")
 
 
 def test_ppk2_channel_windows_are_known_to_a_sample_only(tmp_path: Path) -> None:
@@ -113,17 +108,6 @@ def test_jls_that_was_not_closed_is_refused_and_left_alone(tmp_path: Path) -> No
         with pytest.raises(DataError):
             joulescope_jls.open_import(source, windows=windows(tmp_path))
         assert source.read_bytes() == whole[:cut]
-
-
-def test_jls_damaged_inside_is_refused(tmp_path: Path) -> None:
-    _, watts, _ = trace()
-    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
-    data = bytearray(source.read_bytes())
-    data[len(data) // 3] ^= 0xFF
-    source.write_bytes(data)
-    with pytest.raises(DataError):
-        write(joulescope_jls.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:

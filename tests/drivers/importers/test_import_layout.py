@@ -14,7 +14,7 @@ from drivers.importers import otii, plain_csv, ppk2
 from drivers.importers.csv_layout import all_of, find
 from drivers.units import agree
 from rig.errors import DataError, UsageError
-from tests.support.import_traces import IDLE, SUPPLY_V, check, table, trace, windows
+from tests.support.import_traces import SUPPLY_V, check, table, trace, windows
 
 # ---- the header is found by what was declared -------------------------------------------------------------------
 
@@ -90,11 +90,6 @@ def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mar
     )
 
 
-def test_one_number_that_leaves_nothing_open_decides(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("t;p\n0,000;1,955\n0,001;1,956\n")
-    assert find(tmp_path / "a.csv", all_of(["t", "p"])).decimal == ","
-
-
 def test_marked_thousands_are_refused_and_never_read_as_decimals(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t;p\n0;0,5\n1;1.955\n2;0,5\n")
     for decimal in (None, ","):
@@ -149,14 +144,6 @@ def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path:
     with pytest.raises(DataError) as refused:
         plain_csv.open_import(source, time="Time:s", power="Ch1:W", windows=str(tmp_path / "w.csv"))
     assert "decimal=" not in asked.value.remedy + refused.value.remedy
-
-
-def test_ppk2_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
-    t, watts, busy = trace()
-    columns = (t * 1e3, watts / SUPPLY_V * 1e6, busy)
-    source = table(tmp_path / "p.csv", "Timestamp(ms);Current(uA);D0", *columns, separator=";", decimal=",")
-    options: dict[str, Any] = {"supply_v": SUPPLY_V, "window_channel": "D0", "inferences": 5, "idle": IDLE}
-    check(ppk2.open_import(source, **options), tmp_path / "run")
 
 
 def test_ppk2_without_units_says_what_can_be_done(tmp_path: Path) -> None:

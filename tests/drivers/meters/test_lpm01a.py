@@ -33,8 +33,7 @@ from rig.engine.record import record
 from rig.errors import SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Sample, Step
-from tests.support.meters import error_of, refusal, taken, values
-from tests.support.scpi_bench import calibration
+from tests.support.meters import check_figures, error_of, refusal, taken, values
 from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytestmark = pytest.mark.real_time
@@ -216,15 +215,6 @@ def test_its_supply_is_set_where_it_differs_and_taken_from_its_own_answer() -> N
             assert sim.set["volt"] == "1800m"
 
 
-def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> None:
-    path = calibration(tmp_path, unit="W", full_scale=0.165, percent=2.0, serial="SIM-540554545-1430736921")
-    with live() as (_, sim), closing(open_meter(port=sim.port, calibration=path)) as meter:
-        accuracy = meter.info().rails[0].accuracy
-
-    assert accuracy is not None and accuracy.of_reading == pytest.approx(0.02)
-    assert meter.info().details["calibration"]["file"] == "calibration.toml"
-
-
 # ---- the whole chain ----------------------------------------------------------------------
 
 
@@ -251,10 +241,7 @@ def test_the_energy_of_a_board_is_what_it_used(tmp_path: Path, prints_first: boo
     result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 6)
 
     assert result.simulated and result.quantities["accuracy"].value == 1.0
-    for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j"):
-        low, high = result.quantities[name].interval(0.999)
-        assert low <= real[name] <= high, name
-        assert result.quantities[name].half_width() < 0.02 * real[name]
+    check_figures(result, real, 0.02)
 
 
 # ---- faults -------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -19,17 +18,11 @@ from drivers.meters.nvml.meter import open_meter
 from drivers.meters.polled import LOOKS
 from fixtures.bench.live_plant import LivePlant, live_plant
 from fixtures.bench.true_power import VirtualClock
-from fixtures.worlds.random_draw import BlankWorkload
-from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
-from rig.engine.acquisition import Bench
-from rig.engine.blocking_device import blocking
-from rig.engine.record import record
 from rig.errors import SetupError, UsageError
-from rig.recording.reader import open_run
-from rig.types import Chunk, DeviceInfo, Idle, Issue, Meter, Reply, Sample, Span, Step
+from rig.types import Chunk, Meter
 from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
-from tests.support.meters import error_of, refusal
+from tests.support.meters import computed, error_of, refusal
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -155,28 +148,9 @@ def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail(monkeypatch: pyt
 
 
 def test_the_energy_of_a_kernel_is_what_it_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = [Sample(f"s{k}", np.zeros(1)) for k in range(5)]
-
-    def steps() -> Iterator[Step]:
-        yield Idle(0.2)
-        yield from (Issue([sample]) for sample in samples)
-        yield Idle(0.2)
-
     with live(monkeypatch, update_s=0.01, looks_s=0.01) as (plant, _):
-
-        def kernel(sample: Sample) -> Reply:
-            on_ns = time.monotonic_ns() + 30_000_000
-            off_ns = on_ns + 60_000_000
-            plant.occupy("inference", on_ns, off_ns)
-            plant.clock.sleep_until(off_ns + 30_000_000)
-            return Reply(sample.id, None, (Span("inference", on_ns, off_ns),))
-
-        device = blocking(kernel, DeviceInfo("gpu", "simulator", timeout_s=5.0))
-        with closing(open_meter(plant.clock, rate_hz=500.0)) as meter:
-            bench = Bench(device, (meter,), plant.clock)
-            record(tmp_path / "run", bench, BlankWorkload(tuple(samples)), steps(), scenario={"name": "x"}, argv=[])
-        device.close()
-    found = evaluate(open_run(tmp_path / "run")).quantities["dynamic_power_w"]
+        meter = open_meter(plant.clock, rate_hz=500.0)
+        found = computed(tmp_path / "run", plant, meter, samples=5).quantities["dynamic_power_w"]
 
     low, high = found.interval(0.999)
     assert low <= 200.0 <= high and found.value == pytest.approx(200.0, rel=0.15)

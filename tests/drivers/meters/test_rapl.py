@@ -21,17 +21,10 @@ from drivers.meters.rapl import EnergyCounter, Zone, open_meter, zones_of
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
-from fixtures.worlds.random_draw import BlankWorkload
-from rig.analysis.evaluate import evaluate
-from rig.analysis.result.quantity import Quantity
 from rig.conformance.device import check_meter
-from rig.engine.acquisition import Bench
-from rig.engine.blocking_device import blocking
-from rig.engine.record import record
 from rig.errors import MeterError, SetupError, UsageError
-from rig.recording.reader import open_run
-from rig.types import Chunk, Conversion, DeviceInfo, Idle, Issue, MeterInfo, Rail, Reply, Sample, Span, Step
-from tests.support.meters import error_of, refusal, taken
+from rig.types import Chunk, Conversion, MeterInfo, Rail
+from tests.support.meters import computed, error_of, refusal, taken
 from tests.support.powercap_zones import DESKTOP, SERVER
 
 pytestmark = pytest.mark.real_time
@@ -165,43 +158,11 @@ def test_what_was_counted_is_what_was_used_over_a_wrap(tmp_path: Path) -> None:
     assert np.all(end >= begin) and np.all(np.diff(begin) > 0)
 
 
-def steps(n: int) -> Iterator[Step]:
-    yield Idle(0.3)
-    for k in range(n):
-        yield Issue([Sample(f"s{k}", np.zeros(1))])
-    yield Idle(0.3)
-
-
-def computed_power(folder: Path) -> Quantity:
-    """Return dynamic power of a computation on this computer, by a counter that is read in real time."""
-    folder.mkdir()
-    with tree(folder) as (plant, running):
-
-        def compute(sample: Sample) -> Reply:
-            on_ns = time.monotonic_ns() + 20_000_000
-            off_ns = on_ns + 60_000_000
-            plant.occupy("inference", on_ns, off_ns)
-            plant.clock.sleep_until(off_ns + 20_000_000)
-            return Reply(sample.id, None, (Span("inference", on_ns, off_ns),))
-
-        device = blocking(compute, DeviceInfo("cpu", "simulator", timeout_s=5.0))
-        workload = BlankWorkload(tuple(Sample(f"s{k}", np.zeros(1)) for k in range(6)))
-        with closing(open_meter(plant.clock, root=str(running.root), rate_hz=200)) as meter:
-            record(
-                folder / "run",
-                Bench(device, (meter,), plant.clock),
-                workload,
-                steps(6),
-                scenario={"name": "x"},
-                argv=[],
-            )
-        device.close()
-    return evaluate(open_run(folder / "run")).quantities["dynamic_power_w"]
-
-
 def test_the_energy_of_a_computation_on_this_computer_is_what_it_used(tmp_path: Path) -> None:
     for attempt in range(2):  # a host that stops in the middle may spoil one of them
-        found = computed_power(tmp_path / str(attempt))
+        with tree(tmp_path / str(attempt)) as (plant, running):
+            meter = open_meter(plant.clock, root=str(running.root), rate_hz=200)
+            found = computed(tmp_path / f"run{attempt}", plant, meter).quantities["dynamic_power_w"]
         low, high = found.interval(0.999)
         if low <= 40.0 <= high:
             break

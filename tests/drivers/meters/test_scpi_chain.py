@@ -24,13 +24,12 @@ from rig.engine.record import record
 from rig.errors import MeterError, RigError, SetupError
 from rig.recording.reader import Run, open_run
 from rig.types import Chunk, Device, Idle, Issue, Mark, Meter, Step
-from tests.support.meters import error_of
+from tests.support.meters import check_figures, error_of
 from tests.support.scpi_bench import calibration, live
 
 pytestmark = pytest.mark.real_time
 
 
-FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
 EXACT = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
 PROMPT = Wiring(ready_s=1e-3)
 IDLE_S, SPANS = 0.25, 8
@@ -90,10 +89,7 @@ def test_the_energy_that_was_measured_is_the_energy_that_was_used(tmp_path: Path
 
     assert result.simulated
     assert (len(run.traces["core"].value), counts["dropped"]) == (counts["taken"], 0)
-    for name in FIGURES:
-        low, high = result.quantities[name].interval(0.999)
-        assert low <= real[name] <= high, name
-        assert result.quantities[name].half_width() < 3e-3 * real[name]
+    check_figures(result, real, 3e-3)
 
 
 def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recording(tmp_path: Path) -> None:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from drivers.meters.scpi import session as scpi_session
 from drivers.meters.scpi.dmm import meter as scpi_dmm
-from drivers.meters.scpi.dmm.meter import NODE, CaptureSettings, Truevolt, setup_lines
+from drivers.meters.scpi.dmm.meter import CaptureSettings, Truevolt
 from drivers.meters.scpi.session import open_session
-from fixtures.bench.live_plant import live_plant
-from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
@@ -149,42 +142,6 @@ def test_another_model_is_no_digitiser() -> None:
     dialogue = [("*IDN?", WHO.replace("34465A", "34461A"))]
 
     assert isinstance(refused(lambda: spoken(dialogue, lambda dmm: None)), SetupError)
-
-
-# ---- lint: the simulator knows every command that the drivers can send -------------------
-
-
-def sent_by(module: ModuleType) -> list[str]:
-    """Return lines that a module's source sends to a link, with something plain for inserted values."""
-    found = []
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if not isinstance(node, ast.Call):
-            continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in ("write", "query", "block", "numbers", "await_state"):
-            texts = [a for a in node.args[:2] if isinstance(a, ast.JoinedStr | ast.Constant)]
-            found += ["".join(_plain(part) for part in getattr(text, "values", [text])) for text in texts[:1]]
-    return [line for line in found if re.match(r"[*:]?[A-Z]", line)]
-
-
-def _plain(part: ast.expr) -> str:
-    if isinstance(part, ast.Constant):
-        return str(part.value)
-    named = ast.unparse(part)
-    return "CURR:DC" if "node" in named else "1"
-
-
-def unknown(lines: Sequence[str], simulator: TruevoltSim) -> list[str]:
-    commands = [c.strip().removeprefix(":") for line in lines for c in line.split(";")]
-    return [c for c in commands if not simulator.language.known(c.partition(" ")[0])]
-
-
-def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send() -> None:
-    lines = [line for f in NODE for line in setup_lines(CaptureSettings(f, 1.0, 1e-3, 5e-4))]
-    lines += sent_by(scpi_dmm) + sent_by(scpi_session)
-
-    assert {"R? 1", "SYST:ERR?", "*OPT?", "STAT:QUES:EVEN?"} <= set(lines)
-    assert unknown(lines, TruevoltSim(live_plant())) == []
 
 
 # ---- options ------------------------------------------------------------------------------

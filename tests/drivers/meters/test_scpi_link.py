@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -150,32 +150,28 @@ def test_a_state_that_does_not_come_is_given_up() -> None:
 # ---- opening ------------------------------------------------------------------------------
 
 
-def nobody() -> RigError:
-    with ScpiServer(Fixed(b"")) as server:
-        address = server.address
-    return caught(lambda: open_session(address, timeout_s=0.5))
-
-
-def caught(call: Callable[[], object]) -> RigError:
+def caught(address: str, **options: float) -> RigError:
     with pytest.raises(RigError) as info:
-        call()
+        open_session(address, **options)  # type: ignore[arg-type]
     return info.value
 
 
 def test_an_instrument_that_is_not_there_is_a_setup_error_with_its_address() -> None:
-    error = nobody()
+    with ScpiServer(Fixed(b"")) as server:
+        address = server.address
+    error = caught(address, timeout_s=0.5)
     assert isinstance(error, SetupError)
     assert error.field == "address" and "5025" in error.remedy
 
 
 @pytest.mark.parametrize("address", ["nonsense", "TCPIP::", "GPIB0::9::INSTR"])
 def test_an_address_that_leads_nowhere_is_a_setup_error(address: str) -> None:
-    assert isinstance(caught(lambda: open_session(address, timeout_s=0.2)), SetupError)
+    assert isinstance(caught(address, timeout_s=0.2), SetupError)
 
 
 def test_no_address_and_no_time_are_usage_errors() -> None:
-    assert isinstance(caught(lambda: open_session("")), UsageError)
-    assert isinstance(caught(lambda: open_session("TCPIP::127.0.0.1::1::SOCKET", timeout_s=0.0)), UsageError)
+    assert isinstance(caught(""), UsageError)
+    assert isinstance(caught("TCPIP::127.0.0.1::1::SOCKET", timeout_s=0.0), UsageError)
 
 
 def test_who_does_not_introduce_itself_is_no_instrument() -> None:

@@ -32,7 +32,7 @@ from rig.engine.record import record
 from rig.errors import DataError, MeterError, MeterSilentError, SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk
-from tests.support.meters import error_of, refusal, taken, values
+from tests.support.meters import check_figures, error_of, refusal, taken, values
 from tests.support.scpi_bench import calibration
 
 pytestmark = pytest.mark.real_time
@@ -293,10 +293,7 @@ def test_the_energy_is_what_the_device_used(tmp_path: Path, sketch: Sketch, opti
         record(tmp_path / "run", bench, workload, played, scenario={"name": "x"}, argv=[])
         result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 12)
 
-        for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j"):
-            low, high = result.quantities[name].interval(0.999)
-            assert low <= real[name] <= high, name
-            assert result.quantities[name].half_width() < 0.02 * real[name]
+        check_figures(result, real, 0.02)
 
 
 # ---- faults -------------------------------------------------------------------------------
