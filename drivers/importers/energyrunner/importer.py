@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from drivers.importers.energyrunner import session as sessions
-from drivers.importers.files import bad_file, below, check_inferences, looks_like, read_json, unstated
+from drivers.importers.files import OTHER, bad_file, below, check_inferences, read_json, unstated
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
 from rig.bench.option_checks import within
@@ -65,7 +65,7 @@ def open_import(
     found = [*sessions.bins(source), *jsons(source)]
     if not found:
         what = f"{source} holds no NAME{sessions.ENERGY} and no {RESULTS} with samples"
-        raise DataError(what, field="source", value=str(source), remedy=looks_like(source))
+        raise DataError(what, field="source", value=str(source), remedy=OTHER)
     within(0.0, 1e5, clock_tolerance=clock_tolerance)
     top = source if source.is_dir() else source.parent
     runs = []

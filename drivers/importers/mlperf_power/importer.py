@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.files import below, looks_like
+from drivers.importers.files import OTHER, below
 from drivers.importers.mlperf_power.logs import (
     DETAIL,
     METER_LOG,
@@ -41,7 +41,6 @@ def open_import(
     *,
     date_order: str | None = None,
     timezone: str | None = None,
-    loadgen_timezone: str | None = None,
     inferences: int | None = None,
     sync_s: float = PEER_SYNC_S,
     idle_guard_s: float | None = 15.0,
@@ -57,10 +56,9 @@ def open_import(
     A folder ``ranging`` (or with such an ending) beside a run is recorded with it as warm-up: its readings are in the
     same trace. The stamps name no zone. LoadGen's dates are month-day-year, and the meter's are ``date_order=mdy`` or
     ``dmy``; the order must be stated unless only one of them puts LoadGen's window inside the log. ``timezone`` is the
-    zone of the meter's log, ``loadgen_timezone`` that of LoadGen (IANA names or offsets); a zone not stated is UTC for
-    LoadGen, as since MLPerf 1.1, and LoadGen's for the meter. ``inferences`` states how many samples the measured run
-    processed, where LoadGen's log does not count them. ``sync_s`` limits the offset between the two machines' clocks
-    (by default as the power checker of MLPerf does).
+    zone of the meter's log (an IANA name or an offset) if it is not that of LoadGen's, UTC since MLPerf 1.1.
+    ``inferences`` states how many samples the measured run processed, where LoadGen's log does not count them.
+    ``sync_s`` limits the offset between the two machines' clocks (by default as the power checker of MLPerf does).
 
     Idle is all readings more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
     convention of this importer, since MLPerf declares no idle; ``none`` declares none. ``calibration`` names a
@@ -75,10 +73,10 @@ def open_import(
     source = source.resolve()
     if source.name in (METER_LOG, DETAIL) and source.is_file():
         source = source.parent
-    dates = DateOptions(_zone("timezone", timezone), _zone("loadgen_timezone", loadgen_timezone), date_order)
+    dates = DateOptions(None if timezone is None else zone(timezone), date_order)
     folders = sorted({p.parent for p in below(source, METER_LOG)}) if source.is_dir() else []
     if not folders:
-        raise DataError(f"{source} holds no {METER_LOG}", field="source", value=str(source), remedy=looks_like(source))
+        raise DataError(f"{source} holds no {METER_LOG}", field="source", value=str(source), remedy=OTHER)
     calibrate = partial(calibrated, path=calibration, range_max=calibration_range, temperature_c=temperature_c)
     runs = []
     for folder in [f for f in folders if not _is_ranging(f)] or folders:
@@ -97,10 +95,6 @@ def open_import(
         run = run.described(device_description, meter_description)
         runs.append(replace(run, name=name, details={**run.details, **notes}))
     return runs
-
-
-def _zone(option: str, text: str | None) -> tzinfo | None:
-    return None if text is None else zone(text, option)
 
 
 def _is_ranging(folder: Path) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +37,9 @@ Found = tuple[Indices, tuple[int, int]]
 
 @dataclass(frozen=True)
 class DateOptions:
-    """The stated zones of the meter's log and of LoadGen, and the stated order of dates; None where not stated."""
+    """The stated zone of the meter's log, and the stated order of its dates; None where not stated."""
 
     meter: tzinfo | None
-    loadgen: tzinfo | None
     order: str | None
 
 
@@ -117,14 +116,13 @@ def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: Date
 
 
 def _by_meeting(stamps: list[Stamp], window: list[Stamp], given: DateOptions) -> list[Found]:
-    """Return each distinct interpretation in which both logs overlap in time; LoadGen's order of dates comes first."""
+    """Return each distinct interpretation of the meter's dates in which both logs overlap in time."""
     found: dict[tuple[int, int], Found] = {}
-    loadgen_zone = given.loadgen or UTC
-    for loadgen, meter in product(ORDERS, [given.order] if given.order else ORDERS):
-        log, edges = _in_utc(stamps, meter, given.meter or loadgen_zone), _in_utc(window, loadgen, loadgen_zone)
+    edges = _in_utc(window, "mdy", UTC)
+    for order in [given.order] if given.order else ORDERS:
+        log = _in_utc(stamps, order, given.meter or UTC)
         if log is not None and edges is not None and log[0] < edges[1] and log[-1] > edges[0]:
-            key = (int(log[0] - edges[0]), int(log[-1] - log[0]))
-            found.setdefault(key, (log, (int(edges[0]), int(edges[1]))))
+            found.setdefault((int(log[0]), int(log[-1])), (log, (int(edges[0]), int(edges[1]))))
     return list(found.values())
 
 

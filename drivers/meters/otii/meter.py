@@ -3,14 +3,13 @@
     rig measure --device ... --meter otii --option supply_v=3.0
 
 The application records, and this driver reads the recording in pieces, by index (Qoitech, otii-tcp-client-python). Log
-in and reserve an Automation licence in the application. For a server without a window, environment variables name a
-user. Requests to the TCP server and its answers are JSON objects, each ended by CR LF.
+in and reserve an Automation licence in the application. Requests to the TCP server and its answers are JSON objects,
+each ended by CR LF.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -39,9 +38,6 @@ CHANNELS = {"current": "mc", "power": "mp"}
 PIECE = 40_000
 """Readings in one request: the largest number that Qoitech's own client requests."""
 KINDS = ("Arc", "Ace", "Simulator")
-LICENCES = ("Automation", "Admin", "All", "Enterprise")
-"""The kinds of licence that include Automation (from the same client)."""
-USER, PASSWORD = "OTII_USERNAME", "OTII_PASSWORD"
 
 
 class _Answer(msgspec.Struct):
@@ -62,7 +58,6 @@ class OtiiServer:
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._timeout_s, self._sent = timeout_s, 0
-        self.last: list[tuple[str, dict[str, Any]]] = []  # sent before closing
         self.where = f"{host}:{port}"
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -98,14 +93,7 @@ class OtiiServer:
         return data
 
     def close(self) -> None:
-        """Send the ``last`` commands and close the connection. May be called twice; raises nothing."""
-        last, self.last = self.last, []
-        with suppress(MeterError):
-            for cmd, data in last:
-                self.request(cmd, **data)
-        self._hang_up()
-
-    def _hang_up(self) -> None:
+        """Close the connection. May be called twice; raises nothing."""
         with suppress(OSError):
             self._lines.close()
             self._socket.close()
@@ -129,12 +117,12 @@ class OtiiServer:
         raise self._silent(timeout_s)
 
     def _gone(self, why: str) -> MeterError:
-        self._hang_up()
+        self.close()
         what = f"the Otii server on {self.where} is gone: {why}"
         return meter_failed(what, "port", self.where, "Check the Otii application and the network")
 
     def _silent(self, timeout_s: float) -> MeterError:
-        self._hang_up()
+        self.close()
         what = f"the Otii server on {self.where} has not answered for {timeout_s:g} s"
         remedy = "Check the Otii application and the network"
         return meter_failed(what, "timeout_s", timeout_s, remedy, MeterSilentError)
@@ -176,7 +164,7 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
         raise refused("supply_v", s.supply_v, "Give the volts of the supply, up to 25")
     server = OtiiServer(s.host, s.port, s.timeout_s)
     with released_on_error(server.close):
-        _setup(lambda: _log_in(server))
+        _setup(lambda: _check_user(server))
         found = _setup(lambda: _device(server, s.instrument))
         own = {"device_id": str(found["device_id"])}
         taken = CHANNELS[s.channel]
@@ -270,34 +258,21 @@ def _setup(step: Any) -> Any:
         raise SetupError(error.message, field=error.field, value=error.value, remedy=error.remedy) from error
 
 
-def _log_in(server: OtiiServer) -> None:
-    """If nobody is logged in, log in the user of the environment and reserve a licence until the server is closed.
+def _check_user(server: OtiiServer) -> None:
+    """Refuse a server to which nobody is logged in.
 
     A server that cannot say who is logged in (issue 13 of Qoitech's client) is assumed to have a user.
     """
-    user, password = os.environ.get(USER, ""), os.environ.get(PASSWORD, "")
     try:
         logged_in = bool(server.request("otii_is_logged_in").get("logged_in", False))
     except MeterError as error:
         if error.value != "Invalid command":
             raise
-        logged_in = not user
-    if logged_in:
         return
-    if not (user and password):
+    if not logged_in:
         what = "no user is logged in to the Otii application"
-        remedy = f"Log in there and reserve an Automation licence, or set {USER} and {PASSWORD} in the environment"
+        remedy = "Log in there and reserve an Automation licence"
         raise SetupError(what, field="licence", value=server.where, remedy=remedy)
-    server.request("otii_login", username=user, password=password)
-    server.last.append(("otii_logout", {}))
-    held = [each for each in server.request("otii_get_licenses").get("licenses", ()) if each.get("available")]
-    usable = sorted((each for each in held if each.get("type") in LICENCES), key=lambda each: not each["reserved_to"])
-    if not usable:
-        what = f"the Otii user {user} has no free Automation licence"
-        raise SetupError(what, field="licence", value=len(held), remedy="Release one where it is reserved now")
-    if not usable[0]["reserved_to"]:
-        server.request("otii_reserve_license", license_id=usable[0]["id"])
-        server.last.insert(0, ("otii_return_license", {"license_id": usable[0]["id"]}))
 
 
 def _device(server: OtiiServer, instrument: str) -> dict[str, Any]:

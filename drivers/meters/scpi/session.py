@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -115,7 +115,6 @@ class ScpiSession:
         self._buffer = bytearray()
         self._until_s = 0.0
         self._broken: str | None = None
-        self.spelt: Callable[[str], str] = str  # spells a SCPI line as this instrument wants it
 
     def write(self, line: str) -> None:
         """Send one line.
@@ -127,7 +126,7 @@ class ScpiSession:
             raise self._failed(f"cannot be sent {line!r}: {self._broken}")
         self._until_s = time.monotonic() + ANSWER_TIMEOUTS * self._timeout_s
         try:
-            self._link.send(self.spelt(line).encode("ascii") + b"\n")
+            self._link.send(line.encode("ascii") + b"\n")
         except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
             raise self._failed(f"is gone: {_short(error)}") from error
 

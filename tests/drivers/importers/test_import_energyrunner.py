@@ -18,7 +18,7 @@ import pytest
 from drivers.importers.energyrunner.importer import open_import
 from rig.analysis.evaluate import evaluate
 from rig.analysis.scores.reference_methods import recorder_figures
-from rig.errors import DataError, RigError, UsageError
+from rig.errors import DataError, UsageError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write
 from rig.recording.reader import Run, open_run
@@ -259,12 +259,6 @@ def test_performance_and_accuracy_beside_energy_do_not_matter(tmp_path: Path) ->
     assert [r.name for r in open_import(tmp_path)] == ["kws/energy"]
 
 
-def test_a_text_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
-    session(tmp_path / "s", 1000.0, LPM01A[:3])
-    with pytest.raises(DataError, match=r"name its folder, which looks like --format energyrunner"):
-        open_import(tmp_path / "s" / "results.txt")
-
-
 # ---- sessions with a log ----------------------------------------------------------------------
 
 
@@ -439,8 +433,3 @@ def test_stamps_that_lack_an_edge_are_refused(lost: list[int], tmp_path: Path) -
     path.write_text(json.dumps([t for k, t in enumerate(stamps) if k not in lost]))
     with pytest.raises(DataError, match=r"missed an edge|counts 3 windows, but the stamps mark 2"):
         only(tmp_path / "s")
-
-
-def test_a_folder_without_a_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RigError, match="energy"):
-        open_import(tmp_path)

@@ -58,7 +58,6 @@ def test_the_fake_has_the_signatures_of_the_package() -> None:
         ("h/fs", "The sampling frequency."),
         ("s/i/range/select", "The current range selection."),
         ("s/i/range/mode", "The current range suppression mode."),
-        ("s/v/range/select", "The voltage range selection."),
         ("s/extio/voltage", "The external IO voltage."),
     ],
 )

@@ -1,4 +1,4 @@
-"""The data log of a power system against written dialogues, after the guides of the N6700C, N6705C and N6900 series."""
+"""The data log of a power system against written dialogues, after the guides of the N6700C and N6705C."""
 
 from __future__ import annotations
 
@@ -100,16 +100,6 @@ def test_a_module_logs_what_its_converters_allow(
     assert (info.rails[0].conversion.unit, info.rails[0].conversion.supply_v) == (unit, volts)
     assert info.details["module"] == module
     assert info.details["ranges"] == dict(zip(columns, (0.1, 20.0), strict=False))
-
-
-def test_a_mainframe_of_one_output_gets_no_list_of_channels() -> None:
-    said = [
-        (line.replace(",(@1)", "").replace(" (@1)", ""), answer) for line, answer in opens("N6900X", ("CURR", "VOLT"))
-    ]
-    said[0] = ("*IDN?", "Keysight Technologies,N6900X,MY1,E.02.07")
-    with opened([said[0], *said[2:]]) as (meter, instrument):
-        assert meter.info().details["module"] == "N6900X"
-    assert instrument.left == []
 
 
 def test_records_are_current_times_voltage_and_a_trigger_that_came_too_early_is_repeated() -> None:

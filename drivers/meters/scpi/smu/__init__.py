@@ -1,1 +1,1 @@
-"""Keysight N6705, N6700 and N6900 power systems, by their external data log."""
+"""Keysight N6705 and N6700 power systems, by their external data log."""

@@ -1,10 +1,10 @@
-"""Keysight N6705 / N6700 / N6900 power systems: the external data log (Elog) of one output, as a power meter.
+"""Keysight N6705 / N6700 power systems: the external data log (Elog) of one output, as a power meter.
 
     rig measure --device ... --meter scpi-smu --option address=TCPIP::192.0.2.8::5025::SOCKET --option channel=1
 
 The module that supplies the device (such as an N6781A) logs voltage and current at once, averaged over consecutive
 periods without a gap. Only the log is set up: the instrument is not reset, since it may supply the device already.
-Commands and facts are from the operating guides of the N6700C (External Data Logging), N6705C and N6900 series.
+Commands and facts are from the operating guides of the N6700C (External Data Logging) and N6705C.
 Records hold current before voltage, in single precision. The buffer holds about 20 s; then it drops its oldest records
 and reports no error.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.failures import meter_failed, released_on_error
-from drivers.meters.scpi.session import Identity, ScpiSession, Visa, identified
+from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.connected import Connected
@@ -42,7 +42,7 @@ PIECE = 4096
 TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
 
 
-BOTH = re.compile(r"N676|N678(?!3)|N[67]9\d\d")
+BOTH = re.compile(r"N676|N678(?!3)")
 """Modules with a converter each for voltage and current; the others log one of them (N6705C guide, p. 158)."""
 SEAMLESS = ("N6781A", "N6782A", "N6785A", "N6786A")
 """Modules that change range while they measure (same guide; Keysight's own driver does so only for current)."""
@@ -129,8 +129,8 @@ class Elog:
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Every N6700, N6705 and N6900 on USB or at the addresses."""
-    yield from identified(addresses, r"N6[79]\d\d")
+    """Every N6700 and N6705 on USB or at the addresses."""
+    yield from identified(addresses, r"N67\d\d")
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,8 @@ def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
     session = s.visa.open()
     with released_on_error(session.close):
         identity = session.identity()
-        module, at = _module(session, identity, s.channel), f"(@{s.channel})"
+        at = f"(@{s.channel})"
+        module = session.query(f"SYST:CHAN:MOD? {at}").strip('"')
         if s.power == "on":
             session.write(f"OUTP ON,{at}")
         elif not session.numbers(f"OUTP? {at}", 1)[0]:
@@ -196,14 +197,6 @@ def open_meter(settings: Smu, clock: Clock | None = None) -> Meter:
                      "ranges": dict(zip(columns, got_ranges, strict=True)), "watts": watts},
         )  # fmt: skip
         return sampled_meter(info, Elog(session, s.channel, columns, rail.name), clock, s.visa.timeout_s + 1.0)
-
-
-def _module(session: ScpiSession, identity: Identity, channel: int) -> str:
-    """Return the model of the module. An N6900 or N7900 is the module; its commands name no channels (p. 161)."""
-    if identity.model.startswith("N67"):
-        return session.query(f"SYST:CHAN:MOD? (@{channel})").strip('"')
-    session.spelt = lambda line: re.sub(r",? ?\(@\d+\)", "", line)
-    return identity.model
 
 
 def _period_s(rate_hz: float, parameters: int) -> float:
