@@ -114,13 +114,6 @@ def test_our_own_figures_are_the_peers_to_half_a_percent(rate_hz: float, stamps:
     assert quantities["energy_per_inference_j"].value == pytest.approx(peers, rel=5e-3)
 
 
-def test_of_short_windows_a_sample_at_either_edge_parts_us_from_the_peer(tmp_path: Path) -> None:
-    session(tmp_path / "s", 1000.0, SHORT)
-    quantities = evaluate(recorded(tmp_path / "s", tmp_path / "run", idle="6.1:7.4")).quantities
-    peers = quantities["peer.energy_per_inference_median_j"].value
-    assert quantities["energy_per_inference_j"].value == pytest.approx(peers, rel=2 / 104)
-
-
 def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A, prefix="energy_")
     log = ['00001.000 parser: Command "emon trace on trace1"']

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
+from drivers.importers.energyrunner.importer import open_import as energyrunner
+from drivers.importers.mlperf_power.importer import open_import as mlperf_power
 from drivers.importers.single_trace import TraceOptions
-from rig.errors import UsageError
+from rig.errors import DataError, UsageError
 from rig.factories import options_of
 
 FORMATS = [joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch]
@@ -41,3 +43,11 @@ def test_a_value_out_of_range_is_named_with_its_option(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", sync_s=-1.0, windows=str(tmp_path / "w.csv"))
     assert (caught.value.field, caught.value.value) == ("sync_s", -1.0)
+
+
+def test_a_wrong_folder_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Timestamp(ms),Current(uA)\n")
+    for open_import, lack in ((energyrunner, "-energy.bin"), (mlperf_power, "spl.txt")):
+        with pytest.raises(DataError, match=lack) as caught:
+            open_import(tmp_path)
+        assert "rig list" in caught.value.remedy

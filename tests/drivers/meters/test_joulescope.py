@@ -6,11 +6,8 @@
 from __future__ import annotations
 
 import inspect
-import json
-import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +17,6 @@ from drivers.meters.joulescope import meter as joulescope
 from drivers.meters.joulescope.stream import Bits
 from fixtures.bench.live_plant import LivePlant
 from fixtures.bench.true_power import ORIGIN_NS
-from fixtures.instruments.joulescope_driver import TOPICS
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, SetupError, UsageError
 from rig.types import Meter
@@ -50,34 +46,6 @@ def test_the_fake_has_the_signatures_of_the_package() -> None:
     for name in ("open", "close", "finalize", "device_paths", "query", "publish", "subscribe", "unsubscribe"):
         true, ours = (inspect.signature(getattr(d, name)).parameters for d in (package.Driver, FakeDriver))
         assert [(p.name, p.default) for p in true.values()] == [(p.name, p.default) for p in ours.values()], name
-
-
-@pytest.mark.parametrize(
-    ("topic", "brief"),
-    [
-        ("h/fs", "The sampling frequency."),
-        ("s/i/range/select", "The current range selection."),
-        ("s/i/range/mode", "The current range suppression mode."),
-        ("s/extio/voltage", "The external IO voltage."),
-    ],
-)
-def test_the_fake_takes_of_a_js110_what_the_metadata_in_the_package_allow(topic: str, brief: str) -> None:
-    package = pytest.importorskip("pyjoulescope_driver")
-    binary = next(Path(package.__file__).parent.glob("binding*.so")).read_bytes()
-    found = re.search(rb'\{"dtype": "u\d+","brief": "' + re.escape(brief.encode()) + rb'"[^\0]*', binary)
-    assert found is not None
-    options = json.loads(found[0])["options"]
-    allowed = [each[0] for each in options] if topic == "h/fs" else [word for each in options for word in each[1:]]
-    assert sorted(TOPICS["js110"][topic]) == sorted(allowed)
-
-
-def test_the_package_refuses_an_instrument_that_is_not_there_as_the_fake_does(plant: LivePlant) -> None:
-    package = pytest.importorskip("pyjoulescope_driver")
-    ours: type[FakeDriver] = type("Driver", (FakeDriver,), {"plant": plant})
-    for driver in (package.Driver(), ours()):
-        with pytest.raises(TimeoutError, match=r"jsdrv_open timed out \| u/js110/000099"):
-            driver.open("u/js110/000099", timeout=0.2)
-        driver.finalize()
 
 
 def test_the_package_without_an_instrument_is_a_setup_error() -> None:

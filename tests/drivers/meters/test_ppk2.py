@@ -96,8 +96,9 @@ def misplaced(got: np.ndarray, sim: Ppk2Sim, edge_ns: int) -> float:
     return abs(sim.began_ns(last) - edge_ns) * 1e-9 * 1e5
 
 
-def test_it_keeps_the_rules_of_a_meter(sim: Ppk2Sim) -> None:
-    check_meter(opened(sim), seconds=0.3)
+@pytest.mark.parametrize("mark_channel", ["", "D0"])
+def test_it_keeps_the_rules_of_a_meter(sim: Ppk2Sim, mark_channel: str) -> None:
+    check_meter(opened(sim, mark_channel=mark_channel), seconds=0.3)
 
 
 def test_its_readings_are_the_plants_current_where_it_was(plant: LivePlant, sim: Ppk2Sim) -> None:
@@ -192,10 +193,6 @@ def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(sim: Ppk2Sim
     assert list(np.concatenate([chunk.value for chunk in edges])) == [1, 0]
     assert 0 < tick[0] < tick[1] < n
     assert 0.02 < (tick[1] - tick[0]) * 1e-5 < 0.2
-
-
-def test_a_meter_with_a_mark_channel_keeps_the_rules_too(sim: Ppk2Sim) -> None:
-    check_meter(opened(sim, mark_channel="D0"), seconds=0.3)
 
 
 def test_a_range_coarser_than_the_one_declared_is_flagged(plant: LivePlant, sim: Ppk2Sim) -> None:

@@ -18,7 +18,6 @@ from drivers.meters.scpi.session import open_session
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
-from rig.factories import build
 from tests.support.scpi_bench import Dialogue, Scripted, calibration, live
 
 WHO = "Keysight Technologies,34465A,MY54501234,A.02.17-02.40-02.17-00.52-04-02"
@@ -172,13 +171,6 @@ def test_without_the_digitizing_option_more_than_3333_readings_a_second_are_refu
 
     assert error.field == "rate_hz" and "DIG" in error.message and "3333" in error.remedy
     assert rail.aperture_s == pytest.approx(332e-6, abs=1e-9)
-
-
-def test_options_can_be_set_from_the_command_line() -> None:
-    with live() as (plant, _, _, server):
-        texts = {"address": server.address, "supply_v": "1.8", "rate_hz": "500", "calibration": "none"}
-        with closing(build(scpi_dmm.open_meter, {"clock": plant.clock}, texts)) as meter:
-            assert meter.info().rails[0].rate_hz == 500.0
 
 
 def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
