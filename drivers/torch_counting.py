@@ -7,7 +7,7 @@ is refused by its name. Functions such as ``torch.relu`` are not seen. This modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from math import gcd
 from typing import Any
@@ -269,52 +269,23 @@ def _layer(module: Any, k: int, steps: Any, states: list[Any]) -> Any:
 
 
 class _Part:
-    """The counts of one connection or layer: ``calls``, and the ``size`` of the values of one sample in all of them.
-
-    A call of the counter costs more than counting a few values. So few values are copied, because the model may
-    overwrite them, and counted together with those of other calls. Many values are counted at once, in blocks of rows.
-    """
+    """The counts of one connection or layer: ``calls``, and the ``size`` of the values of one sample in all of them."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
         self.calls, self.size = 0, 0
-        self._waiting: NDArray[Any] = np.empty((1, 0, 0))
-        self._used = 0
         self._counted: dict[str, list[Counts]] = {}
 
     def add(self, *values: NDArray[Any]) -> None:
-        """Add the values of one call: arrays of one shape (batch, ...)."""
-        first, waiting = values[0], self._waiting
-        self.calls, self.size = self.calls + 1, self.size + first.size // len(first)
-        alike = waiting.shape[2:] == first.shape and waiting.dtype == first.dtype
-        if not alike or self._used == waiting.shape[1]:
-            self._flush()
-        if first.nbytes > _BLOCK_BYTES:
-            self._take([array[None] for array in values])
-            return
-        if not alike:
-            calls = _BLOCK_BYTES // max(1, first.nbytes) or 1
-            waiting = self._waiting = np.empty((len(values), calls, *first.shape), first.dtype)
-        for kept, array in zip(waiting, values, strict=True):
-            kept[self._used] = array
-        self._used += 1
+        """Count the values of one call: arrays of one shape (batch, ...), in blocks of rows to save memory."""
+        rows = [array.reshape(len(array), -1) for array in values]
+        self.calls, self.size = self.calls + 1, self.size + rows[0].shape[1]
+        block = max(1, _BLOCK_BYTES // max(1, rows[0][:1].nbytes))
+        found = [self._count(*(array[k : k + block] for array in rows)) for k in range(0, len(rows[0]), block)]
+        for name in found[0]:
+            self._counted.setdefault(name, []).append(np.concatenate([one[name] for one in found]))
 
     def take(self) -> dict[str, Counts]:
         """Return the counts since the last ``take`` by counter, each of shape (batch, calls)."""
-        self._flush()
         counted, self._counted = self._counted, {}
-        return {name: np.concatenate(found, axis=1) for name, found in counted.items()}
-
-    def _flush(self) -> None:
-        used, self._used = self._used, 0
-        if used:
-            self._take([kept[:used] for kept in self._waiting])
-
-    def _take(self, values: Sequence[NDArray[Any]]) -> None:
-        calls, batch = values[0].shape[:2]
-        rows = [array.reshape(calls * batch, -1) for array in values]
-        block = max(1, _BLOCK_BYTES // max(1, rows[0][:1].nbytes))
-        found = [self._count(*(array[k : k + block] for array in rows)) for k in range(0, calls * batch, block)]
-        for name in found[0]:
-            counts = np.concatenate([one[name] for one in found])
-            self._counted.setdefault(name, []).append(counts.reshape(calls, batch).T)
+        return {name: np.stack(found, axis=1) for name, found in counted.items()}
