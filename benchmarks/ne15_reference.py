@@ -28,7 +28,7 @@ from drivers.devices.pynn.ne15 import NEURON, PIXELS, RELAY_NA, STDP, TEACHING_R
 from rig.analysis.result.proportion import proportion
 from rig.recording.reader import open_run
 from rig.types import Sample
-from scenarios.workloads.ne15.poisson import Events
+from scenarios.workloads.ne15.digit_stream import Events
 from scenarios.workloads.ne15.workload import open_workload
 
 FOLDS = 5

@@ -19,8 +19,6 @@ NAME = "cpu-sa"
 TUNING = "temperatures by dwave-samplers' rule for the largest degree expected; reads of 16 sweeps, then twice as many"
 _FIRST_SWEEPS = 16
 _MEASURED_SWEEPS = 128
-_MARGIN = 1.1
-"""A call may take this many times longer than measured."""
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
@@ -75,7 +73,7 @@ class _Annealer:
         """Make longer and longer reads while another one fits into the time."""
         sweeps, read = _FIRST_SWEEPS, 0
         tally.tuning = {"beta_range": list(problem.beta_range), "first_sweeps": sweeps, "sweeps_grow_by": 2}
-        while (spare_s := tally.spare_s() / _MARGIN - problem.call_s) > problem.sweep_s:
+        while (spare_s := tally.spare_s() / dwave.MARGIN - problem.call_s) > problem.sweep_s:
             taken = max(1, min(sweeps, int(spare_s / problem.sweep_s)))
             tally.begin(problem.call_s + taken * problem.sweep_s)
             tally.offer(*self._read(problem, taken, (tally.seed * 1009 + read) % 2**31))

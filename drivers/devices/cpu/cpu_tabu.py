@@ -20,7 +20,6 @@ NAME = "cpu-tabu"
 TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then twice as long"
 _FIRST_READ_MS = 20
 _LONGEST_READ_MS = 2**30
-_MARGIN = 1.1
 _SHARE = 0.5
 """One read of updates may take this share of the remaining time, because it may be slower than measured."""
 _MEASURED_UPDATES = 100_000
@@ -70,7 +69,7 @@ class _Tabu:
         read_ms, read = _FIRST_READ_MS, 0
         tally.tuning = {"tenure": tenure(problem.graph.nodes), "first_read_s": read_ms * 1e-3, "reads_grow_by": 2}
         threshold = tally.stop_at_cost if tally.stop_at_cost > float("-inf") else None
-        while (spare_s := tally.spare_s() - _MARGIN * problem.call_s) >= 0:
+        while (spare_s := tally.spare_s() - dwave.MARGIN * problem.call_s) >= 0:
             seed, fitting_ms = (tally.seed * 1009 + read) % 2**31, int((spare_s - _TICK_S) * 1e3)
             if fitting_ms >= _FIRST_READ_MS:
                 tally.begin()

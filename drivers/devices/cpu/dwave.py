@@ -19,6 +19,8 @@ from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, from_payload
 
 T = TypeVar("T")
+MARGIN = 1.1
+"""A call may take this many times longer than measured."""
 
 
 class Solver(Protocol[T]):

@@ -26,8 +26,7 @@ from rig.types import Benchmark, Sample
 from scenarios.lazy import Lazy
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.benchmark import WHOLE_SLICES, benchmark_of
-from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
-from scenarios.workloads.asc.folds import part_of
+from scenarios.workloads.asc.catalogue import Catalogue, part_of, read_folder, read_tau
 from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
 from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice, Unit, draw, interleave, join, sample_of

@@ -13,7 +13,7 @@ import numpy as np
 from rig.bench.option_checks import one_of
 from rig.errors import DataError, reason
 from rig.recording.disk.atomic_write import replacing
-from scenarios.workloads.ne15.poisson import Events
+from scenarios.workloads.ne15.digit_stream import Events
 
 SIDE = 128
 PIXELS = SIDE * SIDE

@@ -1,4 +1,4 @@
-"""Digits that follow one another without a pause, cut by a moving window into frames of spikes."""
+"""Images as Poisson spike trains, and digits that follow one another, cut by a moving window into frames of spikes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,30 @@ from numpy.typing import NDArray
 
 from rig.errors import unfit
 from rig.types import Sample
-from scenarios.workloads.ne15.poisson import Events
 
+Events = NDArray[np.int64]
+"""Spikes in order of time, shape (n, 2): microseconds (at least 1) since the stream began, and address."""
 EDGE_S = 1e-9
 FRAME = "@"
 """Separates the id of an image from the number of the last frame that shows it."""
 
 Show = Callable[[int, float, np.random.Generator], Events]
 """Returns the spikes of the image at an index, shown for some seconds."""
+
+
+def poisson(image: NDArray[np.uint8], rate_hz: float, seconds: float, rng: np.random.Generator) -> Events:
+    """Return the spikes of an image of shape (pixels,): ``rate_hz`` is the sum of the rates of all pixels.
+
+    Independent Poisson processes are drawn as one process of the summed rate; each spike is assigned to a pixel with a
+    probability equal to the pixel's share of the intensity. An image without intensity gives no spikes.
+    """
+    total = float(image.sum(dtype=np.int64))
+    count = rng.poisson(rate_hz * seconds) if total else 0
+    times = np.ceil(rng.uniform(0.0, 1e6 * seconds, count)).astype(np.int64)
+    pixels = rng.choice(len(image), count, p=image / total) if count else np.zeros(0, np.int64)
+    events = np.column_stack([np.maximum(times, 1), pixels])
+    order = np.lexsort((events[:, 1], events[:, 0]))
+    return np.asarray(events[order], np.int64)
 
 
 def frames_of(

@@ -21,8 +21,8 @@ from rig.bench.option_checks import within
 from rig.recording.disk.atomic_write import write_whole
 from rig.types import Floats
 from scenarios.workloads.ne15 import aer
+from scenarios.workloads.ne15.digit_stream import Events
 from scenarios.workloads.ne15.mnist import SIDE, idx_file
-from scenarios.workloads.ne15.poisson import Events
 
 STROKES = (
     "50 32 35 38 59 78 75 72 50", "23 40 49", "21 30 60 72 68 29 79", "20 70 45 77 69 29 | 45 35", "60 26 76 | 60 69",

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
 from rig.types import Floats
+from scenarios.workloads.ne15.digit_stream import Events
 from scenarios.workloads.ne15.mnist import PIXELS, SIDE
-from scenarios.workloads.ne15.poisson import Events
 
 LAYERS = (
     (-1.0, 3, 0.8, 6.7, 1, 1),

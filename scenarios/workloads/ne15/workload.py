@@ -22,9 +22,8 @@ from rig.types import Sample
 from scenarios.lazy import Lazy
 from scenarios.workloads.ne15 import mnist
 from scenarios.workloads.ne15.aer import DIALECTS, PIXELS, read_aedat
-from scenarios.workloads.ne15.digit_stream import Show, frames_of
+from scenarios.workloads.ne15.digit_stream import Events, Show, frames_of, poisson
 from scenarios.workloads.ne15.focal import SHARE, rank_order
-from scenarios.workloads.ne15.poisson import Events, poisson
 
 NAME = "ne15-mnist"
 TASK = "classification of handwritten digits that are shown as spikes"

@@ -38,8 +38,8 @@ from rig.engine.record import record
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Device, Idle, Issue, Sample, Step, Workload
+from scenarios.workloads.ne15.digit_stream import poisson
 from scenarios.workloads.ne15.drawn import write_folder
-from scenarios.workloads.ne15.poisson import poisson
 from scenarios.workloads.ne15.workload import open_workload
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers

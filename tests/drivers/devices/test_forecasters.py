@@ -1,0 +1,160 @@
+"""The echo state network and the long short-term memory: their learning, and their cost beside what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.cpu import esn, lstm
+from drivers.devices.cpu.lstm import Memories, drawn, loss_and_gradient, normalised, step
+from rig.analysis.complexity.static import static_figures
+from rig.analysis.scores.predictions import smape
+from rig.conformance.device import check_device
+from rig.errors import DataError, UsageError
+from rig.types import Device, Reply, Sample
+from scenarios.workloads.mackey_glass.workload import open_workload
+
+SINE = np.sin(np.arange(300) / 5.0)
+SHORT = Sample("sine", SINE[:240], seed=1)
+SMALL: dict[str, Any] = {"cells": 8, "window": 6, "epochs": 3, "washout": 10}
+Opened = Callable[..., Device]
+BOTH = pytest.mark.parametrize("opened", [partial(esn.open_device, neurons=20), partial(lstm.open_device, **SMALL)])
+
+
+def answer(device: Device, sample: Sample) -> Reply:
+    device.submit([sample], None)
+    while not (found := device.poll(1.0)):
+        pass
+    device.close()
+    return found[0]
+
+
+@BOTH
+def test_it_does_what_the_rig_asks_of_a_device(opened: Opened) -> None:
+    assert "reply.activity" in check_device(opened(), [SHORT], prompt_s=5.0)
+
+
+@BOTH
+def test_the_same_seed_gives_the_same_forecast_and_another_gives_another(opened: Opened) -> None:
+    forecasts = [answer(opened(seed=seed), SHORT).output["forecast"] for seed in (0, 0, 1)]
+    assert forecasts[0] == forecasts[1] != forecasts[2]
+
+
+@pytest.mark.parametrize("payload", [np.zeros(300, np.int64), np.zeros((2, 300)), np.full(300, np.nan), np.zeros(60)])
+def test_a_payload_that_is_no_series_is_refused(payload: Any) -> None:
+    with pytest.raises(DataError):
+        answer(esn.open_device(neurons=20), Sample("bad", payload))
+
+
+@pytest.mark.parametrize("options", [{"neurons": 0}, {"density": 1.5}, {"leak": -1.0}, {"ridge": 0.0}])
+def test_options_of_the_echo_state_network_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        esn.open_device(**options)
+
+
+@pytest.mark.parametrize("options", [{"cells": 0}, {"window": 0}, {"epochs": 0}, {"learning_rate": 0.0}])
+def test_options_of_the_memory_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        lstm.open_device(**options)
+
+
+# ---- the echo state network ---------------------------------------------------------------
+
+
+def test_186_neurons_cost_what_the_published_network_costs_and_forecast_the_first_lyapunov_time() -> None:
+    """281,248 bytes, 35,156 dense operations, connection sparsity 0.876, and 4.37e3 effective ones."""
+    device = esn.open_device()
+    network = device.info().network
+    assert network is not None
+    figures = {str(key): q.value for key, q in static_figures(network).items()}
+    assert figures["footprint_at_start_bytes"] == 281248
+    assert figures["dense_operations_per_execution"] == 35156
+    assert round(figures["connection_sparsity"], 3) == 0.876
+    (sample,) = open_workload(starts=1).samples
+    reply = answer(device, sample)
+    activity: Any = reply.activity
+    operations = sum(activity[c.name][kind] for c in network.connections for kind in ("acs", "macs"))
+    assert operations.tolist() == [2 * 186 + round(0.11 * 186**2) + 188] * 750
+    assert round(operations[0] / 1e3, 2) == 4.37
+    forecast = np.array(reply.output["forecast"], np.float64)
+    assert len(forecast) == 750 and smape(sample.payload[750:825], forecast[:75]) < 2.0
+
+
+def test_a_forecast_that_diverges_is_an_answer_that_json_can_hold() -> None:
+    device = esn.open_device(neurons=20, spectral_radius=50.0, input_scale=1e6, ridge=1e-3)
+    reply = answer(device, Sample("noise", np.random.default_rng(0).normal(size=300), seed=1))
+    assert all(point is None or np.isfinite(point) for point in reply.output["forecast"])
+
+
+# ---- the long short-term memory -----------------------------------------------------------
+
+
+def test_the_memory_costs_what_the_published_network_costs() -> None:
+    """4.90e5 bytes; 60,100 dense operations. The reference adds 3 products of gates for each of 100 cells."""
+    network = lstm.open_device().info().network
+    assert network is not None
+    figures = {str(key): q.value for key, q in static_figures(network).items()}
+    assert figures["footprint_bytes"] == figures["footprint_at_start_bytes"] == 490008
+    assert figures["dense_operations_per_execution"] == 4 * 100 * (50 + 100) + 100
+    assert figures["connection_sparsity"] == 0
+
+
+@pytest.mark.parametrize("name", ["norm", "into", "back", "bias", "out"])
+def test_the_gradient_is_the_slope_of_the_loss(name: str) -> None:
+    rng = np.random.default_rng(3)
+    weights, inputs, wanted = drawn(5, 4, rng), rng.normal(size=(12, 4)), rng.normal(size=12)
+    gradient = getattr(loss_and_gradient(weights, inputs, wanted, 3)[1], name)
+    own = getattr(weights, name)
+    for at in np.ndindex(own.shape):
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = own.copy()
+            moved[at] += sign * 1e-6
+            ends.append(loss_and_gradient(replace(weights, **{name: moved}), inputs, wanted, 3)[0])
+        assert gradient[at] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-7)
+
+
+@pytest.mark.torch
+def test_a_step_is_that_of_torch() -> None:
+    import torch
+
+    weights = drawn(5, 4, np.random.default_rng(0))
+    cell = torch.nn.LSTMCell(4, 5).double()
+    norm = torch.nn.LayerNorm(4).double()
+    with torch.no_grad():
+        for own, array in (
+            (cell.weight_ih, weights.into.T), (cell.weight_hh, weights.back.T),
+            (cell.bias_ih, weights.bias[0]), (cell.bias_hh, weights.bias[1]),
+        ):  # fmt: skip
+            own.copy_(torch.from_numpy(array.copy()))
+        window = np.array([0.3, -1.0, 2.0, 0.5])
+        hidden, kept = cell(norm(torch.from_numpy(window[None])))
+    found = step(weights, normalised(window) @ weights.into, Memories.none(5))
+    assert found.hidden == pytest.approx(hidden.numpy()[0], abs=1e-12)
+    assert found.cell == pytest.approx(kept.numpy()[0], abs=1e-12)
+
+
+def test_training_lets_it_forecast() -> None:
+    device = lstm.open_device(**SMALL | {"epochs": 150, "cells": 16, "window": 12})
+    output = answer(device, SHORT).output
+    forecast, losses = np.array(output["forecast"], float), output["training_loss"]
+    assert losses[0] > 100 * losses[-1]
+    assert smape(SINE[120:150], forecast[:30]) < 30.0
+
+
+def test_what_it_reads_after_a_step_is_its_own_forecast() -> None:
+    activity: Any = answer(lstm.open_device(**SMALL), SHORT).activity
+    assert activity["input-lstm"]["macs"].tolist() == [6 * 32] * 120
+    assert activity["readout"]["macs"].tolist() == activity["lstm"]["active"].tolist()
+
+
+def test_a_series_that_is_too_short_is_refused() -> None:
+    device = lstm.open_device(**SMALL)
+    with pytest.raises(DataError, match="too short"):
+        device.stage([Sample("s", SINE[:20])])
+    device.close()
