@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -406,17 +405,6 @@ def recorded(chosen: Chosen, path: Path, artifacts: Mapping[str, bytes]) -> Path
         )
 
 
-def test_the_bench_file_and_the_calibrations_are_kept_with_the_run(tmp_path: Path) -> None:
-    path = written(tmp_path, SIMULATED)
-    chosen = request_of(path, "sim", (), ())
-    folder = recorded(chosen, tmp_path / "run", chosen.artifacts)
-
-    assert (folder / "artifacts" / "bench.toml").read_bytes() == path.read_bytes()
-    stop = json.loads((folder / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    assert "artifacts/bench.toml" in json.dumps(stop)
-    assert request_of(written(tmp_path), "board1", (), ()).artifacts["calibration-dmm.toml"] == calibration().encode()
-
-
 def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:
     assert lab_of(GOOD.encode()) == {"lab": "Room 12", "operator": "Ada"}
     assert lab_of(b"lab = 3\n") == lab_of(b"no toml") == lab_of(b"\xff") == {}
@@ -433,13 +421,14 @@ def test_any_text_is_a_bench_file_or_a_named_error(tmp_path_factory: pytest.Temp
         assert error.remedy
 
 
-def test_lab_and_operator_of_the_bench_file_stand_in_the_recording_and_its_results(tmp_path: Path) -> None:
+def test_the_bench_file_is_kept_with_the_run_and_names_lab_and_operator(tmp_path: Path) -> None:
     path = written(tmp_path, 'operator = "Ada"\n' + SIMULATED)
     chosen = request_of(path, "sim", (), ())
-    starts = {}
-    for name, artifacts in (("named", chosen.artifacts), ("nameless", {})):
-        starts[name] = evaluate(open_run(recorded(chosen, tmp_path / name, artifacts)))
+    named, nameless = (recorded(chosen, tmp_path / str(len(a)), a) for a in (chosen.artifacts, {}))
 
-    named = starts["named"].to_json()
-    assert (named["lab"], named["operator"]) == ("Room 12", "Ada")
-    assert not {"lab", "operator"} & set(starts["nameless"].to_json())
+    assert (named / "artifacts" / "bench.toml").read_bytes() == path.read_bytes()
+    assert "artifacts/bench.toml" in (named / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    said = evaluate(open_run(named)).to_json()
+    assert (said["lab"], said["operator"]) == ("Room 12", "Ada")
+    assert not {"lab", "operator"} & set(evaluate(open_run(nameless)).to_json())
+    assert request_of(written(tmp_path), "board1", (), ()).artifacts["calibration-dmm.toml"] == calibration().encode()

@@ -64,20 +64,14 @@ def failed(capsys: pytest.CaptureFixture[str], source: str, name: str = "f", *mo
     return code, line
 
 
-def test_a_device_in_a_file_is_measured_and_reported(elsewhere: Path) -> None:
-    assert measure("board.py:open_board") == 0
-
-    run = open_run(elsewhere / "run")
-    assert run.start.device.name == "board"
-    assert len(run.replies) == 2
-    assert (elsewhere / "run" / "derived" / "report.html").is_file()
-
-
-def test_its_keyword_only_parameters_are_options_with_their_types(elsewhere: Path) -> None:
+def test_a_device_in_a_file_is_measured_with_its_keyword_only_parameters_as_options(elsewhere: Path) -> None:
     assert measure("board.py:open_board", "--option", "gain=2.5", "--option", "port=none") == 0
 
-    assert open_run(elsewhere / "run").replies["output"][0].as_py().endswith('"gain": 2.5}')
-    assert open_run(elsewhere / "run").start.device.details == {"port": None}
+    run = open_run(elsewhere / "run")
+    assert len(run.replies) == 2
+    assert run.replies["output"][0].as_py().endswith('"gain": 2.5}')
+    assert (run.start.device.name, run.start.device.details) == ("board", {"port": None})
+    assert (elsewhere / "run" / "derived" / "report.html").is_file()
 
 
 def test_its_options_are_listed(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,11 +212,6 @@ class Half:
     assert code == 4
     assert "has no stage, poll" in line
     assert not Path("run").exists()
-
-
-def test_rules_that_are_none_are_refused(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert measure("board.py:open_board", "--rules", "board.py:open_board") == 3
-    assert "Name a set of rules" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", ["OwnExit('cable')", "Mute()"])

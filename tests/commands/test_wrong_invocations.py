@@ -93,6 +93,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("measure --device bare.py:run --meter none", SETUP, ("parameter sample", "rig.blocking")),
     ("measure --device bare.py:open_board --meter none", SETUP, ("NoneType", "an object with info()")),
     ("measure --device board.py:open_board", SETUP, ("no meter on board", "--meter none")),
+    ("measure --device board.py:open_board --meter none --rules slash.py:open_board", USAGE, ("Name a set of rules",)),
     ("measure --device board.py:open_board --meter none --simulate", USAGE, ("no simulator", "Leave --simulate out")),
     (f"{MOCK} --meter board.py:open_board", SETUP, ("not a meter", "DeviceInfo", "MeterInfo")),
     (f"{MOCK} --meter meter.py:open_meter", RULES, ("rail.unit", "A, None V", "a supply_v above zero")),

@@ -169,23 +169,6 @@ def test_repetition_on_the_same_samples_makes_no_accuracy_more_certain(lab: Path
     assert (claim.low, claim.high) == pytest.approx(one.interval(), rel=1e-12)
 
 
-def test_a_simulator_is_never_called_measured(made: Submitted) -> None:
-    assert {row.class_ for row in made.document.configurations} == {"simulated"}
-
-
-def test_the_table_says_what_is_claimed(made: Submitted) -> None:
-    rows = list(csv.DictReader((made.path / "results.csv").read_text().splitlines()))
-    for row, configuration in zip(rows, made.document.configurations, strict=True):
-        assert (row["name"], row["class"], row["trials"]) == (
-            configuration.name, configuration.class_, str(len(configuration.sessions)),
-        )  # fmt: skip
-        for name in ("active_power_w", "execution_time_s", "accuracy", "energy_per_inference_j"):
-            claim = configuration.claims[name]
-            assert (row[name], row[f"{name}.low"], row[f"{name}.high"]) == tuple(
-                map(repr, (claim.value, claim.low, claim.high))
-            )
-
-
 def test_a_name_of_others_is_no_formula_of_a_spreadsheet(made: Submitted) -> None:
     row = msgspec.structs.replace(made.document.configurations[0], name="=cmd()", device="@x", workload="-1")
     document = msgspec.structs.replace(made.document, configurations=[row])
