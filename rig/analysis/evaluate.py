@@ -16,7 +16,7 @@ from rig.analysis.power.figures import power_figures
 from rig.analysis.power.findings import no_power, sign_checks
 from rig.analysis.power.model.rail_model import RailModel, rail_model
 from rig.analysis.power.preprocessing import front_end_figures, preprocessing_checks
-from rig.analysis.power.stamp_uncertainty import stamps_u_s
+from rig.analysis.power.stamp_uncertainty import host_jitter_s, stamps_u_s
 from rig.analysis.result.figure_key import Figures
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import ClockSummary, Result
@@ -160,7 +160,8 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
 def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
     """Compute all figures, topic by topic, and the findings of these computations."""
     run, activity = told.run, told.activity
-    busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values())))
+    by_host_s = host_jitter_s(run, told.device)
+    busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values()), by_host_s))
     times = time_figures(activity, told.device, busy)
     power = power_figures(rails.readings, rails.models, activity, busy, rails.against)
     figures = accuracy_figures(run) | times | power.figures

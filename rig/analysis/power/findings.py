@@ -33,6 +33,8 @@ ON_FIGURE = "Dynamic power "
 """The first words of notes that are shown beside the figure itself, since it is misread without them."""
 CONTRAST, ALLOWANCE = 4.0, 1e-3
 """Gaps are another level than idle if they differ by more than this many standard errors and part of dynamic power."""
+ROUNDED = 1e-9
+"""Idle below this part of dynamic power is 0, but for rounding."""
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01
@@ -145,9 +147,10 @@ def other_idle_notes(model: RailModel, dynamic: Quantity | None) -> Iterator[Fin
 
 
 def sign_checks(figures: Figures) -> Iterator[Finding]:
-    """Yield a failed check if power or energy is below zero beyond its interval, and one if spans show no step.
+    """Yield a failed check if power or energy is below zero beyond its interval, if idle is 0, or without a step.
 
-    A device gives nothing back, so the current was read with the wrong sign or zero. Dynamic power below zero is a
+    A device gives nothing back, so the current was read with the wrong sign or zero. Below its starting current, a
+    meter reads nothing. Dynamic power below zero is a
     note, since a part of a device may rest while another works.
     """
     below = {
@@ -160,7 +163,11 @@ def sign_checks(figures: Figures) -> Iterator[Finding]:
         more = f", and {len(below) - 1} more" if len(below) > 1 else ""
         allowed = "0 or more; the sign of a current clamp or shunt is reversed: turn it round, and measure again"
         yield Finding("sign of power and energy", f"{name} is {q.value:.4g} {q.unit}{more}", allowed, False, told=True)
-    dynamic = figures.get(FigureKey("dynamic_power_w"))
+    idle, dynamic = (figures.get(FigureKey(name)) for name in ("idle_power_w", "dynamic_power_w"))
+    if idle is not None and dynamic is not None and abs(idle.value) < ROUNDED * abs(dynamic.value):
+        yield Finding(
+            "Idle power above zero", "exactly 0 W in every reading", "not 0: a device at rest draws some", False
+        )
     if dynamic is not None and dynamic.interval()[1] < 0.0:
         yield note(BELOW_IDLE)
     elif dynamic is not None and dynamic.interval()[0] <= 0.0:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rig.analysis.power.estimators import TooShort, core, touched, whole
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.execution_time import StampsU
-from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timebase import HOST, Timebase
 from rig.analysis.timing.timeline import Activity, Phase
+from rig.recording.columns.buffers import array_of
+from rig.recording.reader import Run
 from rig.types import Floats
 
 FINE_STEP = 5e-5
@@ -23,15 +27,41 @@ WHOLE = 0.999
 """A reading shows the power of one span alone if the span fills more than this part of it."""
 
 
-def stamps_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, StampsU]:
+def stamps_u_s(
+    activity: Activity, device: Timebase, models: Sequence[RailModel], by_host_s: float = math.inf
+) -> dict[str, StampsU]:
     """Return the uncertainty of the total busy time of each phase.
 
-    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps.
+    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. ``by_host_s`` is
+    ``host_jitter_s``, which a trace replaces where the host itself stamps the spans.
     """
+    if models and device.clock == HOST:
+        by_host_s = math.inf
     return {
-        name: StampsU(_stamp_jitter_u_s(phase, device, models), _stamp_step_u_s(activity, name, device, models))
+        name: StampsU(
+            _stamp_jitter_u_s(phase, device, models, by_host_s), _stamp_step_u_s(activity, name, device, models)
+        )
         for name, phase in activity.phases.items()
     }
+
+
+def host_jitter_s(run: Run, device: Timebase) -> float:
+    """Return the most that the stamped length of the spans of an issue jitters, in seconds, by stamps of the host.
+
+    It is the scatter of the host's time from issue to answer without the spans; inf if the host has no such stamps.
+    """
+    table = run.replies
+    names = ("issue", "issued_ns", "completed_ns", "on_tick", "off_tick")
+    use = reduce(pc.and_, (table[name].is_valid() for name in names), pc.invert(table["warmup"]))
+    issue, issued, completed, on, off = (array_of(column) for column in table.filter(use).select(names).columns)
+    which, of = np.unique(issue, return_inverse=True)
+    if len(which) < LEAST or run.start.imported is not None:
+        return math.inf
+    host_s = np.full((2, len(which)), np.inf)
+    np.minimum.at(host_s[0], of, (issued - run.start.t0_ns) * 1e-9)
+    np.minimum.at(host_s[1], of, -(completed - run.start.t0_ns) * 1e-9)
+    span_s = np.bincount(of, device.seconds(off) - device.seconds(on), len(which))
+    return float(np.std(-host_s.sum(axis=0) - span_s, ddof=1))
 
 
 def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Sequence[RailModel]) -> float:
@@ -50,8 +80,8 @@ def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Seq
     return math.hypot(own_s, min(seen_s, most_s))
 
 
-def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel]) -> float:
-    """Return the uncertainty from jitter, the scatter of spans that no trace confirms, and from a pin's fixed lag."""
+def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel], by_host_s: float) -> float:
+    """Return the uncertainty from jitter, the scatter of spans that nothing confirms, and from a pin's fixed lag."""
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
     lag = len(length) * device.lag_s * math.sqrt(2.0 / 3.0)
     if len(length) < 3:
@@ -59,7 +89,7 @@ def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel
     scatter = float(np.std(length, ddof=1))
     if scatter <= device.step_s:
         return lag
-    jitter = math.sqrt(len(length)) * min([scatter, *(_jitter_s(m, phase.windows_s) for m in models)])
+    jitter = math.sqrt(len(length)) * min([scatter, by_host_s, *(_jitter_s(m, phase.windows_s) for m in models)])
     return math.hypot(jitter, lag)
 
 

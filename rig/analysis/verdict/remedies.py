@@ -43,6 +43,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     ("readings of rail .* at idle",
      "Check unit, sign, range and filter of the meter, and that the device rests when idle"),
     ("sign of power", "Swap the leads of the meter, or correct the sign or zero in the bench file"),
+    ("Idle power above", "Measure idle with a finer range or meter: many read 0 below a starting current"),
     ("Dynamic power above", "Check that the meter watches the rail of the device, and measure longer"),
     ("rise of|deliveries of|true rate of|readings missing|readings of rail .* after|change of the delay", _DRIVER),
     ("rate of the clock|readings of the clock", _CLOCK),

@@ -105,3 +105,13 @@ def test_the_stated_intervals_hold_the_truth_and_are_not_much_wider() -> None:
     assert np.mean(error <= half) >= 0.9
     assert np.median(error / half) > 1.0 / 8.0  # without the counter's own part: 1/20 and less
     assert all({"counter jitter", "resolution"} <= set(f["parts"]) for f in found[:6])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_readings_in_steps_have_no_scatter_that_work_could_exceed_a_million_times(seed: int) -> None:
+    """Of a quiet level in coarse steps, most differences are 0, but for rounding."""
+    rng = np.random.default_rng(seed)
+    idle_j, busy_j = (61e-6 * np.floor(w * 0.1 * np.arange(300) / 61e-6 + rng.uniform(0.0, 1.0)) for w in (0.02, 0.063))
+    residual = np.diff(7.0 + idle_j) / 0.1
+    found = estimate([residual - residual.mean()], np.diff(7.0 + busy_j, 2) / 0.1, 0.1, 3.15, 61e-6)
+    assert found.rise < 10.0

@@ -28,6 +28,8 @@ SHORTEST = 8
 """The spectrum of a stretch of at least this many readings is used."""
 STANDS_OUT = 8.0
 """The power of a line over the mean of the noise must exceed what chance gives by this much."""
+STEPPED = 1e-6
+"""If the median of squared differences is below this part of the variance, readings are in steps."""
 KNOWN = 4.0
 """A level or the frequency of a line may be off by this many standard deviations."""
 WANDER = 5e-4
@@ -135,7 +137,8 @@ def estimate(
     if ratio is None:
         more_w2 = busy_w2 - idle_w2 if busy_w2 > (1.0 + sure) * idle_w2 else 0.0
         return Noise(math.sqrt(white_w2), math.sqrt(white_w2 + more_w2), 0.0, lines, period_s, dof)
-    seen = busy_w2 / idle_w2 if idle_w2 > 0.0 and len(busy) > 1 else ratio**2
+    # of readings in steps, most differences are 0, and their median is rounding
+    seen = busy_w2 / idle_w2 if idle_w2 > STEPPED * float(np.var(pooled)) and len(busy) > 1 else ratio**2
     rise = math.sqrt(max(min(max(ratio**2, seen / (1.0 + sure)), seen * (1.0 + sure)), 1.0))
     step_j /= math.sqrt(12.0)
     look_j = math.sqrt(max(look_w2 * period_s**2 - step_j**2, 0.0))
