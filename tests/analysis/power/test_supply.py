@@ -37,16 +37,20 @@ def current(spans: Floats, t: Floats) -> Floats:
 def recorded(
     path: Path, *, volts_hz: float = 1000.0, ohm: float = OHM, noise: float = 1e-4, shift_s: float = 0.0,
     conversion: dict[str, Any] | None = None, volts: dict[str, Any] | None = None, kind: str = "mean",
+    look: float = 1.0,
 ) -> Path:  # fmt: skip
-    """Thirty spans on a sagging supply, measured by an ammeter and a voltmeter on the host's clock."""
+    """Thirty spans on a sagging supply, measured by an ammeter and a voltmeter on the host's clock.
+
+    The voltmeter looks for the share ``look`` of the time from one reading to the next.
+    """
     rng = np.random.default_rng(4)
     spans = np.array([[2.0 + 0.1 * k, 2.04 + 0.1 * k] for k in range(30)])
     end_s = 7.0
 
-    def readings(rate_hz: float, moved_s: float, of: Any) -> dict[str, Any]:
+    def readings(rate_hz: float, moved_s: float, of: Any, look: float = 1.0) -> dict[str, Any]:
         start = np.round((0.001 + moved_s + np.arange(int((end_s - 0.02) * rate_hz)) / rate_hz) * 1e9).astype(np.int64)
-        end = start + round(1e9 / rate_hz)
-        amperes = (current(spans, end * 1e-9) - current(spans, start * 1e-9)) * rate_hz
+        end = start + round(look * 1e9 / rate_hz)
+        amperes = (current(spans, end * 1e-9) - current(spans, start * 1e-9)) * rate_hz / look
         return {"value": of(amperes) * (1.0 + noise * rng.normal(size=len(start))), "start_tick": start + T0_NS,
                 "end_tick": end + T0_NS}  # fmt: skip
 
@@ -69,7 +73,7 @@ def recorded(
         "replies.arrows": table(REPLIES, rows),
         "traces/core.arrows": trace(amps, readings(1000.0, 0.0, lambda i: i), clock="host"),
     }
-    seen = readings(volts_hz, shift_s, lambda i: OPEN_V - ohm * i)
+    seen = readings(volts_hz, shift_s, lambda i: OPEN_V - ohm * i, look)
     tables["traces/vdd.arrows"] = trace(supply | (volts or {}), seen, clock="host")
     return write(path, [start, *idle], tables)
 
@@ -123,6 +127,16 @@ def test_volts_at_another_pace_are_averaged_over_each_reading_and_what_that_miss
     assert low <= real <= high
     u = next(c.u for c in found.components if c.source == "current and voltage within one aperture")
     assert abs(found.value - real) <= 2.5 * u + 1e-3 * real
+
+
+@pytest.mark.parametrize(("volts_hz", "look"), [(7.0, 1.0), (7.0, 0.007), (23.0, 0.023)])
+def test_volts_follow_the_amperes_from_one_look_to_the_next_however_short_a_look_is(
+    tmp_path: Path, volts_hz: float, look: float
+) -> None:
+    quantities = result_of(tmp_path / "run", volts_hz=volts_hz, look=look).quantities
+    idle_w, busy_w = truth_w()
+    assert quantities["idle_power_w"].value == pytest.approx(idle_w, rel=1e-3)
+    assert quantities["dynamic_power_w"].value == pytest.approx(busy_w - idle_w, rel=1e-3)
 
 
 def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None:
