@@ -24,6 +24,8 @@ LEAST_VOLTS = 6
 """At least this many readings of the volts show the resistance of a supply."""
 FARTHEST = 2.5
 """Volts are unknown in a pause of more than this many periods between two of their readings."""
+LEAST_NEW, REGULAR = 16, 0.95
+"""A counter is renewed at even distances if at least this many values, and this share, are as far apart as most."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     ``volts`` are those of the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
     that goes back and for readings that are not in order of time.
     """
+    trace = _renewed(trace)
     rail, c = trace.rail, trace.rail.conversion
     own = volts_of(trace, timebase)
     start, end, raw, ok, overload = own.start_s, own.end_s, own.value, own.ok, own.overload
@@ -210,6 +213,18 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,
     )
+
+
+def _renewed(trace: Trace) -> Trace:
+    """Return a counter where it shows a new value, if it is polled several times between values at even distances."""
+    if trace.rail.kind != "cumulative" or trace.overload.any():
+        return trace
+    new = np.flatnonzero(np.diff(trace.value)) + 1
+    apart = np.diff(new)
+    if len(apart) < LEAST_NEW or np.median(apart) < 2.0 or np.mean(np.abs(apart - np.median(apart)) <= 1.0) < REGULAR:
+        return trace
+    columns = {name: getattr(trace, name)[new] for name in ("start_tick", "end_tick", "value", "overload")}
+    return replace(trace, uniform=False, **columns)
 
 
 def _period_s(rail: Rail, start_s: Floats, timebase: Timebase) -> float:

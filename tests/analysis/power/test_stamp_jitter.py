@@ -49,7 +49,7 @@ def test_stamps_that_jitter_against_the_host_are_uncertain_by_it(tmp_path: Path,
         k = np.clip(np.searchsorted(at, np.asarray(t, float)), 0, len(at) - 1)
         return np.where(at[k] == t, at[k] + late[k], t)
 
-    lab.device_shows = shows  # type: ignore[method-assign]
+    lab.device_shows = shows
     found = _time(lab, tmp_path)
     jitter_s = 2e-3 * np.sqrt(2.0 / 60.0)
     assert {c.source: c.u for c in found.components}["stamp jitter"] == pytest.approx(jitter_s, rel=0.3)
