@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.disk.bounded import EVENTS_BYTES, LINE_BYTES, START_BYTES, check_line
-from rig.recording.disk.decoding import decode, from_json, strict
+from rig.recording.disk.decoding import decode, strict
 from rig.recording.disk.files import IN_MEMORY, Folder, Opened
 from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SampleNetwork, SessionLink, Start, Stop
 from rig.recording.layout import EVENTS, GENESIS, SEAL, run_folder
@@ -80,7 +80,7 @@ def first_line(path: Path, events: bytes) -> tuple[str, SessionLink | None]:
     try:
         line = events[: LINE_BYTES + 1].partition(b"\n")[0]
         check_line(line, 0)
-        found = from_json(line, _First)
+        found = msgspec.json.decode(line, type=_First)
     except (ValueError, RecursionError) as error:
         raise StoreError(
             f"the first line of {path / EVENTS} cannot be read: {error}", field="start", value=str(path), remedy=REMEDY
@@ -113,7 +113,7 @@ def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
         if sample_id in known:
             known.remove(sample_id)
             continue
-        number = [n for n, line in enumerate(log.lines) if from_json(line, _Head).type == "network"][k]
+        number = [n for n, line in enumerate(log.lines) if msgspec.json.decode(line, type=_Head).type == "network"][k]
         what = "which has one already" if sample_id in own[:k] else "which the run does not have"
         shown = sample_id[:80]
         said = f"the network line (line {number + 1} of events.jsonl) is of sample {shown!r}, {what}"

@@ -305,10 +305,18 @@ def test_an_answer_after_the_declared_timeout_is_too_late_in_either_loop(steps: 
         assert set(run.replies["completed_ns"].to_pylist()) == {None}
 
 
-def test_an_answer_that_nobody_asked_for_ends_the_run_by_name() -> None:
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Reply("ghost", None), "'ghost', which was not issued"),
+        (Reply("s0", None, ((1, 2),)), "hold a tuple, not a Span"),  # type: ignore[arg-type]
+        ("s0", "gave a str, not a Reply"),
+    ],
+)
+def test_an_answer_that_nobody_asked_for_or_that_is_none_ends_the_run_by_name(answer: Any, says: str) -> None:
     plant, device = bench()
     poll = device.poll
-    device.poll = lambda timeout_s: [Reply("ghost", None) for _ in poll(timeout_s)]  # type: ignore[method-assign]
+    device.poll = lambda timeout_s: [answer for _ in poll(timeout_s)]  # type: ignore[method-assign]
     with played(device, due([0.0, 0.05]), plant, raises=DeviceError) as run:
-        assert run.error is not None and "'ghost', which was not issued" in run.error.message
+        assert run.error is not None and says in run.error.message
         assert rows(run, "sample_id", "completed_ns") == [("s0", None), ("s1", None)]

@@ -67,6 +67,11 @@ def one_by_one(n: int = 6) -> list[Step]:
     return [Mark(), Idle(0.5), *(Issue([s]) for s in samples(n)), Idle(0.5), Mark()]
 
 
+def caused(ended: Ended, error: BaseException) -> None:
+    """The error keeps the driver's as its cause, unless that is one of the rig's itself."""
+    assert isinstance(error, DeviceError) or ended.__cause__ is error
+
+
 def says(run: Run, error: Ended) -> None:
     """The stop line names the error that was raised, and the recording is sealed."""
     assert run.error is not None and (run.error.error, run.error.exit_code) == (type(error).__name__, error.exit_code)
@@ -78,8 +83,8 @@ def says(run: Run, error: Ended) -> None:
 def test_whatever_leaves_a_device_is_its_error(play: Play, plant: SimPlant, method: str, error: BaseException) -> None:
     ended, run = play(leaving(Queue(plant.clock), method, error, at=3), one_by_one())
 
+    caused(ended, error)
     assert type(ended) is DeviceError
-    assert isinstance(error, DeviceError) or ended.__cause__ is error
     assert ended.exit_code == 20
     assert "cable" in str(ended) or type(error).__name__ in str(ended)
     says(run, ended)
@@ -92,6 +97,7 @@ def test_whatever_leaves_a_device_in_a_batch_on_schedule_is_its_error(
     steps = [Issue(samples(2), due_ns=k * 1_000_000) for k in range(9)]
     ended, run = play(leaving(Queue(plant.clock), "poll", error, at=3), steps)
 
+    caused(ended, error)
     assert type(ended) is DeviceError
     says(run, ended)
 
@@ -102,6 +108,7 @@ def test_whatever_leaves_a_meter_is_its_error(play: Play, plant: SimPlant, metho
     meter = leaving(open_meter(plant), method, error)
     ended, run = play(open_device(plant, marks=False), one_by_one(), (meter,))
 
+    caused(ended, error)
     assert type(ended) is (DeviceError if isinstance(error, DeviceError) else MeterError)
     assert "cable" in str(ended) or type(error).__name__ in str(ended)
     says(run, ended)

@@ -111,6 +111,7 @@ def test_an_interrupted_search_for_a_peak_ends_at_once_and_states_none(
     out = tmp_path / "run"
     assert main(["measure", "--device", "mock", *asked, *given, "--out", str(out)]) == 130
     capsys.readouterr()
+    assert open_session(out).sealed
     assert {purpose for _, purpose in open_session(out).runs} == {"probe"}
     main(["report", str(out), "--json"])
     assert "peak" not in json.dumps(json.loads(capsys.readouterr().out))

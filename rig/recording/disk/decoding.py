@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -29,7 +29,6 @@ from rig.recording.events import (
 )
 from rig.recording.records import DeviceRecord, WorkloadRecord
 
-T = TypeVar("T")
 DECLARE = "Give plain numbers, texts, lists and objects in what a driver or workload declares"
 
 
@@ -45,24 +44,11 @@ def decode(line: bytes, type_: str, number: int) -> Line | None:
     try:
         if type_ == "start":
             return start_of(strict(line))
-        found = from_json(line, struct)
+        found: Line = msgspec.json.decode(line, type=struct)
     except (ValueError, RecursionError) as error:
         raise _refused(line, type_, number, error) from error
     _check_order(found, type_, number)
     return found
-
-
-def from_json(line: bytes, type_: type[T]) -> T:
-    """Return a line of JSON as a struct.
-
-    Raises ``msgspec.ValidationError`` for a wrong shape, and ``ValueError`` for text that is not JSON.
-    """
-    try:
-        return msgspec.json.decode(line, type=type_)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:  # Python's json accepts half of a surrogate pair
-        return msgspec.convert(strict(line), type_)
 
 
 def strict(text: bytes | str) -> Any:
