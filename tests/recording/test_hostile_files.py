@@ -164,6 +164,17 @@ def test_a_file_in_batches_of_one_row_is_the_same_file(run: Path, name: str) -> 
     np.testing.assert_array_equal(after.traces["core"].value, before.traces["core"].value)
 
 
+def test_a_batch_that_states_more_rows_than_it_holds_is_left_out_and_named(run: Path) -> None:
+    file = run / "traces/core.arrows"
+    (batch,) = read(file).combine_chunks().to_batches()
+    put(run, "traces/core.arrows", [batch])
+    stated = (rows.to_bytes(8, "little") for rows in (batch.num_rows, batch.num_rows + 1000))
+    file.write_bytes(file.read_bytes().replace(*stated))
+    hash_again(run)
+    opened = open_run(run)
+    assert (opened.truncated, len(opened.traces["core"].value)) == (("core.arrows",), 0)
+
+
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 @pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
 def test_a_compressed_file_is_refused_by_name(run: Path, name: str, codec: str) -> None:
