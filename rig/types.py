@@ -451,23 +451,18 @@ class SimulatedBench(Protocol):
 
     def install(self, idle_w: Mapping[str, float], phase_w: Mapping[str, Mapping[str, float]]) -> None:
         """Declare watts at idle by rail, and watts in each phase: ``phase_w[phase][rail]``."""
-        ...
 
     def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
         """Declare that the device is in ``phase`` from ``on_ns`` to ``off_ns`` of true time."""
-        ...
 
     def begin(self, phase: str, on_ns: int) -> Callable[[int], None]:
         """Declare that the device is in ``phase`` from ``on_ns``; a call of the returned function declares the end."""
-        ...
 
     def meter(self, name: str, rate_hz: float) -> Meter:
         """Return a simulated instrument that measures every installed rail."""
-        ...
 
     def energy_j(self, on_ns: int, off_ns: int, rail: str | None = None) -> float:
         """Return the exact energy of one rail, or of all, between two moments."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,7 +534,6 @@ class Streams(Protocol):
 
         Frame k ends ``window_s + k * stride_s`` after the stream began. Its label is the stream's label at its end.
         """
-        ...
 
 
 @runtime_checkable
@@ -558,7 +552,6 @@ class Exports(Protocol):
 
         Returns what the command prints about it.
         """
-        ...
 
 
 class Problem(Protocol):
@@ -572,4 +565,3 @@ class Problem(Protocol):
 
         The second is None for a problem without constraints.
         """
-        ...

@@ -136,8 +136,9 @@ def device_info_rules(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
     named = all(isinstance(p, str) and p.strip() for p in phases) and len(set(phases)) == len(phases) > 0
     c.rule("info.phases", named, repr(phases), "one phase or more, each with a name of its own")
     timed = c.rule("info.timeout", 0 < timeout_s < math.inf, f"timeout_s {timeout_s}", "finite seconds above zero")
-    whole = isinstance(batch, int) and batch >= 1
-    c.rule("info.batch", whole, f"max_batch {batch!r}", "a whole number, 1 or more")
+    held = 1 if info.max_pending is None else info.max_pending
+    whole = all(isinstance(most, int) and most >= 1 for most in (batch, held))
+    c.rule("info.batch", whole, f"max_batch {batch!r}, max_pending {info.max_pending!r}", "whole numbers, 1 or more")
     if info.network is not None:
         faults = list(network_faults(info.network))
         c.rule("info.network", not faults, "; ".join(faults), "a network that does not contradict itself")

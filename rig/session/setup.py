@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any
 
 from rig.bench.bench_file import meter_slot
 from rig.bench.file_checks import APART, WHERE
@@ -32,9 +32,8 @@ from rig.factories import (
     values_of,
 )
 from rig.plugins import load, names
-from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Repeats, Rules, SimulatedBench, Workload
+from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
-T = TypeVar("T")
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The default workload, and the default of each scenario that has its own."""
@@ -335,23 +334,9 @@ def _rules(request: Request) -> Rules:
 
 
 def _check_mode(request: Request, info: DeviceInfo) -> None:
-    if info.mode not in get_args(Mode):
-        what = f"device {info.name} is in mode {info.mode!r}"
-        raise SetupError(what, field="mode", value=info.mode, remedy="Declare hardware or simulator")
-    if not isinstance(info.timeout_s, (int, float)):
-        what = f"device {info.name} declares a timeout_s of {info.timeout_s!r}"
-        raise SetupError(what, field="timeout_s", value=info.timeout_s, remedy="Declare seconds as a number")
-    if (
-        info.max_batch < 1
-        or (info.max_pending is not None and info.max_pending < 1)
-        or not 0 < info.timeout_s <= YEAR_S
-    ):
-        raise SetupError(
-            f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "
-            f"timeout_s {info.timeout_s}",
-            field="info",
-            remedy="Declare max_batch and max_pending of 1 or more, and timeout_s above 0 and within a year",
-        )
+    if not (isinstance(info.timeout_s, (int, float)) and 0 < info.timeout_s <= YEAR_S):
+        what, remedy = f"device {info.name} declares a timeout_s of {info.timeout_s!r}", "Declare seconds within a year"
+        raise SetupError(what, field="timeout_s", value=info.timeout_s, remedy=remedy)
     if request.simulate and info.mode != "simulator":
         remedy = f"Leave --simulate out. To measure the device with a simulated meter, {STATE_POWER}"
         raise refused("simulate", True, remedy, f"device {info.name} has no simulator mode")

@@ -174,6 +174,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("info.timeout", says(timeout_s=0.0)),
     ("info.timeout", says(timeout_s=float("nan"))),
     ("info.batch", says(max_batch=0)),
+    ("info.batch", says(max_pending=0)),
     ("info.details", says(details=None)),
     ("info.json", says(details={"gain": float("nan")})),
     ("info.steady", does("info", restless)),
