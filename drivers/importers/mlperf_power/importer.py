@@ -17,7 +17,6 @@ from drivers.importers.mlperf_power.logs import (
     MS,
     ORDERS,
     Counted,
-    DateOptions,
     Part,
     counts_of,
     detail_of,
@@ -73,19 +72,19 @@ def open_import(
     source = source.resolve()
     if source.name in (METER_LOG, DETAIL) and source.is_file():
         source = source.parent
-    dates = DateOptions(None if timezone is None else zone(timezone), date_order)
+    dates = (UTC if timezone is None else zone(timezone), date_order)
     folders = sorted({p.parent for p in below(source, METER_LOG)}) if source.is_dir() else []
     if not folders:
         raise DataError(f"{source} holds no {METER_LOG}", field="source", value=str(source), remedy=OTHER)
     calibrate = partial(calibrated, path=calibration, range_max=calibration_range, temperature_c=temperature_c)
     runs = []
     for folder in [f for f in folders if not _is_ranging(f)] or folders:
-        main = read_part(folder, dates)
+        main = read_part(folder, *dates)
         beside = _beside(folder, folders)
         notes = {}
         if beside is not None and detail_of(beside) is None:
             beside, notes = None, {"ranging": f"left out: {RANGING} has no {DETAIL}"}
-        ranging = None if beside is None else read_part(beside, dates)
+        ranging = None if beside is None else read_part(beside, *dates)
         parts = _in_order(main, ranging)
         rail = calibrate(_rail(parts), on=datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
         clocks = [ClockInfo(name, 1e3, clock_tolerance) for name in (METER_CLOCK, DEVICE_CLOCK)]

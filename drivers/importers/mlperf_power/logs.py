@@ -36,14 +36,6 @@ Found = tuple[Indices, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class DateOptions:
-    """The stated zone of the meter's log, and the stated order of its dates; None where not stated."""
-
-    meter: tzinfo | None
-    order: str | None
-
-
-@dataclass(frozen=True)
 class Part:
     """One folder: the meter's readings (UTC ms by its own clock, W; shapes (n,)) and LoadGen's window (UTC ms).
 
@@ -68,8 +60,11 @@ def detail_of(folder: Path) -> Path | None:
     return below[0] if len(below) == 1 else None
 
 
-def read_part(folder: Path, dates: DateOptions) -> Part:
-    """Read one folder. Raises ``DataError``, ``UsageError``."""
+def read_part(folder: Path, zone: tzinfo, order: str | None) -> Part:
+    """Read one folder, with the zone of the meter's log and the order of its dates (None: not stated).
+
+    Raises ``DataError``, ``UsageError``.
+    """
     detail = detail_of(folder)
     if detail is None:
         remedy = f"Copy LoadGen's {DETAIL} of the same run into this folder"
@@ -77,7 +72,7 @@ def read_part(folder: Path, dates: DateOptions) -> Part:
     values = _loadgen(detail)
     stamps, watts = _meter(folder / METER_LOG)
     window = [stamp_of(values[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
-    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, dates)
+    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, zone, order)
     if not begin < end:
         what = "states a power_end that is not after power_begin"
         raise bad_file(detail, what, "Copy the log again", field="power_end", value=end - begin)
@@ -95,12 +90,12 @@ def stamp_of(text: str, where: str) -> Stamp:
     return *(int(x) for x in found.groups()[:6]), int((found[7] or "0").ljust(6, "0"))
 
 
-def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: DateOptions) -> Found:
+def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], zone: tzinfo, order: str | None) -> Found:
     """Return the meter's stamps and LoadGen's window in UTC ms.
 
     The order of dates is chosen so that the two logs overlap. Raises ``UsageError`` if both orders do, or none.
     """
-    found = _by_meeting(stamps, window, given)
+    found = _by_meeting(stamps, window, zone, order)
     if len(found) == 1:
         return found[0]
     if found:
@@ -115,12 +110,12 @@ def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: Date
     raise unstated("timezone", what, how, first)
 
 
-def _by_meeting(stamps: list[Stamp], window: list[Stamp], given: DateOptions) -> list[Found]:
+def _by_meeting(stamps: list[Stamp], window: list[Stamp], zone: tzinfo, order: str | None) -> list[Found]:
     """Return each distinct interpretation of the meter's dates in which both logs overlap in time."""
     found: dict[tuple[int, int], Found] = {}
     edges = _in_utc(window, "mdy", UTC)
-    for order in [given.order] if given.order else ORDERS:
-        log = _in_utc(stamps, order, given.meter or UTC)
+    for possible in [order] if order else ORDERS:
+        log = _in_utc(stamps, possible, zone)
         if log is not None and edges is not None and log[0] < edges[1] and log[-1] > edges[0]:
             found.setdefault((int(log[0]), int(log[-1])), (log, (int(edges[0]), int(edges[1]))))
     return list(found.values())

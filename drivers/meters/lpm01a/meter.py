@@ -45,20 +45,25 @@ BUFFER_S = 0.2
 
 
 @dataclass(frozen=True)
-class ShieldSettings:
-    """The settings of a PowerShield. Without ``supply_v`` its supply is not changed."""
+class Lpm01a:
+    """The options. See ``open_meter``."""
 
+    own: Instrument = Instrument("lpm01a")
+    rail: str = "core"
+    port: str = ""
     rate_hz: Annotated[float, partial(one_of, RATES_HZ)] = 1000.0
     supply_v: Annotated[float, partial(within, *SUPPLY_V, "V")] | None = None
     high_current: bool = False
     power: Literal["on", "keep"] = "on"
+    largest_a: Positive = RANGE_A
+    timeout_s: Positive = 3.0
 
 
 class PowerShield:
     """The instrument, and the ``Source`` of the readings of its one ``rail``."""
 
-    def __init__(self, line: SerialLine, settings: ShieldSettings, rail: str, timeout_s: float) -> None:
-        self._line, self._settings, self._rail, self._timeout_s = line, settings, rail, timeout_s
+    def __init__(self, line: SerialLine, settings: Lpm01a) -> None:
+        self._line, self._settings, self._timeout_s = line, settings, settings.timeout_s
         self._stream = Stream()
         self._early: list[Parsed] = []
 
@@ -149,7 +154,7 @@ class PowerShield:
 
     def _batch(self, pieces: Sequence[Parsed]) -> Batch:
         value, flags = (np.concatenate(parts) for parts in zip(*(piece.arrays() for piece in pieces), strict=True))
-        return [Chunk(self._rail, value * self._settings.rate_hz, flags=flags)]
+        return [Chunk(self._settings.rail, value * self._settings.rate_hz, flags=flags)]
 
     def _volts(self) -> float:
         answer = self._command("volt get")
@@ -182,18 +187,6 @@ class PowerShield:
         raise self._line.failed(f"gave no answer to {command!r} within {self._timeout_s:g} s", silent=True)
 
 
-@dataclass(frozen=True)
-class Lpm01a:
-    """The options. See ``open_meter``."""
-
-    own: Instrument = Instrument("lpm01a")
-    rail: str = "core"
-    shield: ShieldSettings = ShieldSettings()
-    port: str = ""
-    largest_a: Positive = RANGE_A
-    timeout_s: Positive = 3.0
-
-
 @of_settings
 def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
     """Open an LPM01A on a serial ``port``; pyserial opens it (extra ``serial``).
@@ -207,20 +200,20 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no PowerShield or a refusal.
     """
-    s, p = settings, settings.shield
+    s = settings
     line = open_line(s.port, BAUD, METER)
     with released_on_error(line.close):
-        shield = PowerShield(line, p, s.rail, s.timeout_s)
+        shield = PowerShield(line, s)
         who = shield.introduce()
         held_v = shield.configure()
         rail = _rail(s, held_v, who["serial"])
         info = s.own.info(
-            f"ST PowerShield, energy, {p.rate_hz:g} readings/s",
+            f"ST PowerShield, energy, {s.rate_hz:g} readings/s",
             s.own.limited(rail, who["serial"], one_range=False), simulated=who["serial"].startswith("SIM"),
             omitted=("every supply but the one that the PowerShield feeds",), buffer_s=BUFFER_S,
             versions={f"PowerShield {who['serial']}": who["firmware"], "pyserial": version("pyserial")},
             details={
-                "port": line.port, "output": "energy", "funcmode": "high" if p.high_current else "optim",
+                "port": line.port, "output": "energy", "funcmode": "high" if s.high_current else "optim",
                 "supply": {"volts": held_v, "from": "the instrument's own answer to `volt get`"},
                 "stamps": "its own, once a second, good to 1 ms: fewer readings than that may be lost unnoticed",
             },
@@ -230,7 +223,7 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
 
 
 def _rail(s: Lpm01a, held_v: float, serial: str) -> Rail:
-    rate_hz = s.shield.rate_hz
+    rate_hz = s.rate_hz
     step_w = step_at(s.largest_a * held_v / rate_hz) * rate_hz
     return Rail(
         s.rail, "mean", Conversion("W"), rate_hz, 1.0 / rate_hz,

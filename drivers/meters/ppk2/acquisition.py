@@ -12,8 +12,8 @@ import numpy as np
 from drivers.failures import meter_failed
 from drivers.links.serial_line import SerialLine
 from drivers.meters.ppk2 import commands
-from drivers.meters.ppk2.loss_detection import NEAR_S, PendingReadings, Proof, Stretch
-from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers
+from drivers.meters.ppk2.loss_detection import NEAR_S, Proof
+from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers, PendingReadings, Stretch
 from drivers.meters.threaded import Batch, first_reading
 from rig.errors import MeterError, MeterSilentError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.failures import meter_failed
-from drivers.meters.ppk2.words import Words
 from rig.errors import MeterError
-from rig.types import Bools
 
 UNSEEN = 64
 """The counter has six bits: it does not show the loss of a multiple of this many readings."""
@@ -32,15 +28,6 @@ LEARNT_FROM_S, LEARNT_MOST = 5.0, 30
 UNCERTAINTY_S, UNCERTAINTY_RATE = 4e-4, 1e-5
 """Uncertainty of the fitted drift: the first divided by the time of the fit, plus the second, which is how much an
 oscillator and the adjustment of the host's clock drift within half a minute."""
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Consecutive readings from number ``first`` on: the word (uint32), and whether it is known; shapes (n,)."""
-
-    first: int
-    word: NDArray[np.uint32]
-    known: Bools
 
 
 class Proof:
@@ -96,28 +83,3 @@ class Proof:
             count,
             "Run nothing else on this machine while it measures, and use a port without a hub",
         )
-
-
-class PendingReadings:
-    """Words that have arrived and wait until it is proved that none is missing among them; ``count`` of them came."""
-
-    def __init__(self) -> None:
-        self._word, self._known = np.zeros(0, np.uint32), np.zeros(0, np.bool_)
-        self._first = self.count = 0
-
-    def add(self, words: Words) -> None:
-        """Add words. Put an unknown reading in the place of each one that the counter shows as lost."""
-        at = np.arange(len(words.word)) + np.cumsum(words.lost)
-        n = int(at[-1]) + 1 if len(at) else 0
-        word, known = np.zeros(n, np.uint32), np.zeros(n, np.bool_)
-        word[at], known[at] = words.word, True
-        self._word, self._known = np.concatenate([self._word, word]), np.concatenate([self._known, known])
-        self.count += n
-
-    def release(self, until: int) -> Stretch:
-        """Take out the readings up to number ``until``."""
-        n = max(0, until - self._first)
-        stretch = Stretch(self._first, self._word[:n], self._known[:n])
-        self._word, self._known = self._word[n:], self._known[n:]
-        self._first += n
-        return stretch

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import MeterError, SetupError
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 RATE_HZ = 100_000.0
 RANGES = 5
@@ -191,3 +191,37 @@ class Aligner:
 
     def _counter(self, place: int) -> int:
         return int.from_bytes(self._bytes[place : place + WORD], "little") >> 18 & 63
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive readings from number ``first`` on: the word (uint32), and whether it is known; shapes (n,)."""
+
+    first: int
+    word: NDArray[np.uint32]
+    known: Bools
+
+
+class PendingReadings:
+    """Words that have arrived and wait until it is proved that none is missing among them; ``count`` of them came."""
+
+    def __init__(self) -> None:
+        self._word, self._known = np.zeros(0, np.uint32), np.zeros(0, np.bool_)
+        self._first = self.count = 0
+
+    def add(self, words: Words) -> None:
+        """Add words. Put an unknown reading in the place of each one that the counter shows as lost."""
+        at = np.arange(len(words.word)) + np.cumsum(words.lost)
+        n = int(at[-1]) + 1 if len(at) else 0
+        word, known = np.zeros(n, np.uint32), np.zeros(n, np.bool_)
+        word[at], known[at] = words.word, True
+        self._word, self._known = np.concatenate([self._word, word]), np.concatenate([self._known, known])
+        self.count += n
+
+    def release(self, until: int) -> Stretch:
+        """Take out the readings up to number ``until``."""
+        n = max(0, until - self._first)
+        stretch = Stretch(self._first, self._word[:n], self._known[:n])
+        self._word, self._known = self._word[n:], self._known[n:]
+        self._first += n
+        return stretch

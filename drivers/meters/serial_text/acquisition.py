@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from drivers.links.serial_line import LINE_MOST, SerialLine
-from drivers.meters.serial_text.lines import Layout, LineError, Row
+from drivers.meters.serial_text.lines import Board, Layout, LineError, Plan, Readings, Row
 from drivers.meters.serial_text.loss_detection import LineOrder, Pace
-from drivers.meters.serial_text.readings import Board, Plan, Readings
 from drivers.meters.threaded import Batch
 from rig.errors import RigError, SetupError
 from rig.types import Bracket, Clock, MeterInfo
@@ -132,8 +131,6 @@ class TextSource:
             if self._torn:  # the first line may lack its beginning
                 self._torn = False
                 continue
-            if self._plan.board.banner and text.startswith(self._plan.board.banner) and self._heard_ns:
-                raise self._line.failed(f"has restarted: it printed {text[:80]!r}", remedy="Check its supply")
             if self._plan.layout.ignored(text):
                 continue
             try:

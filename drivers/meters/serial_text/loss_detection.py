@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.failures import meter_failed
-from drivers.meters.serial_text.lines import Row
-from drivers.meters.serial_text.readings import Plan
+from drivers.meters.serial_text.lines import Plan, Row
 from rig.errors import MeterError
 
 FREE = 3

@@ -17,9 +17,8 @@ from pathlib import Path
 from drivers.failures import released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
 from drivers.meters.serial_text.acquisition import POLL_S, TextSource, first_line
-from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, numbers_by_rail
+from drivers.meters.serial_text.lines import Board, Layout, Plan, Row, Stamped, by_rail, layout_of, numbers_by_rail
 from drivers.meters.serial_text.loss_detection import Pace
-from drivers.meters.serial_text.readings import Board, Plan, Stamped
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.calibration import load
 from rig.bench.settings import of_settings
@@ -44,10 +43,10 @@ BOARD_BYTES = 64
 def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     """Open a board on ``port`` that prints ``columns``: NAME:UNIT for each, ``-`` to skip one.
 
-    Each column of W, A, V or J is a rail. ``separator`` is comma, semicolon, tab or whitespace. A reading begins with
-    ``prefix``; lines whose beginning matches the regular expression ``ignore`` are comments; a line that begins with
-    ``banner`` shows a restart. The commands are sent as written (``\\n`` and ``\\r`` are line ends). Amperes become
-    watts by ``supply_v`` (1.2, or vdd=1.2, io=1.8) or by a rail of volts named in ``voltage`` (bus, or vdd=bus).
+    Each column of W, A, V or J is a rail. ``separator`` is comma, semicolon, tab or whitespace. Lines whose beginning
+    matches the regular expression ``ignore`` are comments. The commands are sent as written (``\\n`` and ``\\r`` are
+    line ends). Amperes become watts by ``supply_v`` (1.2, or vdd=1.2, io=1.8) or by a rail of volts named in
+    ``voltage`` (bus, or vdd=bus).
 
     Readings are placed by a column of time, or without one by their count at ``rate_hz``. ``stamp_at`` (start, middle,
     end, or empty: unknown) is the point of a reading that its time refers to. ``kind`` is mean, point or cumulative
@@ -59,7 +58,7 @@ def open_meter(settings: Board, clock: Clock | None = None) -> Meter:
     Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
     """
     s = settings
-    layout = layout_of(s.columns, s.separator, s.prefix, s.ignore)
+    layout = layout_of(s.columns, s.separator, s.ignore)
     names = tuple(c.name for c in layout.rails)
     resolutions, ranges = (numbers_by_rail(k, getattr(s, k), names) for k in ("resolution", "range_max"))
     conversions = _conversions(layout, s.supply_v, s.voltage)

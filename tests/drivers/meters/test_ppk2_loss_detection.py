@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.ppk2_losses import MACHINES, arrivals, verdict
-from drivers.meters.ppk2.loss_detection import UNSEEN, PendingReadings, Proof
-from drivers.meters.ppk2.words import RATE_HZ, Words
+from drivers.meters.ppk2.loss_detection import UNSEEN, Proof
+from drivers.meters.ppk2.words import RATE_HZ, PendingReadings, Words
 from rig.errors import MeterError
 
 SECONDS = 12.0

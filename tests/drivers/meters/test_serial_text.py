@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.meters.serial_text.lines import LineError, Row, layout_of
+from drivers.meters.serial_text.lines import Board, LineError, Plan, Row, layout_of
 from drivers.meters.serial_text.loss_detection import LineOrder, Pace
 from drivers.meters.serial_text.meter import open_meter
-from drivers.meters.serial_text.readings import Board, Plan
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.true_power import SimPlant
@@ -359,12 +358,10 @@ def test_a_time_that_stands_still_is_named() -> None:
         ("time:ms,core:mW", TIMED),
         ("count:count,core:mW", COUNTED),
         ("core:mJ,time:us", {"columns": "core:mJ, time:us"}),
-        ("core:mW", {"columns": "core:mW", "rate_hz": 200.0, "banner": "logger"}),
     ],
 )
 def test_a_board_that_restarts_is_told(columns: str, options: Options) -> None:
-    sketch = Sketch(columns=columns, greeting="logger 1.2")
-    with live(sketch) as (_, board), closing(open_meter(port=board.port, ignore="#|logger", **options)) as meter:
+    with live(Sketch(columns=columns)) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
         meter.start()
         time.sleep(0.1)
         board.restart()
