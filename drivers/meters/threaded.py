@@ -33,6 +33,8 @@ Batch = Sequence[Chunk]
 APART_NS = 1_000_000_000
 """A clock that differs from the host's by more than this is simulated."""
 POLL_S = 0.05
+HOLD_S = 20.0
+"""Readings of a stream wait unread for at most this long."""
 LAG_S = 0.5
 """Readings that become ready at most this late are not missing."""
 
@@ -194,7 +196,7 @@ class ThreadedMeter:
         if self._most is None or held <= self._most:
             return
         what = f"{held} readings of meter {self._info.name} were waiting to be read, but only {self._most} can wait"
-        raise meter_failed(what, "hold_s", held, "Read more often, or raise hold_s where the meter has this option")
+        raise meter_failed(what, "meter", held, "Read more often, or lower its rate")
 
 
 def check_real_time(clock: Clock, name: str) -> None:

@@ -19,7 +19,6 @@ POSITIVE = (
     "range_max",
     "voltage_range_max",
     "timeout_s",
-    "hold_s",
     "aperture_s",
     "baud",
     "calibration_range",

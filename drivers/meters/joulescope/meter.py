@@ -15,7 +15,7 @@ from typing import Any
 from drivers.failures import released_on_error
 from drivers.meters.joulescope.stream import Input, JoulescopeStream, Mark, let_go
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import sampled_meter
+from drivers.meters.threaded import HOLD_S, sampled_meter
 from rig.bench.connected import Connected
 from rig.bench.settings import Positive, of_settings
 from rig.errors import SetupError, refused
@@ -38,7 +38,6 @@ class Joulescope:
     instrument: str = ""
     rate_hz: Positive = 100_000.0
     range_mode: str = "auto"
-    hold_s: Positive = 20.0
     timeout_s: Positive = 2.0
 
 
@@ -46,14 +45,13 @@ class Joulescope:
 def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
     """Open a Joulescope; where there are several, ``instrument`` is its path (``u/js220/000123``) or a part of it.
 
-    ``rate_hz`` is 1, 2, 5, 10 and so on up to
-    1,000,000 (JS110: 2,000,000). ``range_mode`` is ``auto``, a range of current such as ``180 mA``, or ``manual`` (as
-    it was last; not on a JS110). ``clock_tolerance`` limits its sample timer's rate (relative). ``calibration`` names a
-    file with limits in the rail's unit; without one no accuracy is stated. At most ``hold_s`` of readings wait unread;
-    the meter may be silent for ``timeout_s``. ``mark_input`` (0 to 3, 7: trigger) is a logic input, recorded as edges.
-    ``pin`` is what the device does there: high during each span (``level``), a falling edge when one begins and ends
-    (``stamp``), or ``toggle``; it lags or leads by at most ``pin_lag_s``. ``mark_vref`` (``3v3``, ``extern``) sets the
-    voltage of the inputs.
+    ``rate_hz`` is 1, 2, 5, 10 and so on up to 1,000,000 (JS110: 2,000,000). ``range_mode`` is ``auto``, a range of
+    current such as ``180 mA``, or ``manual`` (as it was last; not on a JS110). ``clock_tolerance`` limits its sample
+    timer's rate (relative). ``calibration`` names a file with limits in the rail's unit; without one no accuracy is
+    stated. The meter may be silent for ``timeout_s``. ``mark_input`` (0 to 3, 7: trigger) is a logic input, recorded as
+    edges. ``pin`` is what the device does there: high during each span (``level``), a falling edge when one begins and
+    ends (``stamp``), or ``toggle``; it lags or leads by at most ``pin_lag_s``. ``mark_vref`` (``3v3``, ``extern``) sets
+    the voltage of the inputs.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without pyjoulescope_driver,
     ``SetupError`` for an instrument that is not there or refuses its settings.
@@ -76,7 +74,7 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
         info = s.own.info(
             f"Joulescope {path}, power, {s.rate_hz:g} readings/s",
             s.own.limited(rail, serial, one_range=range_mode != "auto"), *([marks.rail] if marks else []),
-            buffer_s=s.hold_s, versions={"pyjoulescope_driver": str(getattr(package, "__version__", ""))},
+            buffer_s=HOLD_S, versions={"pyjoulescope_driver": str(getattr(package, "__version__", ""))},
             details={
                 "instrument": path, "signal": "power", "range_mode": range_mode,
                 "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers show",
@@ -84,7 +82,7 @@ def open_meter(settings: Joulescope, clock: Clock | None = None) -> Meter:
             serial_number=serial,
         )  # fmt: skip
         source = JoulescopeStream(driver, path, info, marks, s.timeout_s)
-        return sampled_meter(info, source, clock, s.timeout_s + 2.0, round(s.hold_s * s.rate_hz))
+        return sampled_meter(info, source, clock, s.timeout_s + 2.0, round(HOLD_S * s.rate_hz))
 
 
 def connected(addresses: Sequence[str]) -> Iterator[Connected]:

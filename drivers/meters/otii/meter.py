@@ -22,9 +22,9 @@ import numpy as np
 
 from drivers.failures import meter_failed, released_on_error
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import Batch, GapFiller, sampled_meter
+from drivers.meters.threaded import HOLD_S, Batch, GapFiller, sampled_meter
 from rig.bench.settings import Positive, of_settings
-from rig.errors import MeterError, MeterSilentError, RigError, SetupError, refused
+from rig.errors import MeterError, MeterSilentError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Floats, Meter, MeterInfo, Rail
 
 DEVICES_S = 10
@@ -141,8 +141,7 @@ class Otii:
     supply_v: float = 0.0
     max_current_a: Positive = 0.5
     rate_hz: float = 0.0
-    power: Literal["on", "off-at-close", "keep"] = "on"
-    hold_s: Positive = 20.0
+    power: Literal["on", "keep"] = "on"
     timeout_s: Positive = 3.0
 
 
@@ -151,11 +150,11 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
     """Open an Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``. ``power`` is ``on`` (the output is
-    switched on and left on), ``off-at-close``, or ``keep`` (nothing is set). ``channel`` is ``current`` (A, and
+    switched on and left on), or ``keep`` (nothing is set). ``channel`` is ``current`` (A, and
     watts by ``supply_v``) or ``power`` (W, as the instrument computes it). ``rate_hz`` is set where the instrument has
     several rates (Ace); 0 leaves its own (Arc). ``clock_tolerance`` limits its sample timer's rate (relative).
-    ``calibration`` names a file with limits in the rail's unit; without one no accuracy is stated. At most ``hold_s``
-    of readings wait unread; the server may be silent for ``timeout_s``.
+    ``calibration`` names a file with limits in the rail's unit; without one no accuracy is stated. The server
+    may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no server, instrument or licence.
     """
@@ -174,23 +173,23 @@ def open_meter(settings: Otii, clock: Clock | None = None) -> Meter:
         info = s.own.info(
             f"Otii {found.get('type')}, {hz:g} readings/s", s.own.limited(rail, own["device_id"], one_range=False),
             simulated=found.get("type") == "Simulator", tick_hz=1e6, omitted=("every supply but the main output",),
-            buffer_s=s.hold_s, versions={"otii": server.version, **{k: str(v) for k, v in about.items()}},
+            buffer_s=HOLD_S, versions={"otii": server.version, **{k: str(v) for k, v in about.items()}},
             details={
                 "device": dict(found), "channel": taken, "supply_v": s.supply_v, "max_current_a": s.max_current_a,
                 "power": s.power, "lost_readings": "NaN, as the stamps of the recording show",
             },
         )  # fmt: skip
-        source = _Recording(server, info, own, taken, s.power == "off-at-close", s.timeout_s)
-        return sampled_meter(info, source, clock, s.timeout_s + 2.0, most=round(s.hold_s * hz))
+        source = _Recording(server, info, own, taken, s.timeout_s)
+        return sampled_meter(info, source, clock, s.timeout_s + 2.0, most=round(HOLD_S * hz))
 
 
 class _Recording:
     """The ``Source``: a recording in the application's active project, read by index while it grows."""
 
     def __init__(
-        self, server: OtiiServer, info: MeterInfo, own: dict[str, str], channel: str, off: bool, timeout_s: float
+        self, server: OtiiServer, info: MeterInfo, own: dict[str, str], channel: str, timeout_s: float
     ) -> None:
-        self._server, self._info, self._own, self._channel, self._off = server, info, own, channel, off
+        self._server, self._info, self._own, self._channel = server, info, own, channel
         self._rate_hz, self._timeout_s = info.rails[0].rate_hz, timeout_s
 
     def begin(self, clock: Clock) -> Bracket:
@@ -229,9 +228,6 @@ class _Recording:
         return self.fetch()
 
     def close(self) -> None:
-        with suppress(RigError):
-            if self._off:
-                self._server.request("arc_set_main", **self._own, enable=False)
         self._server.close()
 
     def _piece(self, count: int) -> Floats:

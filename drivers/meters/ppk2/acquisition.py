@@ -92,8 +92,6 @@ class Ppk2Source:
     def close(self) -> None:
         with contextlib.suppress(MeterError):
             commands.end(self._line)
-            if self._info.details["power"] == "off-at-close":
-                self._line.write(bytes([commands.RUNNING, 0]))
         self._line.close()
 
     def _first(self) -> Bracket:

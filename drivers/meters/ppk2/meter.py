@@ -21,7 +21,7 @@ from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Source
 from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ
 from drivers.meters.settings import Instrument
-from drivers.meters.threaded import ThreadedMeter
+from drivers.meters.threaded import HOLD_S, ThreadedMeter
 from rig.bench.connected import Connected
 from rig.bench.option_checks import positive, within
 from rig.bench.settings import Positive, of_settings
@@ -48,12 +48,11 @@ class Ppk2:
     port: str = ""
     mode: Literal["source", "ampere"] = "source"
     supply_v: Annotated[float, partial(within, 0.8, 5.0, "V, since a PPK2 measures no voltage")] = 0.0
-    power: Literal["on", "off-at-close", "keep"] = "on"
+    power: Literal["on", "keep"] = "on"
     largest_a: Annotated[float, partial(within, 0.0, RANGE_MOST_A[-1], "A"), positive] = RANGE_MOST_A[-1]
     mark_channel: Literal["", "D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7"] = ""
     pin: Pin = "level"
     pin_lag_s: Annotated[float, partial(within, 0.0, math.inf, "s")] = 0.0
-    hold_s: Positive = 20.0
     timeout_s: Positive = 2.0
 
 
@@ -61,15 +60,14 @@ class Ppk2:
 def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
     """Open a PPK2, which measures the current through it, on a serial ``port``.
 
-    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (a supply gives ``supply_v``).
-    Both need ``supply_v``, since the instrument measures no voltage and its calibration needs one.
-    ``power`` is ``on`` (its output is switched on and stays on), ``off-at-close``, or ``keep`` (it is not switched).
-    ``largest_a`` is the largest expected current. The step of the range for it is declared as the resolution, and
-    readings in a coarser range are flagged as overload. ``mark_channel`` (D0 to D7) is a logic input, recorded as a
-    rail of edges of that name; ``pin`` (level, stamp or toggle) is how the device uses it, and ``pin_lag_s`` how far an
-    edge may be from what it marks. ``clock_tolerance`` limits the relative rate error of its sample timer.
-    ``calibration`` names a file with limits in A; without one no accuracy is stated. At most ``hold_s`` of readings
-    wait unread, and the kit may be silent for ``timeout_s``.
+    ``mode`` is ``source`` (it supplies ``supply_v``, 0.8 to 5 V) or ``ampere`` (a supply gives ``supply_v``). Both need
+    ``supply_v``, since the instrument measures no voltage and its calibration needs one. ``power`` is ``on`` (its
+    output is switched on and stays on), or ``keep`` (it is not switched). ``largest_a`` is the largest expected
+    current. The step of the range for it is declared as the resolution, and readings in a coarser range are flagged as
+    overload. ``mark_channel`` (D0 to D7) is a logic input, recorded as a rail of edges of that name; ``pin`` (level,
+    stamp or toggle) is how the device uses it, and ``pin_lag_s`` how far an edge may be from what it marks.
+    ``clock_tolerance`` limits the relative rate error of its sample timer. ``calibration`` names a file with limits in
+    A; without one no accuracy is stated. The kit may be silent for ``timeout_s``.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """
@@ -87,7 +85,7 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
         marks = [Rail(s.mark_channel, "edges", rate_hz=RATE_HZ, pin=s.pin, pin_lag_s=s.pin_lag_s)]
         info = s.own.info(
             f"Nordic PPK2, {s.mode} mode, {RATE_HZ:g} readings/s", rail, *(marks if s.mark_channel else []),
-            simulated=stated.other.get("Simulated", "") == "1", tick_hz=RATE_HZ, buffer_s=s.hold_s,
+            simulated=stated.other.get("Simulated", "") == "1", tick_hz=RATE_HZ, buffer_s=HOLD_S,
             versions={"PPK2 hardware": stated.other.get("HW", ""), "pyserial": version("pyserial")},
             details={
                 "port": s.port, "mode": s.mode, "supply_v": s.supply_v, "power": s.power, "largest_a": s.largest_a,
@@ -96,5 +94,5 @@ def open_meter(settings: Ppk2, clock: Clock | None = None) -> Meter:
             },
         )  # fmt: skip
         readings = Ppk2Source(line, info, stated, range_, s.timeout_s)
-        most = round(s.hold_s * RATE_HZ)
+        most = round(HOLD_S * RATE_HZ)
         return ThreadedMeter(info, readings, clock, every_s=EMPTY_EVERY_S, most=most)

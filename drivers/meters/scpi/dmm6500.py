@@ -9,7 +9,7 @@ buffer keeps its readings and takes no more, so a run ends then. This driver was
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -20,7 +20,6 @@ from drivers.failures import meter_failed, released_on_error
 from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
-from rig.bench.connected import Connected
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.errors import SetupError, refused
@@ -100,9 +99,8 @@ class Digitizer:
             yield [Chunk(self.rail, np.where(over, np.nan, value), flags=over.astype(np.uint8))]
 
 
-def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Every DMM6500 on USB or at the addresses."""
-    yield from identified(addresses, r"DMM6500")
+connected = partial(identified, model=r"DMM6500")
+"""Every DMM6500 on USB or at the addresses."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def test_off_is_no_range_since_it_cuts_the_supply(fake: type[FakeDriver]) -> Non
         opened(range_mode="off")
 
 
-@pytest.mark.parametrize("options", [{"rate_hz": 0.5}, {"hold_s": 0.0}])
+@pytest.mark.parametrize("options", [{"rate_hz": 0.5}, {"timeout_s": 0.0}])
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         opened(**options)

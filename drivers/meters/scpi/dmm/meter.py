@@ -12,7 +12,7 @@ oldest readings and reports no error; only Questionable bit 14 shows it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
@@ -24,7 +24,6 @@ from drivers.failures import meter_failed, released_on_error
 from drivers.meters.scpi.session import ScpiSession, Visa, await_state, identified
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
-from rig.bench.connected import Connected
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, SetupError, refused
@@ -223,9 +222,8 @@ def _major(firmware: str) -> int:
     return int(parts[1]) if len(parts) > 2 and parts[1].isdigit() else 0
 
 
-def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Every 34465A and 34470A on USB or at the addresses."""
-    yield from identified(addresses, r"344(65|70)A")
+connected = partial(identified, model=r"344(65|70)A")
+"""Every 34465A and 34470A on USB or at the addresses."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -25,7 +26,6 @@ from drivers.failures import meter_failed, released_on_error
 from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
-from rig.bench.connected import Connected
 from rig.bench.settings import Positive, of_settings
 from rig.errors import MeterError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Conversion, Meter, Rail
@@ -128,9 +128,8 @@ class Elog:
         return np.frombuffer(payload, ">f4").astype(np.float64).reshape(-1, len(self.columns))
 
 
-def connected(addresses: Sequence[str]) -> Iterator[Connected]:
-    """Every N6700 and N6705 on USB or at the addresses."""
-    yield from identified(addresses, r"N67\d\d")
+connected = partial(identified, model=r"N67\d\d")
+"""Every N6700 and N6705 on USB or at the addresses."""
 
 
 @dataclass(frozen=True)
