@@ -37,3 +37,8 @@ def quietly(call: Callable[..., Any], *arguments: Any) -> None:
     """Call ``call`` and ignore its failure, which no longer matters."""
     with suppress(Exception):
         call(*arguments)
+
+
+def brief(error: Exception) -> str:
+    """Return what an error of a library says, in one line."""
+    return " ".join(str(error).split())[:160] or type(error).__name__

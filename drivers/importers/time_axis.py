@@ -19,7 +19,6 @@ BUCKET = 1 << 12
 """Of each bucket of this many readings, the extreme distances from a first grid are kept until its period is known."""
 LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
 """Periods from the stamp of a reading to its begin, for each part of a reading that may be stamped."""
-PLACES = tuple(LAGS)
 Block = tuple[Indices | None, Floats]
 """Stamps in ns and values of successive readings, shapes (n,); the stamps are None if the readings are on a grid."""
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.failures import KEPT
+from drivers.failures import KEPT, brief
 from rig.bench.option_checks import positive
 from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError, UsageError
 from rig.plugins import imported
@@ -61,7 +61,7 @@ class SerialLine:
         try:
             self._handle.write(data)
         except Exception as error:  # SerialException, SerialTimeoutException, OSError
-            raise self.failed(f"did not accept {len(data)} bytes: {_short(error)}") from error
+            raise self.failed(f"did not accept {len(data)} bytes: {brief(error)}") from error
 
     def line(self, until_s: float) -> str | None:
         """Return the next line, without its end and NULs; None if none came by ``until_s`` (``time.monotonic``)."""
@@ -143,7 +143,7 @@ class SerialLine:
             raise self._gone(error) from error
 
     def _gone(self, error: Exception) -> RigError:
-        return self.failed(f"is gone: {_short(error)}")
+        return self.failed(f"is gone: {brief(error)}")
 
 
 def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> SerialLine:
@@ -166,14 +166,10 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
         handle.open()
     except Exception as error:  # SerialException, ValueError for a rate, PermissionError
         raise SetupError(
-            f"the port {port} cannot be opened at {baud} baud: {_short(error)}",
+            f"the port {port} cannot be opened at {baud} baud: {brief(error)}",
             field="port",
             value=port,
             remedy="Check its name, its cable, and your permission to open it (on Linux: the group dialout). "
             "Close other programs that use it",
         ) from error
     return SerialLine(handle, port, baud, kinds)
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:160] or type(error).__name__

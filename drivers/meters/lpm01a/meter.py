@@ -53,7 +53,6 @@ class Lpm01a:
     port: str = ""
     rate_hz: Annotated[float, partial(one_of, RATES_HZ)] = 1000.0
     supply_v: Annotated[float, partial(within, *SUPPLY_V, "V")] | None = None
-    high_current: bool = False
     power: Literal["on", "keep"] = "on"
     largest_a: Positive = RANGE_A
     timeout_s: Positive = 3.0
@@ -91,10 +90,9 @@ class PowerShield:
             held_v = self._volts()
         if p.power == "on":
             self._command("pwr on nostatus")
-        mode = "high" if p.high_current else "optim"
         freq = f"{p.rate_hz / 1e3:g}k" if p.rate_hz >= 1e3 else f"{p.rate_hz:g}"
         for command in (
-            "pwrend on", "acqmode dyn", f"funcmode {mode}", "output energy", "format bin_hexa", f"freq {freq}",
+            "pwrend on", "acqmode dyn", "funcmode optim", "output energy", "format bin_hexa", f"freq {freq}",
             "acqtime inf", "trigsrc sw", "trigdelay 0",
         ):  # fmt: skip
             self._command(command)
@@ -194,7 +192,7 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
     Each reading is the energy of its whole period. ``rate_hz`` is 1, 2 or 5 times a power of ten, 1 Hz to 10 kHz.
     ``supply_v`` (1.8 to 3.3) is set if the instrument supplies another voltage; without ``supply_v`` its supply stays.
     ``largest_a`` is the largest current expected; the step between readings at this current is declared as the
-    resolution. ``high_current`` chooses ``funcmode high``. ``power`` is ``on``, or ``keep`` to leave the target's
+    resolution. ``power`` is ``on``, or ``keep`` to leave the target's
     switch alone. ``clock_tolerance`` limits its sample clock's rate (relative). ``calibration`` names a calibration
     file in W.
 
@@ -213,7 +211,7 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
             omitted=("every supply but the one that the PowerShield feeds",), buffer_s=BUFFER_S,
             versions={f"PowerShield {who['serial']}": who["firmware"], "pyserial": version("pyserial")},
             details={
-                "port": line.port, "output": "energy", "funcmode": "high" if s.high_current else "optim",
+                "port": line.port, "output": "energy", "funcmode": "optim",
                 "supply": {"volts": held_v, "from": "the instrument's own answer to `volt get`"},
                 "stamps": "its own, once a second, good to 1 ms: fewer readings than that may be lost unnoticed",
             },

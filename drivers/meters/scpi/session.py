@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Protocol
 
-from drivers.failures import meter_failed, released_on_error
+from drivers.failures import brief, meter_failed, released_on_error
 from rig.bench.connected import Connected
 from rig.bench.option_checks import positive
 from rig.bench.settings import Positive
@@ -128,7 +128,7 @@ class ScpiSession:
         try:
             self._link.send(line.encode("ascii") + b"\n")
         except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
-            raise self._failed(f"is gone: {_short(error)}") from error
+            raise self._failed(f"is gone: {brief(error)}") from error
 
     def query(self, line: str) -> str:
         """Send one line and read one line back, without its end."""
@@ -228,7 +228,7 @@ class ScpiSession:
         try:
             piece, ended = self._link.receive()
         except Exception as error:
-            raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s: {_short(error)}") from error
+            raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s: {brief(error)}") from error
         if not piece and not ended:
             raise self._failed(f"hung up before it had answered {asked!r}")
         self._buffer += piece
@@ -335,13 +335,8 @@ def _is_usb(address: str) -> bool:
 
 
 def _unreachable(address: str, error: Exception) -> SetupError:
-    what = f"the instrument at {address} cannot be opened: {_short(error)}"
+    what = f"the instrument at {address} cannot be opened: {brief(error)}"
     remedy = f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})"
     if _is_usb(address):
         remedy = NO_PYUSB if "PyUSB" in str(error) else USB
     return SetupError(what, field="address", value=address, remedy=remedy)
-
-
-def _short(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text[:160] or type(error).__name__

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -109,17 +108,6 @@ def test_published_average_and_comparison_with_ranging(tmp_path: Path) -> None:
     assert f"{found['peer.testing_over_ranging'].value:.2%}" == "0.06%"
     active = evaluate(run).quantities["active_power_w"]
     assert active.interval()[0] < found["peer.average_power_w"].value < active.interval()[1]
-
-
-@real
-def test_line_ends_of_another_system_change_nothing(tmp_path: Path) -> None:
-    copy = shutil.copytree(REAL / "H200x8_bert-99_Offline" / "run_1", tmp_path / "run_1")
-    for path in copy.iterdir():
-        path.chmod(0o644)
-        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n").rstrip())
-    found = recorder_figures(open_run(write(only(copy), tmp_path / "out")))
-    assert f"{found['peer.average_power_w'].value:.4f}" == "5531.2473"
-    assert "peer.testing_over_ranging" not in found
 
 
 @pytest.mark.parametrize("line", [plain, channels, analyzers])

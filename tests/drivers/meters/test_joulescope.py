@@ -167,7 +167,9 @@ def test_off_is_no_range_since_it_cuts_the_supply(fake: type[FakeDriver]) -> Non
         opened(range_mode="off")
 
 
-@pytest.mark.parametrize("options", [{"rate_hz": 0.5}, {"timeout_s": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"rate_hz": 0.5}, {"timeout_s": 0.0}, {"mark_input": 5}, {"mark_input": 0, "pin": "high"}]
+)
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         opened(**options)
@@ -240,11 +242,3 @@ def test_an_input_that_streams_nothing_is_a_setup_error(fake: type[FakeDriver]) 
     with pytest.raises(SetupError, match="cannot be streamed"):
         opened(mark_input=3, timeout_s=0.1)
     assert fake.latest.finalized
-
-
-@pytest.mark.parametrize(
-    "options", [{"mark_input": 5}, {"mark_input": 0, "pin": "high"}, {"mark_input": 0, "mark_vref": "5"}]
-)
-def test_inputs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        opened(**options)
