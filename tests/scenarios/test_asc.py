@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from rig.errors import DataError, UsageError
-from rig.types import Workload
-from scenarios.workloads.asc import benchmark
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 
@@ -24,11 +22,6 @@ def test_without_data_there_are_120_balanced_synthetic_samples() -> None:
     assert Counter(s.label for s in samples) == dict.fromkeys(CLASSES, 30)
     assert workload.details["source"] == "synthetic"
     assert len(workload.digest_sha256) == 64
-
-
-def test_it_has_what_a_workload_has() -> None:
-    workload: Workload = asc.open_workload(samples=4)
-    assert (workload.name, workload.version) == ("asc", "1")
 
 
 def test_a_synthetic_sample_is_the_scene_of_its_seed() -> None:
@@ -83,18 +76,6 @@ def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, object], f
         asc.open_workload(**options)  # type: ignore[arg-type]
     assert caught.value.field == field
     assert caught.value.remedy
-
-
-def test_samples_can_be_sliced_and_indexed_from_the_end() -> None:
-    samples = asc.open_workload(samples=8).samples
-    assert [s.id for s in samples[2:4]] == [samples[2].id, samples[3].id]
-    assert samples[-1].id == samples[7].id
-    with pytest.raises(IndexError):
-        samples[8]
-
-
-def test_the_official_counts_are_those_of_the_benchmark() -> None:
-    assert benchmark.WHOLE_SLICES == {"train": 41360, "test": 16240}
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])

@@ -68,11 +68,6 @@ def test_stereo_is_averaged(tmp_path: Path) -> None:
     assert audio.read_native(path) == pytest.approx(tone() / 2, abs=1e-6)
 
 
-def test_probe_reads_only_the_header(tmp_path: Path) -> None:
-    header = audio.probe(written(tmp_path / "a.wav", tone(1.5)))
-    assert (header.frames, header.rate_hz, header.channels, header.duration_s) == (24000, 16000, 1, 1.5)
-
-
 @pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
 @pytest.mark.parametrize("lost", [2, 500, 0.5])
 def test_a_file_cut_short_is_truncated_or_unreadable(tmp_path: Path, name: str, lost: float) -> None:
@@ -125,20 +120,9 @@ def test_a_waveform_cut_flat_is_clipped(tmp_path: Path, subtype: str) -> None:
     assert error.value == pytest.approx(0.53, abs=0.05)
 
 
-def test_a_clipped_file_can_be_allowed(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.wav", np.clip(tone(level=1.5), -1, 1))
-    assert len(audio.read_native(path, clipped_limit=1.0)) == 16000
-
-
 def test_one_clipped_channel_is_enough(tmp_path: Path) -> None:
     both = np.stack([np.clip(tone(level=1.5), -1, 1), tone(level=0.1)], axis=1)
     refused(written(tmp_path / "a.wav", both))
-
-
-def test_single_peaks_at_full_scale_are_not_clipping(tmp_path: Path) -> None:
-    samples = tone(level=0.2)
-    samples[::100] = 1.0
-    assert len(audio.read_native(written(tmp_path / "a.wav", samples))) == 16000
 
 
 def test_clipped_share_counts_runs_of_three_or_more() -> None:
@@ -146,33 +130,22 @@ def test_clipped_share_counts_runs_of_three_or_more() -> None:
     assert audio.clipped_share(signal) == pytest.approx(7 / 20)
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "empty"), (b"not audio at all\n" * 20, "cannot be read"), (None, "cannot be read")]
+)
+def test_a_file_that_is_no_audio_is_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "a.wav"
-    path.write_bytes(b"")
-    assert "empty" in refused(path).message
-
-
-def test_a_file_without_frames_is_refused(tmp_path: Path) -> None:
-    assert "empty" in refused(written(tmp_path / "a.wav", np.zeros(0, np.float32))).message
-
-
-def test_a_file_that_is_no_audio_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.wav"
-    path.write_text("not audio at all\n" * 20)
+    if content is not None:
+        path.write_bytes(content)
     error = refused(path)
-    assert "cannot be read" in error.message
-    assert ".. " not in str(error)
+    assert said in error.message and ".. " not in str(error)
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none.wav").remedy == "Check the path"
-
-
-def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_frames_and_a_folder_are_refused(tmp_path: Path) -> None:
+    assert "empty" in refused(written(tmp_path / "a.wav", np.zeros(0, np.float32))).message
     refused(tmp_path)
 
 
 def test_importing_the_workload_loads_no_audio_package() -> None:
     check = "import sys, scenarios.workloads.asc.workload; assert not {'soundfile', 'soxr'} & set(sys.modules)"
-    root = ROOT
-    assert subprocess.run([sys.executable, "-c", check], cwd=root, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0

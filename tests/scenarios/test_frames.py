@@ -103,18 +103,6 @@ def test_the_label_changes_with_the_scene_and_its_age_starts_again() -> None:
     assert [age for _, age in said][:6] == [1.0, 1.25, 1.5, 1.75, 2.0, 0.25]  # a frame that ends at a change is old
 
 
-def test_a_window_over_several_scenes_is_called_after_the_last_of_them() -> None:
-    frames = stream(5.0, 1.0, 1.0, 8.0)
-    assert [f.label for f in frames] == [scenes(frames)[k].label for k in (4, 5, 6, 7)]
-    assert [f.label_age_s for f in frames] == [1.0] * 4
-
-
-def test_strides_longer_than_windows_leave_sound_unheard() -> None:
-    frames = stream(0.5, 2.0, 3.0, 9.0)
-    assert len(frames) == 5
-    assert all(f.payload.shape == (50,) for f in frames)
-
-
 def test_a_scene_longer_than_its_sound_is_heard_again_from_the_start() -> None:
     frames = stream(1.0, 1.0, 10.0, 10.0)
     payloads = [f.payload.tolist() for f in frames]

@@ -42,14 +42,6 @@ def test_a_payload_is_the_graph_of_its_seed() -> None:
     assert np.array_equal(graph.edges, gnm_edges(50, 0.1, 3).edges)
 
 
-def test_samples_can_be_sliced_and_counted_from_the_end() -> None:
-    samples = open_workload(nodes=20, seeds="7-12").samples
-    assert [s.seed for s in samples[1:3]] == [8, 9]
-    assert samples[-1].seed == 12
-    with pytest.raises(IndexError):
-        samples[6]
-
-
 def test_a_graph_is_drawn_when_it_is_looked_up_and_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = open_workload(nodes=20)
     drawn: list[int] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import numpy as np
 import pytest
 
 from drivers.devices.loihi2 import device as loihi2
-from drivers.links import remote_link
 from rig.conformance.device import check_device
-from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
+from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.factories import build, options_of
 from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
-from tests.support.remote_workers import HONEST, answers, script
+from tests.support.remote_workers import HONEST, answers
 
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
@@ -169,12 +167,3 @@ def test_an_interpreter_without_lava_is_told_by_the_worker() -> None:
     with pytest.raises(MissingExtraError, match="cannot import Lava") as caught:
         opened(interpreter=sys.executable)
     assert "lava-optimization" in caught.value.remedy
-
-
-def test_every_refusal_is_an_error_of_the_rig(nothing_here: Path) -> None:
-    began_s = time.monotonic()
-    garbage = script(nothing_here / "garbage", "echo no python")
-    with pytest.raises(RigError):
-        opened(interpreter=garbage)
-    assert remote_link.PROTOCOL == 1
-    assert time.monotonic() - began_s < 5.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -208,9 +207,3 @@ def test_what_the_driver_checks_never_reaches_the_worker() -> None:
     with pytest.raises(UsageError):
         device.submit([], None)
     device.close()
-
-
-def test_errors_can_be_written_down(honest: RemoteDevice) -> None:
-    with pytest.raises(DeviceError) as caught:
-        honest.submit([Sample("never", np.zeros(1))], None)
-    assert json.loads(json.dumps(caught.value.to_json()))["exit_code"] == 20

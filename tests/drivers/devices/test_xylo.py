@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +18,7 @@ from drivers.devices.xylo.chip import CORE_CLOCKS_HZ
 from drivers.devices.xylo.networks.encoder import encode
 from drivers.devices.xylo.networks.network import load_network
 from drivers.meters.xylo_monitor import open_meter
+from fixtures.bench.true_power import SimPlant, open_plant
 from rig.errors import DataError, SetupError, UsageError
 from rig.network.description import activity_faults, network_faults
 from rig.types import Clocked, Repeats, Sample
@@ -32,42 +31,6 @@ HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim
 needs_rockpool = pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
 
 
-@dataclass
-class FakeClock:
-    ns: int = 5_000_000_000
-
-    def now_ns(self) -> int:
-        return self.ns
-
-    def sleep_until(self, ns: int) -> None:
-        self.ns = max(self.ns, ns)
-
-
-@dataclass
-class FakePlant:
-    clock: Any = field(default_factory=FakeClock)
-    idle_w: Mapping[str, float] = field(default_factory=dict)
-    phase_w: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    occupied: list[tuple[str, int, int]] = field(default_factory=list)
-    meters: list[tuple[str, float]] = field(default_factory=list)
-
-    def install(self, idle_w: Mapping[str, float], phase_w: Mapping[str, Mapping[str, float]]) -> None:
-        self.idle_w, self.phase_w = idle_w, phase_w
-
-    def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
-        self.occupied.append((phase, on_ns, off_ns))
-
-    def begin(self, phase: str, on_ns: int) -> Any:
-        return lambda off_ns: self.occupy(phase, on_ns, off_ns)
-
-    def meter(self, name: str, rate_hz: float) -> Any:
-        self.meters.append((name, rate_hz))
-        return SimpleNamespace(name=name)
-
-    def energy_j(self, on_ns: int, off_ns: int, rail: str | None = None) -> float:
-        raise NotImplementedError(f"energy of {rail} from {on_ns} to {off_ns}")
-
-
 def scene(label: str = "bus", seed: int = 5000, seconds: float = 1.0, **changes: Any) -> Sample:
     payload = synthesize(label, seed, seconds, RATE_HZ)
     asked: dict[str, Any] = {"payload": payload, "label": label, "duration_s": seconds, "rate_hz": RATE_HZ} | changes
@@ -75,12 +38,12 @@ def scene(label: str = "bus", seed: int = 5000, seconds: float = 1.0, **changes:
 
 
 @pytest.fixture
-def plant() -> FakePlant:
-    return FakePlant()
+def plant() -> SimPlant:
+    return open_plant()
 
 
 @pytest.fixture
-def device(plant: FakePlant) -> Any:
+def device(plant: SimPlant) -> Any:
     if not HAS_ROCKPOOL:
         pytest.skip("needs neurorig[xylo]")
     return xylo.open_device(plant, simulate=True)
@@ -140,9 +103,9 @@ def test_replies_are_json_and_activity_adds_up(device: Any) -> None:
 # ---- when it does it -------------------------------------------------------------------------
 
 
-def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: FakePlant) -> None:
-    opened_ns = plant.clock.ns
-    plant.clock.ns += 1_234_567
+def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: SimPlant) -> None:
+    opened_ns = plant.clock.now_ns()
+    plant.clock.sleep_until(opened_ns + 1_234_567)
     sample, network = scene(), load_network()
     reply = answer(device, sample)
     backend = SimBackend.open(network, 25e6)
@@ -155,7 +118,7 @@ def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: FakeP
     assert inferred.off_tick - inferred.on_tick == pytest.approx(seconds * 12.5e6, abs=1.1)
     assert 0.005 < seconds < 0.5
     assert device.timer() == inferred.off_tick
-    spans_ns = [((on - opened_ns) // 80, (off - opened_ns) // 80) for _, on, off in plant.occupied]
+    spans_ns = [((on - opened_ns) // 80, (off - opened_ns) // 80) for _, on, off in plant.activity]
     assert spans_ns == [(span.on_tick, span.off_tick) for span in reply.spans]
 
 
@@ -169,13 +132,13 @@ def test_cycles_by_hand(core_clock_hz: float) -> None:
     assert result.seconds == pytest.approx(100 * cycles_per_bin / core_clock_hz)
 
 
-def test_poll_sleeps_no_longer_than_asked(device: Any, plant: FakePlant) -> None:
+def test_poll_sleeps_no_longer_than_asked(device: Any, plant: SimPlant) -> None:
     assert device.poll(1.0) == ()
-    start_ns = plant.clock.ns
+    start_ns = plant.clock.now_ns()
     device.submit([scene()], None)
-    assert plant.clock.ns == start_ns
+    assert plant.clock.now_ns() == start_ns
     assert device.poll(0.25) == ()
-    assert plant.clock.ns == start_ns + 250_000_000
+    assert plant.clock.now_ns() == start_ns + 250_000_000
     assert len(device.poll(10.0)) == 1
     assert device.poll(10.0) == ()
 
@@ -216,7 +179,7 @@ def test_a_sequence_is_one_stream(device: Any) -> None:
 # ---- what it says of itself ------------------------------------------------------------------
 
 
-def test_info_says_what_is_simulated(device: Any, plant: FakePlant) -> None:
+def test_info_says_what_is_simulated(device: Any, plant: SimPlant) -> None:
     info = device.info()
     assert info.mode == "simulator"
     assert "SIMULATED" in info.description
@@ -235,9 +198,9 @@ def test_info_says_what_is_simulated(device: Any, plant: FakePlant) -> None:
     assert isinstance(device, Repeats)
 
 
-def test_the_monitor_is_the_plants_meter(device: Any, plant: FakePlant) -> None:
-    open_meter(device, plant)
-    assert plant.meters == [("xylo-monitor", 1280.0)]
+def test_the_monitor_is_the_plants_meter(device: Any, plant: SimPlant) -> None:
+    info = open_meter(device, plant).info()
+    assert (info.name, {rail.rate_hz for rail in info.rails}) == ("xylo-monitor", {1280.0})
     for rate_hz in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UsageError):
             open_meter(device, plant, rate_hz=rate_hz)
@@ -246,7 +209,7 @@ def test_the_monitor_is_the_plants_meter(device: Any, plant: FakePlant) -> None:
 
 
 @pytest.mark.parametrize(("mode", "onboard"), [("hardware", "xylo-monitor"), ("simulator", None)])
-def test_the_monitor_refuses_what_it_cannot_read(mode: str, onboard: str | None, plant: FakePlant) -> None:
+def test_the_monitor_refuses_what_it_cannot_read(mode: str, onboard: str | None, plant: SimPlant) -> None:
     info = SimpleNamespace(name="x", mode=mode, onboard_meter=onboard)
     with pytest.raises(SetupError):
         open_meter(SimpleNamespace(info=lambda: info), plant)
@@ -255,7 +218,7 @@ def test_the_monitor_refuses_what_it_cannot_read(mode: str, onboard: str | None,
 # ---- what it refuses -------------------------------------------------------------------------
 
 
-def test_open_refuses_bad_options(plant: FakePlant) -> None:
+def test_open_refuses_bad_options(plant: SimPlant) -> None:
     with pytest.raises(UsageError, match=r"5e\+07, 2.5e\+07, 1.25e\+07, 6.25e\+06"):
         xylo.open_device(plant, simulate=True, core_clock_hz=40e6)
     with pytest.raises(SetupError, match="simulated bench"):
