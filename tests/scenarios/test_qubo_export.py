@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -75,27 +74,9 @@ def test_a_disk_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.iterdir())
 
 
-def test_an_export_of_no_graph_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        export(10, 0.0, 0, tmp_path / "graph.npz")
-    assert caught.value.field == "density"
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_command_tells_digest_and_edges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["workload", "export", "qubo-mis", "50", "0.1", "0", "--out", str(tmp_path / "g.npz"), "--json"]
     assert cli.main(words) == 0
     said = json.loads(capsys.readouterr().out)
     with np.load(tmp_path / "g.npz", allow_pickle=False) as file:
         assert (said["edges"], said["digest_sha256"]) == (len(file["edges"]), str(file["digest"]))
-
-
-def test_a_pipe_is_no_place_for_a_graph_and_a_link_stays_one(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "real").write_bytes(b"")
-    (tmp_path / "link").symlink_to("real")
-    with pytest.raises(UsageError, match="not a regular file"):
-        export(10, 0.25, 0, tmp_path / "pipe")
-    export(10, 0.25, 0, tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").stat().st_size > 0

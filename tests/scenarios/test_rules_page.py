@@ -102,8 +102,3 @@ def test_every_sentence_from_which_a_rule_comes_has_its_row() -> None:
         assert len(asked) > 5
         missing = [q for q in asked for a, b in places(text, {q}) if not any(a < end and on < b for on, end in shown)]
         assert missing == []
-
-
-def test_the_page_has_a_place_for_the_rules_and_their_sentences() -> None:
-    page = (DOCS / "reference" / "rules.md").read_text(encoding="utf-8")
-    assert "\n<!-- rules and parameters -->\n" in page and "\n<!-- sentences -->\n" in page

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,13 +16,11 @@ from drivers.devices.arduino.mfe import FILTERS, FRAMES
 from drivers.devices.arduino.quantised import network_info, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from drivers.devices.mlperf_tiny import queries
-from fixtures.bench.true_power import open_plant
-from fixtures.instruments.pty_wire import PtyWire
-from rig.errors import DataError, DeviceError, SetupError, UsageError
+from rig.errors import DataError, SetupError, UsageError
 from rig.network.description import network_faults
 from rig.types import Device, Repeats, Reply, Sample
 from tests.support.arduino_board import CHANNELS, CLASSES, SLICE, audio, facts, network_file, network_of, stating
-from tests.support.tiny_board import Chip, TinyBoardSim
+from tests.support.tiny_board import Chip, TinyBoardSim, awaited
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
@@ -75,11 +71,7 @@ def answer(device: Device, sample: Sample, times: int = 1, phase: str | None = N
     assert isinstance(device, Repeats)
     device.stage([sample])
     device.submit_repeated([sample], times, phase, None)
-    until_s = time.monotonic() + 15.0
-    while time.monotonic() < until_s:
-        if replies := device.poll(0.2):
-            return replies[0]
-    raise AssertionError("no answer")
+    return awaited(device)
 
 
 def commands(board: TinyBoardSim) -> list[str]:
@@ -234,17 +226,6 @@ def test_what_is_not_one_slice_of_audio_is_refused_before_it_is_sent(network: Pa
     assert text in str(caught.value) and caught.value.value == sample.id and len(board.commands) == before
 
 
-def test_a_board_that_resets_in_the_middle_of_a_loop_ends_the_run(network: Path) -> None:
-    with opened(network) as (board, device):
-        assert isinstance(device, Repeats)
-        device.stage([audio()])
-        device.submit_repeated([audio()], 1000, None, None)
-        assert device.poll(0.05) == ()
-        board.restart()
-        with pytest.raises(DeviceError, match="has restarted"):
-            device.poll(5.0)
-
-
 def test_at_a_wrong_baud_rate_the_rate_is_named(network: Path) -> None:
     with board_with(network) as board, pytest.raises(SetupError) as caught:
         board.spoil = lambda line: [bytes(byte ^ 0x95 for byte in line.encode()) + b"\n"]
@@ -252,27 +233,6 @@ def test_at_a_wrong_baud_rate_the_rate_is_named(network: Path) -> None:
     assert "at 9600 baud" in caught.value.message and "baud rate" in caught.value.remedy
 
 
-def test_a_port_without_a_board_or_without_anything_is_told(network: Path) -> None:
-    with PtyWire(BAUD, lambda data: None) as wire, pytest.raises(SetupError, match="no MLPerf Tiny board answers"):
-        open_device(port=wire.port, network=str(network), boot_s=0.3)
-    with pytest.raises(SetupError, match="cannot be opened"):
-        open_device(port="/dev/tty-nothing", network=str(network))
-
-
 def test_the_rate_that_restarts_a_nano_into_its_bootloader_is_refused(network: Path) -> None:
     with pytest.raises(UsageError, match="bootloader"):
         open_device(port="/dev/tty-nothing", network=str(network), baud=1200)
-
-
-@pytest.mark.parametrize("missing", ["arm-none-eabi-gcc", "qemu-system-arm"])
-def test_without_compiler_or_emulator_the_package_is_named(
-    network: Path, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if missing == "qemu-system-arm" and not shutil.which("arm-none-eabi-gcc"):
-        pytest.skip("gcc-arm-none-eabi is not installed")
-    found = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == missing else found(name))
-    with pytest.raises(SetupError) as caught:
-        open_device(open_plant(), simulate=True, network=str(network))
-    assert caught.value.field == "program" and f"{missing} is not on the path" in caught.value.message
-    assert "Debian" in caught.value.remedy

@@ -27,7 +27,7 @@ from drivers.devices.arduino.device import open_device
 from drivers.devices.arduino.emulator import Emulator
 from drivers.devices.arduino.mfe import features, pcm16
 from drivers.devices.arduino.quantised import Quantised, read_network
-from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, Firmware, build
+from drivers.devices.arduino.toolchain import Firmware, build
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
@@ -85,14 +85,6 @@ def test_the_board_keeps_every_rule() -> None:
     plant = open_plant()
     rules = check_device(open_device(plant, simulate=True), open_workload(samples=2).samples, clock=plant.clock)
     assert {"repeat.executions", "repeat.spans", "timer.rate", "span.clock", "info.network"} <= set(rules)
-
-
-def test_the_board_gives_the_scores_of_the_int8_network_in_python(bench: tuple[Device, SimPlant]) -> None:
-    network = read_network(DEFAULT_NETWORK).network
-    for sample in open_workload(samples=SLICES, sample_seed=4000).samples:
-        output = asked(bench[0], sample).output
-        assert output["scores"] == scores(network, sample)
-        assert output["label"] == network.classes[int(np.argmax(output["scores"]))]
 
 
 def test_the_same_work_takes_the_same_time_in_another_qemu(bench: tuple[Device, SimPlant]) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from drivers.devices.arduino import mfe, toolchain
 from drivers.devices.arduino.emulator import Emulator
 from drivers.devices.arduino.quantised import read_network
-from rig.errors import DataError, SetupError
+from rig.errors import SetupError
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 from tests.support.firmware import Talk, lacking, on_this_machine, sketch_program
 
@@ -217,10 +217,3 @@ def test_without_a_checkout_the_error_says_so(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(toolchain, "FOLDER", tmp_path / "none")
     with pytest.raises(SetupError, match=r"sources are not at .*Work in a checkout"):
         toolchain.sketch(tmp_path)
-
-
-def test_a_header_that_was_altered_is_not_built(tmp_path: Path) -> None:
-    altered = tmp_path / "net.h"
-    altered.write_text(toolchain.DEFAULT_NETWORK.read_text() + "\n")
-    with pytest.raises(DataError, match="was altered"):
-        toolchain.sketch(tmp_path, altered)

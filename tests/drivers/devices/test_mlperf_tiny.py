@@ -19,7 +19,7 @@ from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
-from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
+from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, awaited, scores
 
 pytestmark = pytest.mark.real_time
 
@@ -61,14 +61,6 @@ def asked(device: Device, what: Sample, times: int = 0) -> Reply:
     return awaited(device)
 
 
-def awaited(device: Device, limit_s: float = 15.0) -> Reply:
-    until_s = time.monotonic() + limit_s
-    while time.monotonic() < until_s:
-        if replies := device.poll(0.2):
-            return replies[0]
-    raise AssertionError("no answer")
-
-
 def error_of(call: Callable[[], object]) -> RigError:
     with pytest.raises(RigError) as caught:
         call()
@@ -78,11 +70,13 @@ def error_of(call: Callable[[], object]) -> RigError:
 # ---- what is answered ---------------------------------------------------------------------
 
 
-def test_a_board_keeps_every_rule() -> None:
-    with bench(timeout_s=2.0) as (_, device):
-        assert {"repeat.executions", "timer.rate", "span.clock"} <= set(
-            check_device(device, [sample(k) for k in range(3)])
-        )
+@pytest.mark.parametrize(
+    ("mode", "rules"),
+    [("performance", {"repeat.executions", "timer.rate", "span.clock"}), ("energy", {"repeat.executions"})],
+)
+def test_a_board_keeps_every_rule(mode: str, rules: set[str]) -> None:
+    with bench(Chip(energy_mode=mode == "energy"), mode=mode, timeout_s=2.0) as (_, device):
+        assert rules <= set(check_device(device, [sample(k) for k in range(3)]))
 
 
 def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sent() -> None:
@@ -125,16 +119,12 @@ def test_a_loop_of_inferences_is_one_span() -> None:
         assert span.off_tick - span.on_tick >= 5 * 0.02e6
 
 
-def test_iterations_are_executions_and_warm_ups_are_none() -> None:
-    with bench(Chip(inference_s=0.002), iterations=3, warmups=2) as (board, device):
-        assert asked(device, sample()).spans[0].executions == 3
-        assert board.commands[-1] == "infer 3 2"
-
-
-def test_firmware_warms_up_ten_times_by_itself_unless_it_is_told_not_to() -> None:
-    with bench() as (board, device):
-        asked(device, sample())
-        assert board.commands[-1] == "infer 1 0"
+@pytest.mark.parametrize(("iterations", "warmups"), [(3, 2), (1, 0)])
+def test_iterations_are_executions_and_warm_ups_are_none(iterations: int, warmups: int) -> None:
+    """Firmware that is not told so warms up ten times by itself."""
+    with bench(Chip(inference_s=0.002), iterations=iterations, warmups=warmups) as (board, device):
+        assert asked(device, sample()).spans[0].executions == iterations
+        assert board.commands[-1] == f"infer {iterations} {warmups}"
 
 
 def test_what_is_loaded_already_is_not_loaded_again() -> None:
@@ -331,16 +321,13 @@ def test_the_clock_is_not_read_during_an_inference() -> None:
 # ---- opening ------------------------------------------------------------------------------
 
 
-def test_a_command_that_an_earlier_run_left_half_done_is_got_over() -> None:
+@pytest.mark.parametrize("booting", [False, True])
+def test_a_half_done_command_is_got_over_and_a_board_that_is_booting_waited_for(booting: bool) -> None:
     with TinyBoardSim() as board:
-        board._command = "db 00ff"
-        with closing(open_device(port=board.port, **OPTIONS)) as device:
-            assert asked(device, sample()).sample_id == "s0"
-
-
-def test_a_board_that_is_booting_is_waited_for() -> None:
-    with TinyBoardSim() as board:
-        board.restart()
+        if booting:
+            board.restart()
+        else:
+            board._command = "db 00ff"
         with closing(open_device(port=board.port, **OPTIONS)) as device:
             assert asked(device, sample()).sample_id == "s0"
 
@@ -363,11 +350,6 @@ def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> N
     assert info.details["baud"] == 9600 and info.clock is None and info.spans_on_pin
     assert [(s.phase, s.on_tick, s.executions) for s in reply.spans] == [("inference", UNSTAMPED, 3)]
     assert reply.output["label"] in LABELS
-
-
-def test_a_board_in_energy_mode_keeps_every_rule() -> None:
-    with bench(Chip(energy_mode=True), mode="energy", timeout_s=2.0) as (_, device):
-        assert "repeat.executions" in check_device(device, [sample(k) for k in range(3)])
 
 
 def test_a_stamp_in_text_is_out_of_place_in_energy_mode() -> None:

@@ -19,7 +19,7 @@ from drivers.devices.pynn.spinnaker import SPINNAKER, open_device
 from drivers.workers.pynn_network import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
-from rig.errors import DeviceError, SetupError, UsageError
+from rig.errors import DeviceError, SetupError
 from tests.drivers.devices.test_pynn import network, sent, shown, synapses
 from tests.support.remote_workers import answers
 
@@ -162,13 +162,6 @@ def test_without_a_machine_it_says_what_it_looked_for() -> None:
     with pytest.raises(Refusal, match="neither a board's address nor a spalloc server") as caught:
         open_worker({"simulate": False, "board": "", "spalloc": ""})
     assert "add --simulate" in caught.value.rig["remedy"]
-
-
-def test_without_an_interpreter_it_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    write_network(network(), tmp_path / "n.npz")
-    with pytest.raises(UsageError, match="pip install 'sPyNNaker"):
-        open_device(simulate=True, network=str(tmp_path / "n.npz"))
 
 
 # ---- sPyNNaker itself ---------------------------------------------------------------------
