@@ -84,21 +84,11 @@ def test_the_published_problems_whose_optimum_is_proven_have_it_as_their_specifi
     assert "specified" not in open_workload(nodes=1000, density=0.01, seeds="0").details["targets"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"cost": -2}, "cost -2 does not fit a set of 1 nodes"),
-        ({"certificate": "ffffff"}, "a solution of 20 nodes cannot be 'ffffff'"),
-        ({"certificate": "zz0000"}, "cannot be 'zz0000'"),
-        ({"graph_sha256": "0" * 64}, "not the one that the target was computed for"),
-    ],
-)
-def test_a_wrong_row_is_named(file: Path, changes: dict[str, Any], says: str) -> None:
-    write_rows([row(5), row(6, name="specified", **changes)], file)
+def test_a_wrong_row_is_named(file: Path) -> None:
+    write_rows([row(5), row(6, name="specified", cost=-2)], file)
     assert opened(file, "5").details["targets"]["best_known"], "only what is used is verified"
-    with pytest.raises(DataError, match=r"the row specified of n 20, density 0\.25, seed 6") as caught:
+    with pytest.raises(DataError, match=r"the row specified of n 20, density 0\.25, seed 6.*cost -2 does not fit"):
         opened(file)
-    assert says in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -63,36 +63,30 @@ def as_coo(path: Path) -> None:
     path.write_text(coo.dumps(NUMBERED, vartype_header=True))
 
 
-def as_coo_with_exponents(path: Path) -> None:
-    path.write_text("0 0 -1e0\n1 1 25e-1\n2 2 2.5E-1\n0 1 -2\n2 1 4.0\n")
-
-
-def as_full_coo(path: Path) -> None:
-    path.write_text("".join(f"{i} {j} {Q[i][j]}\n" for i in range(3) for j in range(3) if Q[i][j]))
-
-
-def as_rows(path: Path) -> None:
-    path.write_text("\n".join(" ".join(map(str, row)) for row in Q))
-
-
-def as_commas(path: Path) -> None:
-    path.write_text("\n".join(",".join(map(str, row)) for row in np.triu(Q) + np.triu(Q, 1)))
-
-
 def as_array(path: Path) -> None:
     np.savez(path, Q=np.array(Q))
+
+
+def text(lines: Iterable[str]) -> Callable[[Path], object]:
+    return lambda path: path.write_text("\n".join(lines))
+
+
+WITH_EXPONENTS = text(["0 0 -1e0", "1 1 25e-1", "2 2 2.5E-1", "0 1 -2", "2 1 4.0"])
+FULL = text(f"{i} {j} {Q[i][j]}" for i in range(3) for j in range(3) if Q[i][j])
+ROWS_OF_Q = text(" ".join(map(str, row)) for row in Q)
+COMMAS = text(",".join(map(str, row)) for row in np.triu(Q) + np.triu(Q, 1))
 
 
 @pytest.mark.parametrize(
     ("name", "write", "model"),
     [
         ("own.bqm", as_file, SPINS), ("own.json", as_json, SPINS), ("own.coo", as_coo, NUMBERED),
-        ("own.txt", as_coo_with_exponents, NUMBERED), ("full.coo", as_full_coo, NUMBERED),
-        ("rows.csv", as_rows, NUMBERED), ("own.csv", as_commas, NUMBERED), ("own.npz", as_array, NUMBERED),
+        ("own.txt", WITH_EXPONENTS, NUMBERED), ("full.coo", FULL, NUMBERED),
+        ("rows.csv", ROWS_OF_Q, NUMBERED), ("own.csv", COMMAS, NUMBERED), ("own.npz", as_array, NUMBERED),
     ],
 )  # fmt: skip
 def test_a_file_of_each_form_is_the_problem_that_dimod_knows(
-    tmp_path: Path, name: str, write: Callable[[Path], None], model: Any
+    tmp_path: Path, name: str, write: Callable[[Path], object], model: Any
 ) -> None:
     write(tmp_path / name)
 

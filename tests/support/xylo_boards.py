@@ -5,6 +5,7 @@ from __future__ import annotations
 from drivers.devices.xylo.device import XyloDevice
 from fixtures.instruments.xylo.board import SimBoard
 from rig.types import Reply
+from tests.support.remote_workers import answers
 
 
 def hardware(device: XyloDevice) -> SimBoard:
@@ -16,7 +17,4 @@ def hardware(device: XyloDevice) -> SimBoard:
 
 def awaited(device: XyloDevice) -> Reply:
     """Return the next reply, within 50 s."""
-    for _ in range(100):
-        if replies := device.poll(0.5):
-            return replies[0]
-    raise AssertionError("no reply")
+    return answers(device, 1, 50.0)[0]

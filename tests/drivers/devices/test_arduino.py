@@ -20,7 +20,8 @@ from rig.errors import DataError, SetupError, UsageError
 from rig.network.description import network_faults
 from rig.types import Device, Repeats, Reply, Sample
 from tests.support.arduino_board import CHANNELS, CLASSES, SLICE, audio, facts, network_file, network_of, stating
-from tests.support.tiny_board import Chip, TinyBoardSim, awaited
+from tests.support.remote_workers import answers
+from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
@@ -71,7 +72,7 @@ def answer(device: Device, sample: Sample, times: int = 1, phase: str | None = N
     assert isinstance(device, Repeats)
     device.stage([sample])
     device.submit_repeated([sample], times, phase, None)
-    return awaited(device)
+    return answers(device, 1)[0]
 
 
 def commands(board: TinyBoardSim) -> list[str]:

@@ -18,6 +18,7 @@ from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError
 from rig.types import Device, Reply, Sample
 from scenarios.workloads.mackey_glass.workload import open_workload
+from tests.support.remote_workers import asked
 
 SINE = np.sin(np.arange(300) / 5.0)
 SHORT = Sample("sine", SINE[:240], seed=1)
@@ -27,11 +28,9 @@ BOTH = pytest.mark.parametrize("opened", [partial(esn.open_device, neurons=20), 
 
 
 def answer(device: Device, sample: Sample) -> Reply:
-    device.submit([sample], None)
-    while not (found := device.poll(1.0)):
-        pass
+    (reply,) = asked(device, sample)
     device.close()
-    return found[0]
+    return reply
 
 
 @BOTH

@@ -55,8 +55,7 @@ def device() -> Iterator[Device]:
 def solved(device: Device, budget: Budget | None, sample: Sample = SAMPLE) -> Reply:
     device.stage([sample])
     device.submit([sample], budget)
-    (reply,) = answers(device, 1)
-    return reply
+    return answers(device, 1)[0]
 
 
 def lasted_s(reply: Reply) -> float:
@@ -142,18 +141,6 @@ def test_the_claimed_cost_is_that_of_the_solution_and_of_lavas_own_monitor(devic
     assert 0 < output["best_step"] <= output["steps"]
 
 
-def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Device) -> None:
-    reply = solved(device, Budget(0.3))
-    (span,) = reply.spans
-    costs, ticks = [p.cost for p in reply.progress], [p.tick for p in reply.progress]
-    assert costs == sorted(set(costs), reverse=True)
-    assert (costs[0], costs[-1]) == (0.0, reply.output["cost"])
-    assert span.on_tick <= ticks[0]
-    assert ticks == sorted(ticks)
-    assert ticks[-1] <= span.off_tick
-    assert all(GRAPH.cost(from_hex(p.solution.hex(), GRAPH.nodes)) == p.cost for p in reply.progress)
-
-
 def test_the_overrun_is_stated_and_what_came_late_does_not_count(device: Device) -> None:
     for budget_s in (0.02, 0.1, 0.3):
         reply = solved(device, Budget(budget_s))
@@ -168,12 +155,6 @@ def test_a_budget_too_short_for_a_step_buys_the_empty_set(device: Device) -> Non
     assert reply.output["steps"] == 0
     assert not from_hex(reply.output["solution"], GRAPH.nodes).any()
     assert lasted_s(reply) < 0.05
-
-
-def test_a_cost_to_stop_at_stops(device: Device) -> None:
-    reply = solved(device, Budget(20.0, -8.0))
-    assert reply.output["cost"] <= -8
-    assert lasted_s(reply) < 10.0
 
 
 def test_a_longer_budget_sees_more_of_the_same_walk() -> None:

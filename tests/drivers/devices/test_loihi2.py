@@ -82,15 +82,6 @@ def test_every_solve_has_a_deadline(stand_in: None, budget: Budget | None, kept:
     assert [reply.output["budget_s"], reply.output["stop"]] == kept
 
 
-@pytest.mark.parametrize("budget", [Budget(0.0), Budget(-1.0), Budget(21.0), Budget(1.0, float("nan"))])
-def test_a_budget_that_cannot_be_kept_is_refused(stand_in: None, budget: Budget) -> None:
-    device = opened(longest_s=20.0)
-    device.stage([SAMPLE])
-    with pytest.raises(UsageError):
-        device.submit([SAMPLE], budget)
-    device.close()
-
-
 def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
     device = opened()
     with pytest.raises(DataError, match="not a graph"):

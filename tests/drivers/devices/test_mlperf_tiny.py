@@ -19,7 +19,8 @@ from fixtures.instruments.pty_wire import PtyWire
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, RigError, SetupError, UsageError
 from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
-from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, awaited, scores
+from tests.support.remote_workers import answers
+from tests.support.tiny_board import Chip, Spoil, TinyBoardSim, scores
 
 pytestmark = pytest.mark.real_time
 
@@ -59,6 +60,10 @@ def asked(device: Device, what: Sample, times: int = 0) -> Reply:
     else:
         device.submit([what], None)
     return awaited(device)
+
+
+def awaited(device: Device) -> Reply:
+    return answers(device, 1)[0]
 
 
 def error_of(call: Callable[[], object]) -> RigError:

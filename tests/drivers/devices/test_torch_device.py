@@ -15,6 +15,7 @@ from drivers.devices.torch.device import open_device
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
 from rig.types import Device, Repeats, Reply, Sample, SampleSet
+from tests.support.remote_workers import asked
 
 HERE = """
 import torch
@@ -65,13 +66,6 @@ def answers(device: Device, of: Sequence[Sample]) -> list[Reply]:
         while len(found) < min(k + size, len(of)):
             found += device.poll(10.0)
     device.close()
-    return found
-
-
-def reply(device: Device, sample: Sample) -> Reply:
-    device.stage([sample])
-    device.submit([sample], None)
-    (found,) = device.poll(10.0)
     return found
 
 
@@ -174,6 +168,6 @@ def test_a_sample_that_is_loaded_again_is_known_and_another_one_of_its_name_is_n
     of = samples(1)
     device = open_device(workload(of), network=network("small"))
     again, other = replace(of[0], payload=of[0].payload.copy()), replace(of[0], payload=-of[0].payload)
-    known = [reply(device, sample) for sample in (of[0], again, other)]
+    known = [asked(device, sample)[0] for sample in (of[0], again, other)]
     assert known[0].activity is not None and known[1].activity is not None and known[2].activity is None
     assert known[0].output == known[1].output != known[2].output

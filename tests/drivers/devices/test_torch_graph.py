@@ -14,6 +14,7 @@ from rig.errors import DataError, RigError, SetupError
 from rig.network.description import activity_faults
 from rig.types import Device, Reply, Sample, SampleSet
 from tests.support.paths import SHARED
+from tests.support.remote_workers import asked
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = pytest.mark.torch
@@ -55,9 +56,7 @@ def events(steps: int, inputs: int, most: int, seed: int = 3) -> Sample:
 
 
 def reply(device: Device, sample: Sample) -> Reply:
-    device.stage([sample])
-    device.submit([sample], None)
-    (found,) = device.poll(60.0)
+    (found,) = asked(device, sample, within_s=60.0)
     device.close()
     return found
 

@@ -25,6 +25,7 @@ from rig.network.description import activity_faults
 from rig.types import Sample
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 from tests.support.paths import SHARED
+from tests.support.remote_workers import asked
 
 pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
 
@@ -122,10 +123,7 @@ def test_what_it_counts_fits_what_it_declares() -> None:
     device = float_device.open_device()
     network = device.info().network
     for label in CLASSES:
-        device.submit([scene(label)], None)
-        while not (found := device.poll(1.0)):
-            pass
-        activity: Any = found[0].activity
+        activity: Any = asked(device, scene(label))[0].activity
         assert network is not None and not list(activity_faults(network, activity))
         changed = sum(int(activity[layer.name]["updates"].sum()) for layer in network.layers)
         assert changed > 0.9 * network.neurons * 100, "a real number that decays changes in each step"
