@@ -25,8 +25,7 @@ from drivers.devices.cpu.decoders import WINDOW, Spikes, read_decoder
 from rig.analysis.scores.predictions import r2
 from rig.network.counting import count
 from rig.types import Floats
-from scenarios.workloads.primate_reaching.sessions import STEP_S, Session, read_session
-from scenarios.workloads.primate_reaching.synthetic import synthetic
+from scenarios.workloads.primate_reaching.sessions import STEP_S, Session, read_session, synthetic
 
 NAME = "indy_20160622_01"
 UNITS, RATE_HZ, BEGIN_S, TICK_HZ = 5, 3.0, 1234.5, 24414.0625

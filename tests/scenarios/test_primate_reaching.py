@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from rig.errors import DataError, UsageError
-from scenarios.workloads.primate_reaching.sessions import MD5S, STEP_S, reaches_of, read_session
-from scenarios.workloads.primate_reaching.synthetic import synthetic
+from scenarios.workloads.primate_reaching.sessions import MD5S, STEP_S, reaches_of, read_session, synthetic
 from scenarios.workloads.primate_reaching.workload import open_workload
 
 NAME = "indy_20160622_01"

@@ -1,8 +1,9 @@
-"""Recorded sessions of two primates that reach for targets: spikes of the motor cortex, and the cursor.
+"""Sessions of two primates that reach for targets, recorded or synthetic: spikes of the motor cortex, and the cursor.
 
 The files are those of "Nonhuman Primate Reaching with Multichannel Sensorimotor Cortex Electrophysiology"
 (doi 10.5281/zenodo.583331), six of which are a task of NeuroBench. They are MATLAB files in HDF5, a download
-of the user.
+of the user. Without them, reaches are smooth, and the rate of a unit follows the direction of the movement; figures of
+such a session say nothing about a cortex.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from rig.plugins import imported
 from rig.types import Bools, Floats, Indices
 
 STEP_S = 0.004
+RECIPE = "minimum-jerk reaches to targets drawn from a square, and cosine-tuned units with Poisson spikes"
+_SIDE = 100.0
+_REACH_S, _REST_S = (0.4, 1.0), (0.1, 0.4)
+_BASE_HZ, _DEPTH = (2.0, 20.0), 1.5
+"""The range of rates at rest, and how many times this rate the fastest movement in the preferred direction adds."""
 TRAIN_SHARE = 0.75
 """This share of the reaches, from the first on, is for training and validation (NeuroBench)."""
 MD5S = {
@@ -104,3 +110,31 @@ def _spikes(file: Any, times_s: Floats) -> Bools:
         what = f"{file.filename} has no spike in its {len(times_s)} steps"
         raise DataError(what, field="spikes", value=0, remedy="Download it again from doi 10.5281/zenodo.583331")
     return found
+
+
+# ---- without recordings ----------------------------------------------------------------------
+
+
+def synthetic(reaches: int, seed: int, channels: int = 96) -> Session:
+    """Return a session of ``reaches`` reaches; the same seed gives the same session."""
+    rng = np.random.default_rng(seed)
+    position, targets = _reaches(reaches, rng)
+    velocity = np.gradient(position, axis=0)
+    angle = rng.uniform(0.0, 2 * np.pi, channels)
+    along = velocity @ np.stack((np.cos(angle), np.sin(angle))) / np.linalg.norm(velocity, axis=1).max()
+    rate_hz = rng.uniform(*_BASE_HZ, channels) * np.maximum(1.0 + _DEPTH * along, 0.0)
+    spikes = rng.random(rate_hz.shape) < -np.expm1(-rate_hz * STEP_S)
+    return Session(f"synthetic_{seed}", spikes, velocity, reaches_of(targets))
+
+
+def _reaches(count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return positions and targets of shape (steps, 2); after each reach the hand rests."""
+    at, positions, targets = np.zeros(2), [], []
+    for _ in range(count):
+        target = rng.uniform(-_SIDE / 2, _SIDE / 2, 2)
+        moving, resting = (round(rng.uniform(*span) / STEP_S) for span in (_REACH_S, _REST_S))
+        share = np.minimum(np.arange(moving + resting) / moving, 1.0)[:, None]
+        positions.append(at + (target - at) * share**3 * (10.0 - 15.0 * share + 6.0 * share**2))
+        targets.append(np.tile(target, (len(share), 1)))
+        at = target
+    return np.concatenate(positions), np.concatenate(targets)

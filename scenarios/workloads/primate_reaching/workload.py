@@ -14,8 +14,7 @@ import numpy as np
 
 from rig.bench.option_checks import one_of, parts_of, within
 from rig.types import Sample, SampleSet
-from scenarios.workloads.primate_reaching.sessions import MD5S, STEP_S, Session, read_session
-from scenarios.workloads.primate_reaching.synthetic import RECIPE, synthetic
+from scenarios.workloads.primate_reaching.sessions import MD5S, RECIPE, STEP_S, Session, read_session, synthetic
 
 CHANNELS = {"indy": 96, "loco": 192}
 """Number of channels by animal."""
