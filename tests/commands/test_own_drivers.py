@@ -145,22 +145,39 @@ def test_a_file_that_fails_is_a_setup_error(
     assert says in line
 
 
-def test_a_capability_that_is_missing_is_told_before_the_run(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = """
+LACKS = """
 from types import SimpleNamespace
 from rig import blocking
-
-def open_plain():
+def f():
     whole = blocking(lambda sample: None)
-    return SimpleNamespace(**{n: getattr(whole, n) for n in ("info", "stage", "submit", "poll", "close")})
+    return SimpleNamespace(**{{n: getattr(whole, n) for n in {has}}})
 """
-    Path("plain.py").write_text(source)
-    code = measure("plain.py:open_plain", "--apart")
+FOR_EVER = """
+import rig
+def f():
+    return rig.blocking(lambda s: s.label, rig.DeviceInfo('own', 'hardware', timeout_s={timeout_s}))
+"""
+PROTOCOL = ("info", "stage", "submit", "poll", "close")
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "says"),
+    [
+        (LACKS.format(has=PROTOCOL), ("--apart",), "device <lambda> cannot run its phases one at a time"),
+        (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
+        *(
+            (FOR_EVER.format(timeout_s=text), (), "timeout_s")
+            for text in ("float('inf')", "1e300", "float('nan')", "'2'")
+        ),
+    ],
+)
+def test_a_device_that_lacks_something_is_refused_before_anything_is_recorded(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], source: str, more: tuple[str, ...], says: str
+) -> None:
+    code, line = failed(capsys, source, "f", *more)
 
     assert code == 4
-    assert "device <lambda> cannot run its phases one at a time" in capsys.readouterr().err
+    assert says in line
     assert not Path("run").exists()
 
 
@@ -193,25 +210,6 @@ def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
     assert ended == code
     assert says in line
     assert open_run(elsewhere / "run").stop is not None
-
-
-def test_a_device_without_a_method_is_refused_before_anything_is_recorded(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = (
-        GOOD.replace("return blocking(", "return Half(")
-        + """
-
-class Half:
-    def __init__(self, run, info):
-        self.info, self.stage, self.submit, self.close = lambda: info, None, lambda *_: None, lambda: None
-"""
-    )
-    code, line = failed(capsys, source, "open_board")
-
-    assert code == 4
-    assert "has no stage, poll" in line
-    assert not Path("run").exists()
 
 
 @pytest.mark.parametrize("error", ["OwnExit('cable')", "Mute()"])
@@ -251,17 +249,3 @@ def test_a_report_without_room_says_that_the_recording_is_kept(
     monkeypatch.setattr("rig.session.report.report", full)
     assert measure("board.py:open_board") == 7
     assert capsys.readouterr().err.rstrip().endswith("then: rig report run")
-
-
-@pytest.mark.parametrize("timeout_s", ["float('inf')", "1e300", "float('nan')", "'2'"])
-def test_a_device_that_declares_to_take_for_ever_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], timeout_s: str
-) -> None:
-    driver = tmp_path / "driver.py"
-    driver.write_text(
-        "import rig\ndef open_device():\n"
-        f"    return rig.blocking(lambda s: s.label, rig.DeviceInfo('own', 'hardware', timeout_s={timeout_s}))\n"
-    )
-
-    assert main(["measure", "--device", f"{driver}:open_device", "--meter", "none"]) == 4
-    assert "timeout_s" in capsys.readouterr().err

@@ -20,7 +20,6 @@ from tests.support.paths import ROOT
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
 HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim", "bitstruct"))
-needs_rockpool = pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
 
 
 def imported(module: str, text: str) -> bool:
@@ -88,26 +87,17 @@ def test_a_meter_that_falls_silent_is_found() -> None:
         check_meter(open_mock_meter(plant, silent_after_s=0.1), clock=plant.clock)
 
 
-@needs_rockpool
-def test_the_simulated_xylo_keeps_every_rule() -> None:
-    from drivers.devices.xylo.device import open_device
-    from scenarios.workloads.asc.workload import open_workload
-
-    plant = open_plant()
-    samples = list(open_workload(samples=2).samples)
-
-    assert "repeat.length" in check_device(open_device(plant, simulate=True), samples, clock=plant.clock)
-
-
-@needs_rockpool
-def test_the_simulated_xylo_monitor_keeps_every_rule() -> None:
+@pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
+def test_the_simulated_xylo_and_its_monitor_keep_every_rule() -> None:
     from drivers.devices.xylo.device import open_device
     from drivers.meters.xylo_monitor import open_meter
+    from scenarios.workloads.asc.workload import open_workload
 
     plant = open_plant()
     device = open_device(plant, simulate=True)
 
     assert "read.count" in check_meter(open_meter(device, plant), clock=plant.clock)
+    assert "repeat.length" in check_device(device, list(open_workload(samples=2).samples), clock=plant.clock)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

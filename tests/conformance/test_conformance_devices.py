@@ -77,7 +77,7 @@ class GoodDevice:
     def close(self) -> None: ...
 
 
-Spoil = Callable[[GoodDevice], object]
+Spoil = Callable[[Any], object]
 
 
 def says(**changes: Any) -> Spoil:
@@ -88,7 +88,7 @@ def ticking(**changes: Any) -> Spoil:
     return says(clock=replace(ClockInfo("chip", 1e6), **changes))
 
 
-def does(name: str, make: Callable[[GoodDevice], Any]) -> Spoil:
+def does(name: str, make: Callable[[Any], Any]) -> Spoil:
     return lambda d: setattr(d, name, make(d))
 
 
@@ -126,7 +126,7 @@ def going_back(d: GoodDevice) -> Any:
     return lambda reply, times: [structs.replace(reply, spans=(Span("solve", next(ticks), 10**6),))]
 
 
-def restless(d: GoodDevice) -> Any:
+def restless(d: Any) -> Any:
     calls = count()
     return lambda: replace(d.described, details={"calls": next(calls)})
 

@@ -14,6 +14,7 @@ from fixtures.bench.true_power import VirtualClock
 from rig.conformance.device import ConformanceError, check_meter
 from rig.errors import MeterError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
+from tests.conformance.test_conformance_devices import does, refuse, restless, says
 
 PERIOD_TICKS = 1000
 
@@ -58,20 +59,12 @@ class GoodMeter:
 Spoil = Callable[[GoodMeter], object]
 
 
-def says(**changes: Any) -> Spoil:
-    return lambda m: setattr(m, "described", replace(m.described, **changes))
-
-
 def ticking(**changes: Any) -> Spoil:
     return says(clock=replace(ClockInfo("meter", 1e6), **changes))
 
 
 def rail(**changes: Any) -> Spoil:
     return says(rails=(replace(Rail("grid", rate_hz=1000.0), **changes), Rail("ticked")))
-
-
-def does(name: str, make: Callable[[GoodMeter], Any]) -> Spoil:
-    return lambda m: setattr(m, name, make(m))
 
 
 def gives(name: str, change: Callable[[Chunk], Chunk]) -> Spoil:
@@ -116,15 +109,6 @@ def starts_once(m: GoodMeter) -> Any:
         return own()
 
     return start
-
-
-def restless(m: GoodMeter) -> Any:
-    calls = count()
-    return lambda: replace(m.described, details={"calls": next(calls)})
-
-
-def refuse(*_: object) -> None:
-    raise OSError("no")
 
 
 SPOILT: list[tuple[str, Spoil]] = [
