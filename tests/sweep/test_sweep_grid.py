@@ -217,7 +217,7 @@ def test_a_value_out_of_range_fails_its_own_cells_wherever_it_stands(sizes: list
 
 
 def test_a_grid_of_which_no_value_is_taken_is_refused() -> None:
-    with pytest.raises(UsageError, match="nodes 0"):
+    with pytest.raises(UsageError, match="nodes is 0"):
         checked(problems(options={}, vary={"nodes": ["0", "1"]}))
     with pytest.raises(UsageError, match="density"):
         checked(problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}))

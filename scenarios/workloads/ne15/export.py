@@ -11,7 +11,7 @@ from rig.recording.disk.atomic_write import replacing
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.aer import write_aedat
 from scenarios.workloads.ne15.mnist import SIDE
-from scenarios.workloads.ne15.poisson import Events
+from scenarios.workloads.ne15.digit_stream import Events
 
 
 def export(events: Events, sources: int, out: Path) -> None:
