@@ -115,7 +115,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     fall = _curve(model, spans[:-1, 1], spans[1:, 0], between)
     if rise is None or fall is None:
         return Margin()
-    noise_w = max(model.noise.reading_w(True), ROUNDED * abs(float(rise.level_w[-1])))
+    noise_w = _noise_w(model, rise)
     if fall.level_w[0] > GOES_ON * rise.level_w[-1] > 2.0 * fall.level_w[-1]:  # a store refills, or work ends late
         half_w = 0.5 * _beyond_rest_j(model, fall)[0] / busy_s
         return Margin(half_w, abs(half_w))
@@ -188,6 +188,11 @@ def _curve(model: RailModel, since_s: Floats, until_s: Floats, use: Bools) -> Cu
     return Curve(level_w[seen], count[seen], int(seen[0]), step_s) if len(seen) > 3 else None
 
 
+def _noise_w(model: RailModel, of: Curve) -> float:
+    """Return the noise of one reading at work, which is no less than rounding."""
+    return max(model.noise.reading_w(True), ROUNDED * float(np.max(np.abs(of.level_w))))
+
+
 def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
     """Return the mean energy of stretches above the level at which they rest, and its standard error, in joules.
 
@@ -199,5 +204,5 @@ def _beyond_rest_j(model: RailModel, of: Curve) -> tuple[float, float]:
     if early_w * late_w > 0.0 and abs(late_w) < 0.8 * abs(early_w):
         rest_w += float(late_w * late_w / (early_w - late_w))
     found_j = float((of.level_w - rest_w).sum()) * of.step_s + float(of.level_w[0] - rest_w) * of.first * of.step_s
-    noise_w = model.noise.reading_w(True) / math.sqrt(float(np.median(of.count)))
+    noise_w = _noise_w(model, of) / math.sqrt(float(np.median(of.count)))
     return found_j, noise_w * of.step_s * (math.sqrt(n) + n / math.sqrt(max(n // 3, 1)))

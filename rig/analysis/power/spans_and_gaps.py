@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from rig.analysis.power.ends_of_spans import ROUNDED
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, inside
 from rig.types import Bools, Floats, Indices
@@ -81,7 +82,8 @@ def settles_w(model: RailModel) -> float:
     place = np.log2(1.0 + since[use]).astype(np.int64)
     total = np.bincount(place, model.weight[use])
     level_w = np.bincount(place, model.weight[use] * model.above_w[use]) / np.maximum(total, 1e-300)
-    u_w = model.noise.white_w / np.sqrt(np.maximum(np.bincount(place, model.readings.many[use]), 1))
+    noise_w = max(model.noise.white_w, ROUNDED * float(np.max(np.abs(model.readings.watts[use]))))
+    u_w = noise_w / np.sqrt(np.maximum(np.bincount(place, model.readings.many[use]), 1))
     part = np.abs(level_w) / max(abs(float(level_w[0])), 1e-300)
     slow = (np.abs(level_w) > SURE * u_w) & (part > 0.1) & (part < 0.9)
     if abs(level_w[0]) <= SURE * u_w[0] or np.count_nonzero(slow) < 2:
