@@ -96,7 +96,7 @@ def test_figures_are_what_they_were(name: str, tmp_path: Path, capsys: pytest.Ca
     path, expected = unpacked(name, tmp_path)
 
     if expected["kind"] == "sweep":
-        code = main(["sweep", str(path), "--table", "--fresh", "--all-columns", "--json", "--jobs", "0"])
+        code = main(["sweep", str(path), "--table", "--all-columns", "--json", "--jobs", "0"])
         assert code == expected["exit_code"]
         assert not differences(table(expected["said"]["table.csv"]), table((path / "table.csv").read_text()))
     elif expected["kind"] == "error":
