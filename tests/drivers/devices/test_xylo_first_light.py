@@ -50,7 +50,7 @@ def command_of(step: str) -> list[str]:
 
 def bench_of(step: str) -> str:
     options = ", ".join(f"{name} = {value}" for name, value in {"step_s": 1e-3, **HAPPENS.get(step, {})}.items())
-    driver = ROOT / "fixtures" / "instruments" / "xylo_bench.py"
+    driver = ROOT / "fixtures" / "instruments" / "xylo" / "bench.py"
     return f'[devices.board]\ndriver = "{driver}:open_device"\noptions = {{ {options} }}\n'
 
 
