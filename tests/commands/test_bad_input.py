@@ -45,22 +45,7 @@ def rig(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return run
 
 
-def option(text: str) -> tuple[str, ...]:
-    return (*MOCK, "--option", text)
-
-
 # ---- names ---------------------------------------------------------------------------------
-
-
-def test_an_option_that_nobody_takes_is_answered_in_one_line_with_where_to_look(rig: Rig) -> None:
-    line = rig(*option("loudness=3")).line
-
-    assert line.endswith("`rig list NAME` shows the options of a device, meter, scenario or workload")
-    assert len(line) < 200
-
-
-def test_an_option_without_its_unit_is_answered_with_the_one_that_has_it(rig: Rig) -> None:
-    assert "Did you mean rate_" in rig(*option("rate=3")).line
 
 
 # ---- values --------------------------------------------------------------------------------
@@ -95,13 +80,6 @@ def test_a_vendor_stack_that_is_missing_names_its_extra(rig: Rig, monkeypatch: p
     assert ended.code == EXTRA
     assert "rockpool" in ended.line
     assert "pip install 'neurorig[xylo]'" in ended.line
-
-
-def test_a_meter_that_belongs_to_another_device_says_which_to_use(rig: Rig) -> None:
-    ended = rig(*MOCK, "--meter", "xylo-monitor")
-
-    assert ended.code == SETUP
-    assert "choose another meter" in ended.line
 
 
 # ---- directories ---------------------------------------------------------------------------

@@ -60,13 +60,6 @@ def test_the_watts_that_it_states_are_what_the_simulated_meter_measures(
     assert low <= (BUSY_W + 1e-3) * from_json(found["execution_time_s"]).value <= high
 
 
-def test_what_a_simulated_meter_measured_says_so(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--device", "mine.py:open_device", "--meter", "mock", *BRIEF)
-    assert main(["measure", "--quiet", "--allow-invalid", *arguments, "--out", "run"]) == 0
-
-    assert "SIMULATED" in capsys.readouterr().out
-
-
 def test_a_check_takes_it_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--device", "mine.py:open_device", "--meter", "mock"]) == 0
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -102,18 +103,14 @@ def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:
     assert {name for name, text in own.items() if pattern.search(text)} <= allowed
 
 
-@pytest.mark.parametrize("closed", ["stdout", "stderr"])
-def test_a_command_ends_as_ever_where_a_stream_is_closed(
-    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("stream", "full"), [("stdout", False), ("stderr", False), ("stdout", True)])
+def test_a_command_ends_as_ever_where_a_stream_is_closed_or_full(
+    stream: str, full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, closed, None)
-    assert main(["report", str(tmp_path), "--json"]) == 7
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_command_ends_as_ever_where_standard_output_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
+    if full and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("w") if full else nullcontext() as given:
+        monkeypatch.setattr(sys, stream, given)
         assert main(["report", str(tmp_path), "--json"]) == 7
 
 

@@ -54,19 +54,9 @@ def test_a_sweep_that_names_code_does_not_run_it(here: Path, capsys: pytest.Capt
 @pytest.mark.parametrize("option", ["interpreter=/tmp/evil", "device.interpreter=/tmp/evil", "path=/tmp/evil"])
 def test_an_option_that_names_a_program_counts_as_code(here: Path, option: str) -> None:
     assert code_in(("mock",), (option, "samples=4")) == [option]
+    assert code_in(("mock",), ("network=evil.py:module", "label=a:b")) == ["evil.py:module"]
     key, _, value = option.partition("=")
     assert main(["sweep", str(sweep_of(here / "sweep", GridSpec(("mock",), vary={key: (value,)})))]) == 3
-
-
-def test_an_option_that_names_a_function_in_a_file_counts_as_code() -> None:
-    assert code_in(("mock",), ("network=evil.py:module", "label=a:b")) == ["evil.py:module"]
-
-
-def test_a_sweep_named_on_the_command_line_is_the_users_own(here: Path) -> None:
-    words = ["--device", "evil.py:open_device", "--simulate", "--option", "samples=2", "--option", "idle_s=0.1"]
-    assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) == 0
-    assert (here / "ran").exists()
-    assert json.loads((here / "sweep" / FILE).read_text())
 
 
 MINE = ("--device", "evil.py:open_device", "--simulate", "--option", "samples=2", "--option", "idle_s=0.1")
@@ -76,12 +66,9 @@ MINE = ("--device", "evil.py:open_device", "--simulate", "--option", "samples=2"
 def mine(here: Path) -> Path:
     """The user's own sweep, which names code by its path."""
     assert main(["sweep", *MINE, "--out", "sweep", "--jobs", "0"]) == 0
-    (here / "ran").unlink()
+    (here / "ran").unlink()  # what is named on the command line is the user's own
+    assert main(["sweep", str(here / "sweep"), "--jobs", "0"]) == 0
     return here / "sweep"
-
-
-def test_ones_own_sweep_goes_on_without_trust(mine: Path) -> None:
-    assert main(["sweep", str(mine), "--jobs", "0"]) == 0
 
 
 def test_a_sweep_that_was_changed_moved_or_copied_is_not_ones_own(
@@ -128,20 +115,6 @@ def test_without_a_cache_of_ones_own_trust_is_asked_for(
     assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
 
 
-@posix
-def test_a_bench_file_that_everyone_may_write_runs_no_code(here: Path) -> None:
-    path = here / "bench.toml"
-    path.write_text(BENCH)
-    path.chmod(0o666)
-    with pytest.raises(DataError, match="others can write") as caught:
-        request_of(path, "board", (), ())
-    assert "--trust" in caught.value.remedy
-    assert not (here / "ran").exists()
-    assert request_of(path, "board", (), (), trust=True).device.endswith("evil.py:open_device")
-    path.chmod(0o644)
-    assert request_of(path, "board", (), ()).device.endswith("evil.py:open_device")
-
-
 def refused_as_of_others(path: Path) -> bool:
     try:
         request_of(path, "board", (), ())
@@ -173,10 +146,14 @@ def test_code_beside_which_everyone_may_write_does_not_run(here: Path, bench: Pa
 
 
 @posix
-def test_a_bench_file_of_ones_own_runs_no_code_that_everyone_may_write(here: Path, bench: Path) -> None:
-    (here / "evil.py").chmod(0o666)
+@pytest.mark.parametrize("file", ["bench.toml", "evil.py"])
+def test_a_bench_file_runs_no_code_where_everyone_may_write_one_of_both(here: Path, bench: Path, file: str) -> None:
+    (here / file).chmod(0o666)
     assert refused_as_of_others(bench)
+    assert not (here / "ran").exists()
     assert request_of(bench, "board", (), (), trust=True).device.endswith("evil.py:open_device")
+    (here / file).chmod(0o644)
+    assert not refused_as_of_others(bench)
 
 
 @only_root

@@ -8,20 +8,16 @@ import shlex
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reports.format import quantity_text
 from reports.sweeps.table import print_sweep
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Component, Quantity
 from rig.commands.shell.main import GROUPS, main, parser
 from rig.errors import Interrupted, UsageError
 from rig.session import measure as module
-from tests.support.submissions import session, submitted
 
 
 @pytest.fixture(params=[60, 80, 120])
@@ -124,12 +120,6 @@ def test_a_device_that_is_no_python_file_is_told_so(
     assert "is no Python file. Write path/to/file.py:function" in capsys.readouterr().err
 
 
-def test_a_leaderboard_takes_one_submission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = submitted(tmp_path / "one", session(tmp_path / "a"))
-    assert main(["leaderboard", str(made.path), "--out", str(tmp_path / "page.html")]) == 0
-    assert "rows    1" in capsys.readouterr().out
-
-
 def completed(line: str, folder: Path) -> set[str]:
     """Return what completion offers a shell for a command line."""
     env = os.environ | {
@@ -171,10 +161,3 @@ def test_a_sweep_shows_first_whether_answers_are_right_and_leaves_out_what_does_
     assert "95.0 ± 5.0 %" in said
     assert said.index("Accuracy") < (said + "Energy").index("Energy") < (said + "Active").index("Active")
     assert ("table.csv also has: " in said) == (columns < 100)
-
-
-def test_what_is_left_of_rounding_is_no_uncertainty() -> None:
-    """The gap of one seed: its scatter is rounding error."""
-    gap = Quantity(-0.02985074626865671, "1", (Component("scatter", 2.4e-18),))
-    assert quantity_text(gap, "percent") == "-2.985 %"
-    assert quantity_text(replace(gap, components=(Component("scatter", 1e-5),)), "percent") == "-2.9851 ± 0.0020 %"

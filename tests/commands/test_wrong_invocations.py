@@ -101,6 +101,9 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     (f"{MOCK} --option samples", USAGE, ("'samples'", "key=value")),
     (f"{MOCK} --option samples=few", USAGE, ("samples is 'few'", "Give a whole number", "the workload")),
     (f"{MOCK} --option idle_w=1.5mW", USAGE, ("idle_w is '1.5mW'", "Give a number without its unit")),
+    (f"{MOCK} --option loudness=3", USAGE, ("`rig list NAME` shows the options of a device, meter, scenario or",)),
+    (f"{MOCK} --option rate=3", USAGE, ("Did you mean rate_",)),
+    (f"{MOCK} --meter xylo-monitor", SETUP, ("choose another meter",)),
     (f"{MOCK} --option sampels=3", USAGE, ("'sampels'", "Did you mean samples")),
     (f"{MOCK} --option meter.samples=3", USAGE, ("'meter.samples'", "workload.samples")),
     (f"{MOCK} --option warmup=99999999", USAGE, ("warmup", "99999999")),
@@ -168,7 +171,6 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     # ---- recordings
     (f"{MOCK} --out ok.txt/run", STORE, ("a part of its path is a file; name one in a folder",)),
     ("measure --resume newer", STORE, ("install the newest one",)),
-    (f"{MOCK} --out headless", STORE, ("headless is not empty", "--out")),
     ("init --out about.toml", STORE, ("about.toml is there already", "--out")),
     ("measure --resume headless --trials 3", USAGE, ("--trials", "Leave it out")),
     ("report gone", STORE, ("gone does not exist", "Name the directory")),

@@ -69,6 +69,7 @@ def test_what_was_measured_never_stands_with_what_was_not(tmp_path: Path) -> Non
 def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Path) -> None:
     made(tmp_path, "a")
     assert '<td class="num" data-value="0.001">1.00 ± 0.10 mW</td>' in rows(board(tmp_path), "Measured on")[0]
+    assert main(["leaderboard", str(tmp_path / "a"), "--out", str(tmp_path / "one.html")]) == 0
 
 
 @pytest.mark.parametrize(

@@ -98,11 +98,7 @@ def test_it_is_read_again_as_it_was_written(made: Submitted) -> None:
 def test_the_description_fits_its_schema(made: Submitted) -> None:
     document = json.loads((made.path / "submission.json").read_text())
     jsonschema.Draft202012Validator(schemas()["submission"]).validate(document)
-
-
-def test_the_schema_asks_for_what_only_the_submitter_knows(made: Submitted) -> None:
-    document = json.loads((made.path / "submission.json").read_text())
-    document["about"]["contact"] = " "
+    document["about"]["contact"] = " "  # only the submitter knows it
     assert not jsonschema.Draft202012Validator(schemas()["submission"]).is_valid(document)
 
 
@@ -304,22 +300,41 @@ def altered(lab: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(lab / "slow", tmp_path / "copy"))
 
 
-def test_an_altered_session_is_refused(lab: Path, tmp_path: Path) -> None:
-    copy = altered(lab, tmp_path)
-    with (copy / "power" / "replies.arrows").open("r+b") as file:
+def flipped(session: Path) -> None:
+    with (session / "power" / "replies.arrows").open("r+b") as file:
         file.seek(700)
         file.write(b"\xff")
-    with pytest.raises(IntegrityError):
+
+
+def linked(session: Path) -> None:
+    (session / "broken").mkdir()
+    (session / "broken" / "x").symlink_to("/etc/passwd")
+
+
+def unnameable(session: Path) -> None:
+    (session / "broken").mkdir()
+    (session / "broken" / "f\udcfcr").touch()
+
+
+def unfinished(session: Path) -> None:
+    (session / "request.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "says"),
+    [
+        (flipped, IntegrityError, "replies.arrows"), (linked, StoreError, "link"),
+        (unfinished, StoreError, "not whole"), (unnameable, StoreError, "cannot be in a manifest"),
+    ],
+)  # fmt: skip
+def test_a_session_that_was_altered_or_is_not_whole_is_refused(
+    lab: Path, tmp_path: Path, spoil: Callable[[Path], None], error: type[RigError], says: str
+) -> None:
+    copy = altered(lab, tmp_path)
+    spoil(copy)
+    with pytest.raises(error, match=says):
         submitted(tmp_path / "out", copy)
     assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "submission.toml"]
-
-
-def test_a_link_in_a_session_is_refused(lab: Path, tmp_path: Path) -> None:
-    copy = altered(lab, tmp_path)
-    (copy / "broken").mkdir()
-    (copy / "broken" / "x").symlink_to("/etc/passwd")
-    with pytest.raises(StoreError, match="link"):
-        submitted(tmp_path / "out", copy)
 
 
 def test_what_no_hash_covers_stays_in_the_lab(lab: Path, tmp_path: Path) -> None:
@@ -328,13 +343,6 @@ def test_what_no_hash_covers_stays_in_the_lab(lab: Path, tmp_path: Path) -> None
     found = submitted(tmp_path / "out", copy)
     assert found.left_out == (str(copy / "power" / "password.txt"),)
     assert not list(found.path.rglob("password.txt"))
-
-
-def test_a_session_that_is_not_whole_is_refused(lab: Path, tmp_path: Path) -> None:
-    copy = altered(lab, tmp_path)
-    (copy / "request.json").write_text("{}")
-    with pytest.raises(StoreError, match="not whole"):
-        submitted(tmp_path / "out", copy)
 
 
 def test_a_session_that_is_named_twice_is_no_second_trial(lab: Path, tmp_path: Path) -> None:
@@ -412,14 +420,6 @@ def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
         open_submission(copy)
 
 
-def test_a_file_of_a_broken_off_run_whose_name_is_not_utf_8_is_refused_by_name(lab: Path, tmp_path: Path) -> None:
-    kept = shutil.copytree(lab / "a", tmp_path / "kept")
-    (kept / "broken").mkdir()
-    (kept / "broken" / "f\udcfcr").touch()
-    with pytest.raises(StoreError, match="cannot be in a manifest"):
-        submitted(tmp_path, kept)
-
-
 # ---- where it is written ------------------------------------------------------------------
 
 
@@ -451,26 +451,21 @@ def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path,
 # ---- the last line ------------------------------------------------------------------------
 
 
-def last_line(session_: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], about: str = WHOLE) -> str:
-    (tmp_path / "submission.toml").write_text(about)
-    words = ["submit", str(session_), "--about", str(tmp_path / "submission.toml"), "--out", str(tmp_path / "sub")]
-    assert main(words) == 0
-    return capsys.readouterr().out.splitlines()[-1]
-
-
-def test_rules_that_no_one_may_submit_by_are_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = last_line(recorded("single-stream", tmp_path, rules="quick").folder, tmp_path, capsys)
-    assert line.startswith("NEVER SUBMITTABLE mock, ")
-    assert line.endswith("judged by quick; measure with --rules neurobench-1.0")
-
-
-def test_of_a_simulation_no_rules_are_named_that_would_take_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("make", "begins", "ends"),
+    [
+        (lambda path: recorded("single-stream", path, rules="quick").folder, "NEVER SUBMITTABLE mock, ",
+         "judged by quick; measure with --rules neurobench-1.0"),
+        (lambda path: session(path / "s", "idle_s=2"), "NEVER SUBMITTABLE mock, ",
+         "simulated, and no rules take a simulation; measure hardware by neurobench-1.0"),
+        (lambda path: session(path / "s"), "INVALID mock, ", ""),
+    ],
+)  # fmt: skip
+def test_the_last_line_says_why_no_one_takes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], Path], begins: str, ends: str
 ) -> None:
-    line = last_line(session(tmp_path / "s", "idle_s=2"), tmp_path, capsys)
-    assert line.startswith("NEVER SUBMITTABLE mock, ")
-    assert line.endswith("simulated, and no rules take a simulation; measure hardware by neurobench-1.0")
-
-
-def test_an_invalid_row_is_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert last_line(session(tmp_path / "s"), tmp_path, capsys).startswith("INVALID mock, ")
+    (tmp_path / "submission.toml").write_text(WHOLE)
+    words = ["--about", str(tmp_path / "submission.toml"), "--out", str(tmp_path / "sub")]
+    assert main(["submit", str(make(tmp_path)), *words]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith(begins) and line.endswith(ends)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,19 +76,3 @@ def test_what_is_no_number_counts_for_nothing() -> None:
     assert np.isnan([levels[0].least[0], levels[0].mean[0], levels[0].most[0]]).all()
     assert (levels[0].least[1], levels[0].most[1]) == (good.min(), good.max())
     assert levels[1].mean[0] == pytest.approx(values[FINEST + 2 :].mean(), rel=1e-12)
-
-
-@given(LENGTHS.filter(bool), st.sampled_from([0.0, 0.01]))
-def test_every_level_holds_the_whole_trace(length: int, lost: float) -> None:
-    values = trace(length, 7 + length, lost)
-    good = values[np.isfinite(values)].astype(np.float64)
-
-    levels = pyramid_of([values])
-
-    assert len(levels[-1].mean) == 1
-    assert all(b.step == FACTOR * a.step for a, b in pairwise(levels))
-    for level in levels:
-        assert level.count.sum() == len(good)
-        if len(good):
-            assert (np.nanmin(level.least), np.nanmax(level.most)) == (good.min(), good.max())
-            assert np.nansum(level.mean * level.count) == pytest.approx(good.sum(), rel=1e-9)
