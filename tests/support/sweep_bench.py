@@ -12,12 +12,17 @@ from pathlib import Path
 
 from rig.commands.sweep import add_arguments, run
 from rig.recording.layout import SEAL
+from rig.sweep.grid import Cell, cells_of
+from rig.sweep.rows import row_path
+from rig.sweep.store import frozen, place_of
 from tests.support.paths import ROOT
 
 QUICK = (
     "--simulate", "--option", "samples=2", "--option", "audio_hz=1000", "--option", "idle_s=0.1",
     "--option", "marks=false",
 )  # fmt: skip
+GRID = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
+FAILS = ("--vary", "fail_at=0,2", "--option", "fail=raise")
 PROGRAM = "import sys; from tests.support.sweep_bench import sweep; sys.exit(sweep(*sys.argv[1:]))"
 
 
@@ -69,3 +74,20 @@ def states(out: Path) -> list[str]:
 
 def column(out: Path, name: str) -> Sequence[str]:
     return [row[name] for row in rows(out)]
+
+
+def cells(out: Path) -> list[Cell]:
+    return cells_of(entry.grid for entry in frozen(out))
+
+
+def go_on(out: Path, *words: str) -> int:
+    return sweep(str(out), "--jobs", "0", *words)
+
+
+def unseal(cell: Path) -> None:
+    (cell / SEAL).unlink()
+
+
+def forget_rows(out: Path) -> None:
+    for cell in cells(out):
+        row_path(place_of(out, cell), cell).unlink()

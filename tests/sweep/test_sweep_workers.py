@@ -33,11 +33,6 @@ def open_device(bench, *, die: bool = False):
 """
 
 
-@pytest.fixture(autouse=True)
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
 def pending(out: Path) -> bool:
     """Return whether a cell is being recorded, past its start line."""
     return any(path.read_bytes().count(b"\n") > 1 for path in (out / "pending").glob("*/*/events.jsonl"))

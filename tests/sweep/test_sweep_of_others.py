@@ -1,0 +1,231 @@
+"""A sweep takes nothing from what others altered or linked, and works alone on a directory and a device."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.errors import (
+    IntegrityError,
+    RigError,
+    SetupError,
+    StoreError,
+)
+from rig.session.locks import claimed, device_lock, locked
+from rig.sweep.grid import digest
+from rig.sweep.rows import row_path
+from rig.sweep.store import place_of
+from tests.support.sweep_bench import (
+    FAILS,
+    aside,
+    cells,
+    forget_rows,
+    go_on,
+    quick,
+    sweep,
+    unseal,
+)
+
+# ---- a directory that others made -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["table.csv", "runs.csv", "sweep.svg"])
+def test_no_file_outside_is_written_through_a_link(copy: Path, tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (copy / name).unlink(missing_ok=True)
+    (copy / name).symlink_to(other)
+    with pytest.raises(StoreError, match="leads out of"):
+        go_on(copy, "--table", "--plot", "active_power_w")
+    assert other.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["cells", "pending", "broken", "failed"])
+def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, name: str) -> None:
+    out, other = tmp_path / "s", tmp_path / "other"
+    quick(out, *FAILS)
+    cell = cells(out)[0]
+    shutil.rmtree(place_of(out, cell)) if name in ("cells", "pending") else unseal(place_of(out, cell))
+    (out / name).rename(other) if (out / name).exists() else other.mkdir()
+    before = sorted(other.rglob("*"))
+    (out / name).symlink_to(other)
+    with pytest.raises(StoreError, match=r"(leads out of|is a link)"):
+        go_on(out, "--retry-failed")
+    assert sorted(other.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ('"0.02"', '"0.03"', IntegrityError), (r"[\s\S]*", "{", StoreError), (r"[\s\S]*", "[]", StoreError),
+        ("neurorig-sweep/", "neurorig-sweep/9", StoreError),
+    ],
+)  # fmt: skip
+def test_a_sweep_that_was_altered_or_cannot_be_read_says_so(
+    copy: Path, old: str, new: str, error: type[RigError]
+) -> None:
+    file = copy / "sweep.json"
+    file.write_text(re.sub(old, lambda _: new, file.read_text(), count=1))
+    with pytest.raises(error):
+        go_on(copy)
+
+
+def refrozen(out: Path, change: Callable[[Any], None]) -> None:
+    """Change the grid of a sweep, and its digest with it."""
+    document = json.loads((out / "sweep.json").read_text())
+    (entry,) = document["grids"]
+    change(entry["grid"])
+    entry["grid_sha256"] = digest(entry["grid"])
+    (out / "sweep.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda grid: grid["asked"].update(devices=["another"]),
+        lambda grid: grid.update(devices={}),
+        lambda grid: grid.update(seeds={}),
+        lambda grid: grid["options"].update(dict.fromkeys(grid["seeds"]["mock"], "x")),
+        lambda grid: grid["asked"].update(repetitions=10**15),
+        lambda grid: grid["asked"].update(repetitions=-1),
+    ],
+)
+def test_a_grid_that_contradicts_itself_is_refused(copy: Path, change: Callable[[Any], None]) -> None:
+    refrozen(copy, change)
+    with pytest.raises(RigError, match="grid") as caught:
+        go_on(copy, "--table")
+    assert caught.value.remedy
+
+
+def altered(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("file", "kept"), [("replies.arrows", True), ("traces/core.arrows", False)])
+def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path, file: str, kept: bool) -> None:
+    altered(place_of(copy, cells(copy)[0]) / file)
+    if not kept:
+        forget_rows(copy)
+    with pytest.raises(IntegrityError, match="differs from what was recorded"):
+        go_on(copy, "--table")
+    assert aside(copy) == []
+
+
+def test_a_byte_that_changed_has_its_cell_measured_again(copy: Path) -> None:
+    altered(place_of(copy, cells(copy)[0]) / "replies.arrows")
+    assert go_on(copy) == 0
+    assert aside(copy) == [f"{cells(copy)[0].key}.1"]
+
+
+def test_a_sweep_whose_cells_are_removed_while_it_runs_has_not_succeeded(tmp_path: Path) -> None:
+    file, out = tmp_path / "removing.py", tmp_path / "sweep"
+    file.write_text(REMOVING.format(removed=str(out / "cells")))
+    words = ("--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0")
+    with pytest.raises(SetupError, match="1 of 2 cells are missing now"):
+        sweep(*words, "--vary", "level=1,2", "--out", str(out), "--jobs", "0")
+
+
+def test_no_figure_is_taken_from_what_others_can_hand_over(copy: Path) -> None:
+    table = (copy / "table.csv").read_bytes()
+    for cell in cells(copy):
+        assert not (place_of(copy, cell) / "derived").exists()
+        kept = row_path(place_of(copy, cell), cell)
+        assert kept.parent.stat().st_mode & 0o077 == 0
+        (place_of(copy, cell) / "derived").mkdir()
+        (place_of(copy, cell) / "derived" / "sweep-row.json").write_bytes(kept.read_bytes().replace(b'"pass', b'"fail'))
+    assert go_on(copy, "--table") == 0
+    assert (copy / "table.csv").read_bytes() == table
+
+
+def test_a_cache_that_others_can_write_is_refused(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "rows").chmod(0o777)
+    with pytest.raises(SetupError, match="can be written by others"):
+        go_on(copy, "--table")
+
+
+# ---- one at a time --------------------------------------------------------------------------
+
+
+def test_two_sweeps_never_work_on_one_directory(copy: Path) -> None:
+    with locked(copy / ".lock", "the sweep"), pytest.raises(SetupError, match=f"in use by process {os.getpid()}"):
+        go_on(copy)
+
+
+def test_one_file_under_two_names_is_one_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (
+        device_lock("own.py:f"),
+        pytest.raises(SetupError, match="in use"),
+        device_lock(f"{tmp_path}/x/../own.py:f", wait=False),
+    ):
+        pass
+
+
+def test_a_waiting_process_says_for_whom(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Heard(Exception): ...
+
+    def say(text: str) -> None:
+        said.append(text)
+        raise Heard
+
+    with locked(tmp_path / "l", "device bench"), pytest.raises(Heard), locked(tmp_path / "l", "device bench", say=say):
+        pass
+    assert said == [f"waiting for device bench, in use by process {os.getpid()}"]
+
+
+def test_a_claim_leaves_nothing_behind_and_holds_against_its_own_remains(tmp_path: Path) -> None:
+    with claimed(tmp_path / "desk", "cell") as desk, (desk / ".lock").open() as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not (tmp_path / "desk").exists()
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk" / ".lock").touch()
+    with claimed(tmp_path / "desk", "cell"):
+        pass
+    assert not (tmp_path / "desk").exists()
+
+
+def test_a_runtime_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(SetupError, match="belongs to user"), device_lock("bench"):
+        pass
+
+
+REMOVING = """
+import shutil
+from rig.engine.blocking_device import blocking
+def open_device(*, level: int = 1):
+    shutil.rmtree({removed!r}, ignore_errors=True)
+    return blocking(lambda sample: level)
+"""
+EXCLUSIVE = """
+from rig.engine.blocking_device import blocking
+def open_device(*, level: int = 1):
+    return blocking(lambda sample: level)
+"""
+
+
+def test_a_device_without_a_plant_is_locked_while_it_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(EXCLUSIVE)
+    words = ["--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0"]
+    words += ["--vary", "level=1,2", "--out", str(tmp_path / "s"), "--jobs", "0", "--no-wait"]
+    with device_lock(f"{file}:open_device"), pytest.raises(SetupError, match="is in use"):
+        sweep(*words)
+    assert sweep(*words) == 0
+    assert all(cell.exclusive for cell in cells(tmp_path / "s"))
+    shutil.rmtree(place_of(tmp_path / "s", cells(tmp_path / "s")[0]))
+    with device_lock(f"{file}:open_device"), pytest.raises(SetupError, match="is in use"):
+        sweep(*words)
+    assert sweep(*words) == 0
