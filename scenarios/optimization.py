@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rig.bench.option_checks import positive, within
 from rig.types import Budget, Issue, Rules, Step, Workload

@@ -18,7 +18,7 @@ from msgspec import structs
 from reports.figures.draw import draw
 from reports.figures.sheet import Sheet, ticks
 from reports.figures.stream import MAX_CLASSES, shown_of
-from reports.render import render, write
+from reports.render import write
 from reports.stream_answers import right_share, stream_csv
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Component

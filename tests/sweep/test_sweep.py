@@ -18,8 +18,6 @@ from rig.errors import (
     DeviceError,
     Interrupted,
     MissingExtraError,
-    RigError,
-    SetupError,
     StoreError,
     UsageError,
 )
@@ -28,12 +26,24 @@ from rig.recording.reader import open_run
 from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.sweep.cells import Outcome, Task, perform
-from rig.sweep.grid import Cell, cells_of, digest
 from rig.sweep.progress import Progress, span
 from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_path
 from rig.sweep.store import frozen, place_of
 from tests.support.paths import ROOT
-from tests.support.sweep_bench import QUICK, aside, column, quick, rows, seals, states, sweep
+from tests.support.sweep_bench import (
+    QUICK,
+    aside,
+    cells,
+    column,
+    forget_rows,
+    go_on,
+    quick,
+    rows,
+    seals,
+    states,
+    sweep,
+    unseal,
+)  # fmt: skip
 
 GRID = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
 FAILS = ("--vary", "fail_at=0,2", "--option", "fail=raise")

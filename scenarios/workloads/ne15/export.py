@@ -10,8 +10,8 @@ from rig.errors import refused
 from rig.recording.disk.atomic_write import replacing
 from scenarios.workloads.ne15 import aer
 from scenarios.workloads.ne15.aer import write_aedat
-from scenarios.workloads.ne15.mnist import SIDE
 from scenarios.workloads.ne15.digit_stream import Events
+from scenarios.workloads.ne15.mnist import SIDE
 
 
 def export(events: Events, sources: int, out: Path) -> None:
