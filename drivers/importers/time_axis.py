@@ -100,14 +100,15 @@ def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> flo
 
 
 def placed(blocks: Iterable[tuple[Indices, Floats]], axis: TimeAxis) -> Iterator[tuple[Indices, Indices, Floats]]:
-    """Yield begin, end and value of each reading, which reaches to its neighbour, at most 1.5 typical periods."""
+    """Yield begin, end and value of each reading: up to its neighbour, or one typical period beside a gap."""
     typical, longest = round(axis.typical_ns), round(1.5 * axis.typical_ns)
     step = typical  # from the stamp before
     for here, after in pairwise(chain(blocks, [None])):
         assert here is not None
         stamps, values = here
         ends = stamps if after is None else np.append(stamps, after[0][0])
-        ahead = np.minimum(np.diff(ends), longest)
+        ahead = np.diff(ends)
+        ahead = np.where(ahead > longest, typical, ahead)
         ahead = np.append(ahead, typical) if after is None else ahead
         behind = np.concatenate([[step], ahead[:-1]])
         step = int(ahead[-1])

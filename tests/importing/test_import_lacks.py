@@ -193,6 +193,17 @@ def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> N
     assert figures["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
 
+@pytest.mark.parametrize("stamp", ["start", "middle", "end"])
+def test_each_place_without_a_reading_is_counted_whatever_part_is_stamped(stamp: str, tmp_path: Path) -> None:
+    def lossy(t: np.ndarray, w: np.ndarray) -> Any:
+        keep = np.random.default_rng(0).random(len(t)) > 0.3
+        return t[keep], w[keep]
+
+    lost = int(np.count_nonzero(np.diff(np.flatnonzero(np.random.default_rng(0).random(len(trace()[0])) > 0.3)) > 1))
+    (note, *_) = said(opened_plain(tmp_path, lossy, stamp=stamp), tmp_path / "run")
+    assert f"{lost} gaps longer than 1.5 periods of 0.0005 s" in note
+
+
 def test_lines_that_end_before_their_reading_are_counted(tmp_path: Path) -> None:
     t, watts, _ = trace()
     lines = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
