@@ -1,4 +1,4 @@
-"""Convert units of files to SI, and time zones and dates as people write them to UTC."""
+"""Convert units and codes of files to SI, and time zones and dates as people write them to UTC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 from rig.errors import DataError, refused
+from rig.types import Floats
 
 PREFIX = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
 BASES = ("A", "V", "W", "J", "s", "C", "Ah", "Wh")
@@ -44,6 +47,15 @@ def expect(unit: str, allowed: Sequence[str], option: str, where: str, remedy: s
         what = f"{where} is in {unit or 'no unit'!r}, which is not {' or '.join(allowed)}"
         raise refused(option, unit, remedy or f"State it: {option}=COLUMN:UNIT, such as m{allowed[0]}", what)
     return found
+
+
+def with_overloads(values: Floats) -> Floats:
+    """Return readings with the codes of a multimeter as infinity, shape (n,).
+
+    SCPI-99 has 9.9E37 for infinity and 9.91E37 for no number; instruments write either for an overload.
+    """
+    over = np.abs(np.abs(values) - 9.9e37) < 2e35
+    return np.where(over, np.copysign(np.inf, values), values) if over.any() else values
 
 
 def named_unit(header: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import pandas as pd
 from drivers.importers.csv_layout import Layout, unreadable
 from drivers.importers.files import bad_file
 from drivers.importers.time_axis import TimeAxis, axis_of
-from drivers.units import ALIASES, NS, named_unit
+from drivers.units import ALIASES, NS, named_unit, with_overloads
 from rig.errors import DataError
 from rig.types import Floats, Indices
 
@@ -41,7 +41,10 @@ class Columns:
         return list(self.frame[name].tolist())
 
     def numbers(self, name: str, *, whole: bool = False) -> Floats:
-        """Return a column as float64, shape (n,). An empty cell is NaN; a column that must be ``whole`` refuses it."""
+        """Return a column as float64, shape (n,). An empty cell is NaN; a column that must be ``whole`` refuses it.
+
+        A multimeter's overload is infinite.
+        """
         column = self.frame[name]
         if pd.api.types.is_bool_dtype(column.dtype):
             raise self._no_number(name, 0, column.iloc[0] if len(column) else "")
@@ -54,7 +57,7 @@ class Columns:
             if len(bad):
                 raise self._no_number(name, int(bad[0]), column.iloc[bad[0]])
             column = found
-        values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        values = with_overloads(column.to_numpy(dtype=np.float64, na_value=np.nan))
         if whole and not np.all(np.isfinite(values)):
             row = int(np.flatnonzero(~np.isfinite(values))[0])
             raise self._no_number(name, row, self.frame[name].iloc[row])

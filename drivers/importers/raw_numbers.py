@@ -12,7 +12,7 @@ import numpy as np
 from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
 from drivers.importers.time_axis import BLOCK, TimeAxis
-from drivers.units import expect
+from drivers.units import expect, with_overloads
 from rig.errors import reason, refused
 from rig.types import Floats, Rail
 
@@ -65,7 +65,7 @@ class _Numbers:
     def __iter__(self) -> Iterator[tuple[None, Floats]]:
         at = self.begin
         while len(block := np.fromfile(self.source, self.kind, BLOCK, offset=at)):
-            yield None, block.astype(np.float64) * self.scale + self.offset
+            yield None, with_overloads(block.astype(np.float64)) * self.scale + self.offset
             at += block.nbytes
 
 

@@ -117,22 +117,31 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
 
 
 def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
-    """Yield the chunks that are not empty. Raises ``DataError`` for readings and stamps that a run cannot hold."""
+    """Yield the chunks that are not empty. An infinite reading is flagged as overload.
+
+    An overload has the largest magnitude before it, which is a lower bound. Raises ``DataError`` for readings and
+    stamps that a run cannot hold.
+    """
     last: Chunk | None = None
+    largest = 0.0
     for chunk in trace.chunks:
         if not len(chunk.value):
             continue
         if chunk.start_tick is None and rail.rate_hz <= 0:
             what = f"rail {rail.name} has neither stamps nor a rate"
             raise DataError(what, field="rate_hz", value=rail.rate_hz, remedy="State its sampling rate")
-        numbers = replace(chunk, value=np.where(np.isfinite(chunk.value), chunk.value, np.nan))
+        over = np.isinf(chunk.value)
         try:
-            check_chunk(rail, numbers, last)
+            bounds = np.fmax.accumulate(np.append(largest, np.where(over, 0.0, np.abs(chunk.value))))[1:]
+            value = np.where(over, np.copysign(bounds, chunk.value), chunk.value).astype(chunk.value.dtype)
+            flags = np.maximum(over, 0 if chunk.flags is None else chunk.flags).astype(np.uint8)
+            marked = replace(chunk, value=value, flags=flags)
+            check_chunk(rail, marked, last)
         except (TypeError, ValueError) as error:
             remedy = "Check its units and stamps; it may be damaged, or hold several parts: import each by itself"
             raise DataError(str(error), field="trace", value=rail.name, remedy=remedy) from error
-        last = numbers
-        yield chunk
+        last, largest = marked, float(bounds[-1])
+        yield marked
 
 
 @dataclass
@@ -143,6 +152,7 @@ class Gaps:
     tick_hz: float
     readings: int = 0
     not_numbers: int = 0
+    overloads: int = 0
     gaps: int = 0
     missing: float = 0.0
     longest: float = 0.0
@@ -154,6 +164,8 @@ class Gaps:
         """Count the readings of one chunk, and the gaps between them and after the previous chunk."""
         self.readings += len(chunk.value)
         self.not_numbers += int(np.count_nonzero(~np.isfinite(chunk.value)))
+        if chunk.flags is not None:
+            self.overloads += int(np.count_nonzero(chunk.flags))
         if chunk.start_tick is None or self.rail.kind == "edges":
             return
         start = chunk.start_tick if self.last is None else np.concatenate([[self.last], chunk.start_tick])
@@ -175,6 +187,9 @@ class Gaps:
         name, hz = self.rail.name, self.tick_hz
         if self.not_numbers:
             yield f"Rail {name}: {self.not_numbers} of {self.readings} readings are not numbers; they are left out"
+        if self.overloads:
+            what = f"{self.overloads} of {self.readings} readings are overloads"
+            yield f"Rail {name}: {what}; each has the largest value before it, as a lower bound"
         if self.gaps:
             yield (
                 f"Rail {name}: {self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s, "
