@@ -36,7 +36,8 @@ def unit_of(text: str) -> tuple[str, float] | None:
     text = ALIASES.get(text.strip().lower(), text.strip())
     for base in sorted(BASES, key=len, reverse=True):
         if text.endswith(base) and text[: len(text) - len(base)] in PREFIX:
-            return base, PREFIX[text[: len(text) - len(base)]]
+            factor = PREFIX[text[: len(text) - len(base)]]
+            return ("J", 3600.0 * factor) if base == "Wh" else (base, factor)
     return None
 
 
@@ -100,7 +101,14 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
 
 
 def utc_ns(moment: datetime) -> int:
-    """Return ns since 1970 of an aware moment, exact to the microsecond. ``DataError`` for times centuries away."""
+    """Return ns since 1970 of an aware moment, exact to the microsecond.
+
+    Raises ``DataError`` for times centuries away, and for local time that comes twice or never as clocks change.
+    """
+    if moment.utcoffset() != moment.replace(fold=1 - moment.fold).utcoffset():
+        what = f"{moment:%Y-%m-%d %H:%M:%S} is no single moment, because clocks change then in {moment.tzinfo}"
+        remedy = "Give an offset, such as timezone=+02:00, and import what lies before and after the change by itself"
+        raise DataError(what, field="timezone", value=str(moment), remedy=remedy)
     try:
         ns = ((moment - EPOCH) // timedelta(microseconds=1)) * 1000
     except OverflowError:
@@ -111,17 +119,20 @@ def utc_ns(moment: datetime) -> int:
     return ns
 
 
-def iso_ns(text: str, timezone_: str | None) -> int:
-    """An ISO 8601 stamp as UTC nanoseconds. One without an offset needs ``timezone``: ``UsageError`` asks for it."""
+def stamp_ns(text: str, timezone_: str | None, form: str = "iso") -> int:
+    """A stamp in ISO 8601, or in a form of ``strptime``, as UTC nanoseconds.
+
+    One without an offset needs ``timezone``: ``UsageError`` asks for it. Raises ``DataError`` for other texts.
+    """
+    text = text.strip()
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text) if form == "iso" else datetime.strptime(text, form)
     except ValueError as error:
-        raise DataError(
-            f"{text[:60]!r} is not a time stamp", field="time", value=text[:60], remedy="Write ISO 8601, or seconds"
-        ) from error
+        what, remedy = f"{text[:60]!r} is not a time stamp ({form})", "Write ISO 8601, or seconds"
+        raise DataError(what, field="time", value=text[:60], remedy=remedy) from error
     if moment.tzinfo is None:
         if timezone_ is None:
-            what = f"the stamp {text.strip()!r} does not say its time zone"
+            what = f"the stamp {text!r} does not say its time zone"
             raise refused("timezone", text, "State it: timezone=UTC, Europe/Berlin or +02:00", what)
         moment = moment.replace(tzinfo=zone(timezone_))
     return utc_ns(moment)

@@ -13,7 +13,7 @@ from drivers.importers.csv_layout import all_of, find
 from drivers.importers.files import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
-from drivers.units import agree, expect, iso_ns
+from drivers.units import NS, agree, expect, stamp_ns
 from rig.errors import DataError, UsageError, refused
 from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
@@ -45,13 +45,13 @@ def open_import(
 ) -> SingleTrace:
     """Columns declared as NAME:UNIT: one of time, and one or two of readings.
 
-    ``time`` is in s, ms, us, ns or iso (ISO 8601, in ``timezone`` where a stamp names no zone); without such a column
-    ``rate_hz`` states the sampling rate. Readings are ``power`` (W, mW, uW; several columns with semicolons between,
-    each a rail); or ``current`` (A, mA, ...) with ``voltage`` (V, mV) or at ``supply_v``; or ``energy`` (J, mJ),
-    a counter since the beginning. ``kind`` is mean or point. ``stamp`` states whether a mean is stamped at the start,
-    the middle or the end of its interval; else its time is uncertain by half an interval. ISO stamps in the table
-    of windows need an iso axis. ``simulated`` states that the trace was computed; ``meter`` and ``system`` name the
-    instrument and the device.
+    ``time`` is in s, ms, us, ns, iso (ISO 8601) or a form such as ``%d.%m.%Y %H:%M:%S,%f``; stamps that name no
+    zone are in ``timezone``. Without such a column ``rate_hz`` states the sampling rate. Readings are ``power`` (W,
+    mW, uW; several columns with semicolons between, each a rail); or ``current`` (A, mA, ...) with ``voltage`` (V,
+    mV) or at ``supply_v``; or ``energy`` (J, mJ, Wh, mWh), a counter since the beginning. ``kind`` is mean or
+    point. ``stamp`` states whether a mean is stamped at the start, the middle or the end of its interval; else its
+    time is uncertain by half an interval. ISO stamps in the table of windows need an axis of dates. ``simulated``
+    states that the trace was computed; ``meter`` and ``system`` name the instrument and the device.
 
     The header is the line that holds the declared columns, and lines before it are skipped. ``separator`` and
     ``decimal`` describe the file if it does not show them. A unit in the header that contradicts the declared one is
@@ -81,7 +81,7 @@ def open_import(
     readings = [
         Readings(rail, axis, Blocks(table, lambda part: _stamps(part, at, timezone), values)) for rail, values in rails
     ]
-    day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] == "iso" else None
+    day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] not in NS else None
     mode: Mode = "simulator" if simulated else "hardware"
     return SingleTrace(meter, readings, notes=layout.notes(source), device=system, mode=mode, day=day)
 
@@ -114,13 +114,16 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
     """Return the column of time and its unit; None if the rate is stated instead."""
     if (time is None) == (rate_hz is None):
         what = "one of time=COLUMN:UNIT and rate_hz=NUMBER must be stated"
-        raise unstated("time", what, "units of time are s, ms, us, ns, iso", time)
+        raise unstated("time", what, "units of time are s, ms, us, ns, iso, or a form with %", time)
     if time is None:
         return None
+    name, _, form = time.partition(":%")
+    if form:
+        return name, f"%{form}"
     name, _, unit = time.rpartition(":")
     known = "iso" if unit == "iso" else unit_of_time(unit)
     if not name or known is None:
-        remedy = "Write time=COLUMN:s, :ms, :us, :ns or :iso"
+        remedy = "Write time=COLUMN:s, :ms, :us, :ns, :iso or a form such as :%d.%m.%Y %H:%M:%S,%f"
         raise UsageError(f"time={time} does not state a unit of time", field="time", value=time, remedy=remedy)
     return name, known
 
@@ -139,7 +142,7 @@ def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None) -> 
     """Return the stamps of rows in ns, or the numbers of the rows if there is no column of time."""
     if at is None:
         return np.arange(part.before, part.before + len(part))
-    if at[1] != "iso":
+    if at[1] in NS:
         return part.stamps_ns(*at)
     cells = part.cells(at[0])
     for row, cell in enumerate(cells, start=part.before + 1):
@@ -147,7 +150,7 @@ def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None) -> 
             what = f"{part.path.name}: {at[0]} is {cell!r} in data row {row}, which is not a time stamp"
             remedy = "Write ISO 8601, or declare the unit of its numbers"
             raise DataError(what, field=at[0], value=str(cell), remedy=remedy)
-    return np.array([iso_ns(c, timezone) for c in cells], dtype=np.int64)
+    return np.array([stamp_ns(c, timezone, at[1]) for c in cells], dtype=np.int64)
 
 
 def _rails(

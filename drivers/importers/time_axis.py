@@ -81,8 +81,7 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
     if len(back):
         row = int(back[0]) + len(stamps) - len(steps)
         raise DataError(
-            f"time does not move forward at reading {before + row + 1}: {stamps[row] * 1e-9:.9g} s after "
-            f"{(stamps[row] - steps[back[0]]) * 1e-9:.9g} s",
+            f"reading {before + row + 1} is {steps[back[0]] * -1e-9:.9g} s before the one before it",
             field="time",
             value=int(stamps[row]),
             remedy="Remove repeated and backward stamps, or import each part by itself",

@@ -12,7 +12,7 @@ import numpy as np
 from drivers.importers.csv_columns import Columns, Table, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.files import bad_file, check_inferences
-from drivers.units import NS, iso_ns, named_unit
+from drivers.units import NS, named_unit, stamp_ns
 from rig.errors import DataError, UsageError, refused
 from rig.importing.imported import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
@@ -156,7 +156,7 @@ def _times(table: Columns, name: str, timezone: str | None) -> Indices:
         if len(texts) < len(column):
             what = f"{table.path.name}: {name} mixes stamps and numbers"
             raise DataError(what, field="windows", value=name, remedy="Write one kind")
-        return np.array([iso_ns(t, timezone) for t in texts], dtype=np.int64)
+        return np.array([stamp_ns(t, timezone) for t in texts], dtype=np.int64)
     return table.stamps_ns(name, known)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,38 @@ def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:
     check(plain_csv.open_import(tmp_path / "a.csv", timezone="UTC", **options), tmp_path / "run")
     with pytest.raises(DataError, match="no window overlaps"):
         write(plain_csv.open_import(tmp_path / "a.csv", timezone="Asia/Tokyo", **options), tmp_path / "other")
+
+
+def test_dates_of_a_stated_form_are_read(tmp_path: Path) -> None:
+    t, watts, _ = trace(100.0)
+    stamps = [datetime(2026, 3, 1, 13) + timedelta(seconds=s) for s in t.tolist()]
+    lines = ["when;p", *(f"{s:%d.%m.%Y %H:%M:%S,%f};{w:.9f}" for s, w in zip(stamps, watts, strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join(lines).replace(";0.", ";0,"))
+    options = {"power": "p:W", "stamp": "start", "timezone": "Europe/Berlin"}
+    options |= {"windows": windows(tmp_path, zero_s=1772366400.0)}  # 2026-03-01T12:00:00Z
+    run = plain_csv.open_import(tmp_path / "a.csv", time="when:%d.%m.%Y %H:%M:%S,%f", **options)
+    check(run, tmp_path / "run")
+    with pytest.raises(DataError, match="is not a time stamp"):
+        plain_csv.open_import(tmp_path / "a.csv", time="when:%Y-%m-%d", **options)
+
+
+@pytest.mark.parametrize("stamp", ["2026-10-25T02:30:00", "2026-03-29T02:30:00"])
+def test_local_time_that_comes_twice_or_never_is_no_moment(stamp: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"when,p\n{stamp},1\n{stamp}.5,1\n")
+    options = {"time": "when:iso", "power": "p:W", "windows": windows(tmp_path)}
+    with pytest.raises(DataError, match="clocks change") as caught:
+        plain_csv.open_import(tmp_path / "a.csv", timezone="Europe/Berlin", **options)
+    assert "timezone=+02:00" in caught.value.remedy
+    assert plain_csv.open_import(tmp_path / "a.csv", timezone="+01:00", **options)
+
+
+@pytest.mark.parametrize(("unit", "joules"), [("Wh", 3600.0), ("mWh", 3.6)])
+def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "a.csv", f"t,e ({unit})", t + 1 / RATE_HZ, np.cumsum(watts) / RATE_HZ / joules)
+    run = plain_csv.open_import(source, time="t:s", energy=f"e ({unit}):{unit}", windows=windows(tmp_path))
+    _, result = recorded(run, tmp_path / "run")
+    assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-2)
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59+00:00", "2026-13-01T00:00:00Z", "7"])
