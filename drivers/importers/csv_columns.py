@@ -79,9 +79,7 @@ class Columns:
     def _no_number(self, name: str, row: int, value: object) -> DataError:
         text = str(value)[:40]
         other = "," if self.layout.decimal == "." else "."
-        remedy = "Correct the row"
-        if text and text[0] in "#;%":
-            remedy = "Remove lines of comments between the rows"
+        remedy = "Correct the row. Remove comments and repeated headers between the rows"
         if other in text:
             here = "a point" if self.layout.decimal == "." else "a comma"
             remedy = f"The decimal mark of this file is {here}, and thousands marks are not read; correct the row"
@@ -134,7 +132,7 @@ class Table:
 
     def _frames(self, rows: int | None) -> Iterator[pd.DataFrame]:
         layout = self._layout
-        with self._path.open(encoding="utf-8-sig", newline="") as file:
+        with self._path.open(encoding=layout.encoding, newline="") as file:
             for _ in range(layout.above):
                 file.readline()
             found: Any = pd.read_csv(

@@ -6,6 +6,7 @@ import csv
 import itertools
 import math
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -40,6 +41,7 @@ class Layout:
     below: int = 0
     units: tuple[str, ...] = ()
     has_decimal: bool = False
+    encoding: str = "utf-8-sig"
 
     def unit_below(self, name: str) -> str:
         """Return the cell of a column in the row of units; empty without one."""
@@ -63,20 +65,21 @@ def find(
     decimal: str | None = None,
     *,
     has_decimal: bool = False,
+    encoding: str | None = None,
 ) -> Layout:
     """Find the table whose header ``fits``; preambles and comments before it are skipped.
 
     Without such a header, the result has the line above the first row of numbers as header, else the first line that
-    is not empty; the caller then refuses it. Raises ``DataError`` for a file that is not text, ``UsageError`` for a
-    separator or a decimal mark that must be stated.
+    is not empty; the caller then refuses it. Raises ``DataError`` for a file that is not text in its encoding,
+    ``UsageError`` for a separator or a decimal mark that must be stated, and for an unknown encoding.
     """
-    lines, given = _head(path), _separator(separator)
+    (lines, encoding), given = _head(path, encoding), _separator(separator)
     for above, line in enumerate(lines):
         found = {s: names for s in given or SEPARATORS if fits(names := _cells(line, s)) is not None}
         if found:
             sep = _of_several([*found], line, path, decimal)
             names = found[sep] if sep in found else next(iter(found.values()))
-            layout = Layout(tuple(names), sep, above=above, has_decimal=has_decimal)
+            layout = Layout(tuple(names), sep, above=above, has_decimal=has_decimal, encoding=encoding)
             return _below(path, lines, layout, fits, decimal)
     filled = [k for k, line in enumerate(lines) if line.strip()]
     if not filled:
@@ -85,7 +88,7 @@ def find(
     first = next(above_numbers, filled[0])
     sep = given or _of_several([s for s in SEPARATORS if s in lines[first]] or [","], lines[first], path, decimal)
     names = _cells(lines[first], sep)
-    return Layout(tuple(names), sep, decimal or ".", first, has_decimal=has_decimal)
+    return Layout(tuple(names), sep, decimal or ".", first, has_decimal=has_decimal, encoding=encoding)
 
 
 def all_of(wanted: Sequence[str]) -> Fits:
@@ -93,11 +96,20 @@ def all_of(wanted: Sequence[str]) -> Fits:
     return lambda names: wanted if set(wanted) <= set(names) else None
 
 
-def _head(path: Path) -> list[str]:
+def encoding_of(path: Path) -> str:
+    """Return UTF-16 if the byte order mark of a table says so, else UTF-8. Raises ``OSError`` as ``check_lines``."""
+    check_lines(path)
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+
+
+def _head(path: Path, stated: str | None) -> tuple[list[str], str]:
     try:
-        check_lines(path)
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [line.rstrip("\r\n") for line in itertools.islice(file, SEARCHED)]
+        shown = encoding_of(path)
+        with path.open(encoding=stated or shown, newline="") as file:
+            return [line.rstrip("\r\n") for line in itertools.islice(file, SEARCHED)], stated or shown
+    except LookupError as error:
+        raise refused("encoding", stated, "Name one that Python knows, such as latin-1") from error
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
 
@@ -144,9 +156,9 @@ def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal
 
 
 def _is_row(line: str, separator: str | None) -> bool:
-    """Return whether a line contains at least two numbers and nothing else."""
+    """Return whether a line has two cells or more, each of which begins with a number, as a date does."""
     rows = ([c for c in _cells(line, s) if c] for s in separator or SEPARATORS)
-    return any(len(row) > 1 and all(_NUMBER.fullmatch(c) for c in row) for row in rows)
+    return any(len(row) > 1 and all(_NUMBER.match(c) for c in row) for row in rows)
 
 
 def _is_units(cells: Sequence[str]) -> bool:
@@ -191,5 +203,8 @@ def unreadable(path: Path, error: BaseException) -> DataError:
     """Return the error for a file that is not a table at all."""
     if isinstance(error, FileNotFoundError):
         return bad_file(path, "does not exist", "Check its name and its folder")
+    if isinstance(error, UnicodeError):
+        remedy = "Save it as UTF-8, or import it as plain-csv with its encoding, such as encoding=latin-1"
+        return bad_file(path, f"is not text in its encoding: {error}", remedy, field="encoding")
     what = reason(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
     return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the complete, unedited CSV export")

@@ -38,6 +38,7 @@ def open_import(
     timezone: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
+    encoding: str | None = None,
     overrule_header: bool = False,
     simulated: bool = False,
     meter: str = "recorded trace",
@@ -54,8 +55,8 @@ def open_import(
     states that the trace was computed; ``meter`` and ``system`` name the instrument and the device.
 
     The header is the line that holds the declared columns, and lines before it are skipped. ``separator`` and
-    ``decimal`` describe the file if it does not show them. A unit in the header that contradicts the declared one is
-    refused, unless ``overrule_header`` is true.
+    ``decimal`` describe the file if it does not show them, ``encoding`` one that is not UTF-8 or UTF-16. A unit in
+    the header that contradicts the declared one is refused, unless ``overrule_header`` is true.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table.
     """
@@ -67,7 +68,7 @@ def open_import(
     at = _time_column(time, rate_hz)
     asked = {"time": [at] if at else []} | declared
     columns = list(dict.fromkeys(name for pairs in asked.values() for name, _ in pairs))
-    layout = find(source, all_of(columns), separator, decimal, has_decimal=True)
+    layout = find(source, all_of(columns), separator, decimal, has_decimal=True, encoding=encoding)
     for option, name, unit in [(o, *pair) for o, pairs in asked.items() for pair in pairs if not overrule_header]:
         agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
     table = Table(source, columns, layout)

@@ -13,13 +13,12 @@ import numpy as np
 import pandas as pd
 
 from drivers.importers.csv_columns import Columns, unit_of_time
-from drivers.importers.csv_layout import Layout
+from drivers.importers.csv_layout import Layout, encoding_of
 from drivers.importers.files import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import axis_of, placed
 from drivers.units import named_unit, unit_of
 from rig.errors import reason
-from rig.recording.disk.bounded import check_lines
 from rig.types import Conversion, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)
@@ -102,8 +101,7 @@ def tables_of(source: Path) -> list[Table]:
 def _blocks(source: Path) -> Iterator[list[list[str]]]:
     """Yield the rows between blank lines, without the empty cells at their ends."""
     try:
-        check_lines(source)
-        with source.open(encoding="utf-8-sig", newline="") as file:
+        with source.open(encoding=encoding_of(source), newline="") as file:
             rows = [[c.strip() for c in row] for row in csv.reader(file)]
     except (OSError, ValueError, csv.Error) as error:
         what = f"cannot be read as CSV: {reason(error)[:150]}"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.importers import otii, plain_csv, ppk2
+from drivers.importers import joulescope_csv, otii, plain_csv, ppk2
 from drivers.importers.csv_layout import all_of, find
 from drivers.units import agree
 from rig.errors import DataError, UsageError
@@ -63,6 +63,49 @@ def test_without_the_declared_columns_those_that_are_there_are_named(tmp_path: P
     with pytest.raises(DataError, match="no column 'p'") as caught:
         plain_csv.open_import(source, time="Time:s", power="p:W", windows=windows(tmp_path))
     assert "Time, Ch1" in caught.value.remedy
+
+
+def test_a_header_above_dates_and_numbers_is_named_and_not_the_line_above_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Logger 3000;Channel 1\nTime;Power [mW]\n2026-10-01T12:00:00;1,5\n")
+    with pytest.raises(DataError, match="no column 'Power'") as caught:
+        plain_csv.open_import(tmp_path / "a.csv", time="Time:iso", power="Power:mW", windows=windows(tmp_path))
+    assert "Power [mW]" in caught.value.remedy
+
+
+def test_a_header_amid_the_readings_is_named_with_a_remedy_that_every_format_has(tmp_path: Path) -> None:
+    header = "#time,current,voltage,power,charge,energy"
+    (tmp_path / "a.csv").write_text(f"{header}\n0,1,1,1,1,1\n{header}\n1,1,1,1,2,2\n")
+    with pytest.raises(DataError, match="data row 2") as caught:
+        joulescope_csv.open_import(tmp_path / "a.csv", windows=windows(tmp_path))
+    assert "repeated headers" in caught.value.remedy
+
+
+# ---- encodings --------------------------------------------------------------------------------------------------
+
+MICRO = {"time": "Zeit:s", "power": "Kühlung (µW):uW", "stamp": "start"}
+
+
+def encoded(folder: Path, encoding: str) -> Path:
+    t, watts, _ = trace()
+    path = table(folder / "a.csv", "Zeit;Kühlung (µW)", t, watts * 1e6, separator=";")
+    path.write_text(path.read_text(encoding="utf-8"), encoding=encoding)
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_table_shows_that_it_is_unicode(encoding: str, tmp_path: Path) -> None:
+    source = encoded(tmp_path, encoding)
+    check(plain_csv.open_import(source, windows=windows(tmp_path), **MICRO), tmp_path / "run")
+
+
+def test_another_encoding_is_asked_for(tmp_path: Path) -> None:
+    source, options = encoded(tmp_path, "latin-1"), MICRO | {"windows": windows(tmp_path)}
+    with pytest.raises(DataError, match="utf-8") as caught:
+        plain_csv.open_import(source, **options)
+    assert "encoding=" in caught.value.remedy
+    with pytest.raises(UsageError, match="encoding"):
+        plain_csv.open_import(source, encoding="klingon", **options)
+    check(plain_csv.open_import(source, encoding="latin-1", **options), tmp_path / "run")
 
 
 # ---- separators and decimal marks -------------------------------------------------------------------------------
