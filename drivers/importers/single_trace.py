@@ -111,7 +111,7 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
             raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
         run = _imported(source, found, options, windows.joined(found.windows))
-        return run.described(options.device_description, options.meter_description)
+        return run.described(options.device_description, options.meter_description, options.calibration)
 
     open_import.__doc__ = f"{read.__doc__}\n    {TraceOptions.__doc__}"
     open_import.__signature__ = inspect.Signature([*own.values(), *common])  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from rig.errors import DataError, reason, refused
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.decoding import place_of
 from rig.types import Accuracy, Rail
+from rig.types import Calibration as Certificate
 
 PLAUSIBLE_C = (-60.0, 150.0)
 """Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
@@ -163,6 +164,14 @@ def stated(
         on=on,
     )
     return replace(rail, accuracy=found)
+
+
+def certificate(path: str | None) -> Certificate | None:
+    """Return the certificate that a calibration file names, dated the first day on which it holds; None without."""
+    if path is None:
+        return None
+    found = load(Path(path))
+    return Certificate(found.reference, found.valid_from.isoformat())
 
 
 def check_temperature(temperature_c: float | None) -> None:

@@ -84,7 +84,7 @@ def open_import(
         day = sessions.day_of(session.facts.get("session", ""))
         rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c, on=day)
         run = _run(session, rail, idle, clock_tolerance)
-        runs.append(run.described(device_description, meter_description))
+        runs.append(run.described(device_description, meter_description, calibration))
     return runs
 
 

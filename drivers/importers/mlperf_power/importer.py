@@ -91,7 +91,7 @@ def open_import(
         idle_ns = tuple(window for part in parts for window in _idle(part, idle_guard_s))
         run = _run(main, parts, rail, clocks, counts_of(main, inferences), idle_ns, sync_s)
         name = folder.relative_to(source).as_posix() if folder != source else folder.name or "run"
-        run = run.described(device_description, meter_description)
+        run = run.described(device_description, meter_description, calibration)
         runs.append(replace(run, name=name, details={**run.details, **notes}))
     return runs
 

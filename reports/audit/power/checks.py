@@ -6,8 +6,8 @@ import contextlib
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import date
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ SLEPT = (
 BESIDE = "something else works beside the spans, such as the host, or idle was asleep"
 SLEEPS = "the device sleeps in the gaps, or it worked in the idle windows"
 CALIBRATED_DAYS = 730
+DATED_NS = 10**18
+"""An import whose first reading is later than this (2001) counts time from 1970."""
 PRODUCTS = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 STEP_BOUNDS = 2.0
 """Dynamic power below this many of its bounds is no step, because readings are placed where spans are clearest."""
@@ -167,7 +169,7 @@ def instrument(e: Evidence) -> Verdict:
     for name, run in _metered(e):
         for meter in run.start["meters"]:
             calibrated = _day((meter.get("calibration") or {}).get("date"))
-            made, without = _day(run.start.get("created_utc")), without + (calibrated is None)
+            made, without = _made(run.start), without + (calibrated is None)
             if calibrated and not made:
                 faults.append(f"{name}: it is not recorded when the run was made")
             elif calibrated and made and not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
@@ -175,6 +177,12 @@ def instrument(e: Evidence) -> Verdict:
     if not faults and without:
         raise NotApplicable(f"{without} times no date of a calibration certificate is recorded")
     return faults, "every instrument was calibrated", f"at most {CALIBRATED_DAYS} days before the run"
+
+
+def _made(start: Mapping[str, Any]) -> date | None:
+    """Return the day of a run. That of an import is the day of its first reading, if its stamps tell it."""
+    dated = start.get("imported") and start["t0_ns"] > DATED_NS
+    return datetime.fromtimestamp(start["t0_ns"] * 1e-9, UTC).date() if dated else _day(start.get("created_utc"))
 
 
 def _day(told: object) -> date | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from rig.importing.write import write
 from tests.support.import_traces import table, trace, windows
 from tests.support.submissions import submitted
 
-HASHES, DESCRIPTION = 2, 6
+HASHES, DESCRIPTION, CALIBRATED = 2, 6, 23
 SAID = ("device_description=a board", "meter_description=a source meter")
 
 
@@ -34,6 +35,28 @@ def test_an_import_is_described_by_its_options(
         name = option.partition("=")[0]
         assert (f"--option {name}=" in said) == (option not in told)
     assert (DESCRIPTION in {c.number for c in audit(tmp_path / "run", quick=True).failed}) == failed
+
+
+@pytest.mark.parametrize(
+    ("begin", "outcome"), [(None, "not applicable"), ("2019-01-01", "passed"), ("2016-01-01", "failed")]
+)
+def test_a_calibration_file_dates_the_calibration_of_the_meter(begin: str | None, outcome: str, tmp_path: Path) -> None:
+    """The age is that of the calibration on the day that the stamps name, and not on the day of the import."""
+    zero_s = datetime(2019, 3, 1, tzinfo=UTC).timestamp()
+    seconds, watts, _ = trace()
+    stamps = [datetime.fromtimestamp(zero_s + s, UTC).isoformat() for s in seconds.tolist()]
+    rows = (f"{a},{w!r}" for a, w in zip(stamps, watts.tolist(), strict=True))
+    (tmp_path / "trace.csv").write_text("\n".join(["t,p", *rows]))
+    limits = "[[range]]\nunit = 'W'\nfull_scale = 1.0\nof_reading_percent = 0.1\nof_range_percent = 0.1\n"
+    (tmp_path / "c.toml").write_text(
+        f"instrument = 'made up'\nreference = 'paper 7'\nvalid_from = {begin}\nvalid_until = 2019-12-31\n{limits}"
+    )
+    run = open_import(
+        tmp_path / "trace.csv", time="t:iso", power="p:W", windows=windows(tmp_path, zero_s=zero_s),
+        calibration=None if begin is None else str(tmp_path / "c.toml"),
+    )  # fmt: skip
+    (check,) = (c for c in audit(write(run, tmp_path / "run"), quick=True).checks if c.number == CALIBRATED)
+    assert check.outcome == outcome
 
 
 def test_imports_of_one_plan_are_recordings_of_their_own_and_one_file_twice_is_not(tmp_path: Path) -> None:
