@@ -14,7 +14,7 @@ from drivers.importers.files import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import NS, agree, expect, stamp_ns
-from rig.errors import DataError, UsageError, refused
+from rig.errors import UsageError, refused
 from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
@@ -145,13 +145,7 @@ def _stamps(part: Columns, at: tuple[str, str] | None, timezone: str | None) -> 
         return np.arange(part.before, part.before + len(part))
     if at[1] in NS:
         return part.stamps_ns(*at)
-    cells = part.cells(at[0])
-    for row, cell in enumerate(cells, start=part.before + 1):
-        if not isinstance(cell, str):
-            what = f"{part.path.name}: {at[0]} is {cell!r} in data row {row}, which is not a time stamp"
-            remedy = "Write ISO 8601, or declare the unit of its numbers"
-            raise DataError(what, field=at[0], value=str(cell), remedy=remedy)
-    return np.array([stamp_ns(c, timezone, at[1]) for c in cells], dtype=np.int64)
+    return np.array([stamp_ns(str(c), timezone, at[1]) for c in part.cells(at[0])], dtype=np.int64)
 
 
 def _rails(
