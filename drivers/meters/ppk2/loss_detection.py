@@ -21,8 +21,10 @@ UNSEEN = 64
 NEAR_S = 3e-4
 """An arrival at most this late still proves that nothing is missing; 64 readings are 6.4e-4 s."""
 BLIND_S = 2e-4
-"""If drift may have moved the floor by more than this since the last arrival near it, nothing more can be proved."""
-BLIND_MOST_S = 8.0
+"""If drift may have moved the floor by more than this since the last arrival near it, nothing more can be proved.
+
+That is 2 s after the start of a run, and 9 s when its drift is known best.
+"""
 LEARNT_FROM_S, LEARNT_MOST = 5.0, 30
 """The drift is fitted to the lowest lag of each second, over at least 5 and at most 30 seconds."""
 UNCERTAINTY_S, UNCERTAINTY_RATE = 4e-4, 1e-5
@@ -54,7 +56,7 @@ class Proof:
             return
         since_s = at_s - self.proved_s
         expected_s, slack_s = self._floor_s + self._drift * since_s, self._drift_uncertainty * since_s
-        if slack_s > BLIND_S or since_s > BLIND_MOST_S:
+        if slack_s > BLIND_S:
             raise self._blind(since_s, lag_s - expected_s)
         if lag_s - expected_s <= NEAR_S:
             self._near(count, at_s, lag_s, min(expected_s + slack_s, lag_s))

@@ -54,6 +54,16 @@ def test_what_cannot_be_excluded_ends_the_run_and_says_how_much() -> None:
     assert caught.value.remedy
 
 
+def test_a_loss_after_a_long_run_ends_it_within_nine_seconds() -> None:
+    proof = Proof("ppk2", RATE_HZ, 1e-4)
+    for k in range(1, 601):
+        proof.add(10_000 * k, 0.1 * k)
+    with pytest.raises(MeterError):
+        for k in range(601, 690):
+            proof.add(10_000 * k - UNSEEN, 0.1 * k)
+    assert proof.proved == 6_000_000
+
+
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(0, 60))
 def test_readings_stand_where_the_counter_puts_them(lost: list[int], first: int) -> None:
     """The word of a reading is its number here, and one that the counter shows as lost is unknown."""

@@ -358,6 +358,7 @@ def test_a_time_that_stands_still_is_named() -> None:
         ("time:ms,core:mW", TIMED),
         ("count:count,core:mW", COUNTED),
         ("core:mJ,time:us", {"columns": "core:mJ, time:us"}),
+        ("core:mJ", {"columns": "core:mJ", "rate_hz": 200.0}),
     ],
 )
 def test_a_board_that_restarts_is_told(columns: str, options: Options) -> None:
