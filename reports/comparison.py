@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reports.format import quantity_parts
+from reports.format import quantity_parts, signed
 from reports.names import short_text, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
-from rig.analysis.result.catalogue import Scale, entry_of
+from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Component, Quantity
 from rig.submission.compare import Comparison, Difference, Subject
@@ -131,13 +131,6 @@ def _percent(d: Difference) -> str:
     one = abs(d.first.value)
     limits = None if d.low is None or d.high is None else (d.low / one, d.high / one)
     return signed(Quantity(d.relative, "1", limits=limits), "percent")
-
-
-def signed(q: Quantity, scale: Scale = "auto") -> str:
-    """Return a change as text, with its sign."""
-    value, half, unit = quantity_parts(q, scale)
-    sign = "" if value.startswith("-") or not value.strip("0.") else "+"
-    return f"{sign}{value}{f' ± {half}' if half else ''} {unit}".rstrip()
 
 
 def _gate(one: Judged, c: Comparison) -> str:

@@ -98,6 +98,13 @@ def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
     return f"{value}{within(half)}{tail}"
 
 
+def signed(q: Quantity, scale: Scale = "auto") -> str:
+    """Return a change as text, with its sign."""
+    value, half, unit = quantity_parts(q, scale)
+    sign = "" if value.startswith("-") or not value.strip("0.") else "+"
+    return f"{sign}{value}{within(half)} {unit}".rstrip()
+
+
 def within(half: str) -> str:
     """Return the text after a value: its half-width after ±, both ends in brackets, or nothing."""
     return "" if not half else f" ({half})" if ENDS in half else f" ± {half}"

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, to_builtins
 
-from reports.format import NOT_STATED, flatten, say, si
+from reports.format import NOT_STATED, flatten, say, si, signed
+from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.result.result import ClockSummary, Result
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord
@@ -93,10 +94,10 @@ def _baselines(start: Start) -> Pairs:
 
 
 def clock_row(c: ClockSummary) -> tuple[str, ...]:
-    """Return clock, method, sigma, rate error, brackets, and methods considered."""
+    """Return clock, method, sigma, how fast it runs, brackets, and methods considered."""
     considered = "; ".join(f"{clean(m)}: {si(s, 's', 2)}" for m, s in c.considered.items())
-    rate = f"{c.rate_error * 1e6:+.3g} ± {c.rate_sigma * 1e6:.2g} ppm"
-    return (clean(c.clock), clean(c.method), si(c.sigma_s, "s", 2), rate, str(c.brackets), considered or "—")
+    fast = Quantity(1e6 / (1.0 + c.rate_error) - 1e6, "ppm", (Component("rate", 1e6 * c.rate_sigma),))
+    return (clean(c.clock), clean(c.method), si(c.sigma_s, "s", 2), signed(fast), str(c.brackets), considered or "—")
 
 
 def timing(result: Result) -> Pairs:

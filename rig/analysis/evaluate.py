@@ -94,7 +94,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         start=run.start,
         quantities=figures,
         findings=named(findings, run.start.rules),
-        clocks=_clocks(timebases),
+        clocks=_clocks(timebases, told.device),
         series=_series(told, rails, timebases),
         ruling=ruling_of(run.start.rules),
     )
@@ -223,11 +223,14 @@ def _told(checks: Iterable[Finding]) -> Iterator[Finding]:
     return (replace(check, told=True) for check in checks)
 
 
-def _clocks(timebases: Mapping[str, Timebase]) -> dict[str, ClockSummary]:
-    return {
-        name: ClockSummary(name, t.method, t.sigma_s, t.rate - 1.0, t.rate_sigma, t.brackets, dict(t.considered))
-        for name, t in timebases.items()
-    }
+def _clocks(timebases: Mapping[str, Timebase], device: Timebase) -> dict[str, ClockSummary]:
+    found = {}
+    for name, t in timebases.items():
+        # a trace or a pin shows a rate against the device's clock, whose own rate is uncertain too
+        beside = 0.0 if t.method == "brackets" else device.rate_sigma
+        rate_sigma = device.rate_sigma if name == device.clock.name else math.hypot(t.rate_sigma, beside)
+        found[name] = ClockSummary(name, t.method, t.sigma_s, t.rate - 1.0, rate_sigma, t.brackets, dict(t.considered))
+    return found
 
 
 def _series(told: _Recorded, rails: _Rails, timebases: Mapping[str, Timebase]) -> Series:

@@ -154,6 +154,12 @@ def test_readings_of_a_clock_stand_about_its_fit() -> None:
     assert picture(result, "clocks") == ""
 
 
+def test_a_clock_is_fast_by_so_much_with_half_its_interval() -> None:
+    """Its nominal second lasts 1 ppm longer than the host's, with a standard uncertainty of 0.2 ppm."""
+    page = page_of(made_up())
+    assert "Runs fast by" in page and "-1.00 ± 0.39 ppm" in page.replace("\xa0", " ")
+
+
 def test_energy_is_divided_by_phase_and_rail_where_there_are_several() -> None:
     parts = {("inference", ""): 3e-6, ("inference", "core"): 2e-6, ("inference", "io"): 1e-6, ("preprocess", ""): 5e-6}
     figures = {FigureKey("energy_per_inference_j", phase, rail): q(x, "J", 1e-8) for (phase, rail), x in parts.items()}

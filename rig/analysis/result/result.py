@@ -25,7 +25,11 @@ SCHEMA = "neurorig-results/1"
 
 @dataclass(frozen=True)
 class ClockSummary:
-    """How one clock was aligned with the host's: method, offset and rate with their uncertainties."""
+    """How one clock was placed: the device's on the host's, that of a meter on the device's.
+
+    ``sigma_s`` is the standard uncertainty of that place. ``rate_error`` is how much longer a nominal second of this
+    clock is than the host's, which is negative if the clock is fast; ``rate_sigma`` is its standard uncertainty.
+    """
 
     clock: str
     method: str
@@ -56,7 +60,7 @@ class Result:
     findings: tuple[Finding, ...]
     """Checks, notes and refusals; ``validity``, ``notes`` and ``refusals`` are views of these findings."""
     clocks: Mapping[str, ClockSummary]
-    """How each clock was aligned with the host's, by its name, in seconds."""
+    """How each clock was placed, by its name."""
     series: Series
     """The arrays that pictures are drawn from; ``frames()`` gives them as tables."""
     ruling: Ruling | None
