@@ -115,7 +115,7 @@ def fit_brackets(
     x, y, h = quick_reads(clock, brackets, t0_ns).T
     floor = float(h.min()) / math.sqrt(3.0)
     resolution = 0.5 / clock.tick_hz
-    rate, rate_sigma, scatter = _slope(x, y, h, clock.tolerance, bend_s)
+    rate, rate_sigma, scatter = _slope(x, y, h, clock, bend_s)
     if len(brackets) == 1 and arrivals is not None and len(arrivals) >= 3:
         rate, rate_sigma = _rate_of_arrivals(arrivals, base_tick, clock)
     weight = 1.0 / np.maximum(h, 1e-12) ** 2
@@ -176,10 +176,11 @@ def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
     return picked[half[picked] <= 3.0 * half.min() + 1e-9] if len(picked) > 2 else picked
 
 
-def _slope(x: Floats, y: Floats, half: Floats, tolerance: float, bend_s: float) -> tuple[float, float, float]:
+def _slope(x: Floats, y: Floats, half: Floats, clock: ClockInfo, bend_s: float) -> tuple[float, float, float]:
     """Return the weighted slope, its sigma, and the scatter about the line; the nominal slope if there is no lever."""
+    nominal_sigma = clock.tolerance / math.sqrt(3.0)
     if len(x) < 2 or np.ptp(x) <= 0:
-        return 1.0, tolerance / math.sqrt(3.0), 0.0
+        return 1.0, nominal_sigma, 0.0
     weight = 1.0 / np.maximum(half, 1e-9) ** 2
     mean = np.average(x, weights=weight)
     sxx = float(np.sum(weight * (x - mean) ** 2))
@@ -193,9 +194,11 @@ def _slope(x: Floats, y: Floats, half: Floats, tolerance: float, bend_s: float) 
     else:
         scatter = float(excess.max())
     sigma = math.sqrt(float(np.sum((weight * (x - mean)) ** 2 * np.maximum(excess, scatter) ** 2))) / sxx
-    sigma = max(sigma, RATE_PER_BEND * bend_s / float(np.ptp(x)))
-    if sigma > tolerance / math.sqrt(3.0):
-        return 1.0, tolerance / math.sqrt(3.0), scatter
+    # readings of one moment share what a tick cannot show, which is rectangular at both ends
+    ends_s = math.sqrt(2.0) / RECTANGLE / clock.tick_hz
+    sigma = max(sigma, max(RATE_PER_BEND * bend_s, ends_s) / float(np.ptp(x)))
+    if sigma > nominal_sigma:
+        return 1.0, nominal_sigma, scatter
     return rate, sigma, scatter
 
 
