@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reports.format import quantity_parts, signed
+from reports.format import signed
 from reports.names import short_text, text_of, title
 from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
-from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.result.quantity import Quantity
 from rig.submission.compare import Comparison, Difference, Subject
 from rig.submission.gate import Judged
 from rig.terminal import clean, say, width, wrapped
@@ -120,8 +120,8 @@ def _table(c: Comparison, verbose: bool, wide: int) -> Iterator[str]:
 
 
 def _bare(text: str) -> str:
-    """Return a figure without its half-width."""
-    return re.sub(r" ± \S+", "", text)
+    """Return a figure without its interval."""
+    return re.sub(r" (± \S+|\(.*\))", "", text)
 
 
 def _percent(d: Difference) -> str:
@@ -149,11 +149,8 @@ def _gate(one: Judged, c: Comparison) -> str:
 
 
 def _change(d: Difference) -> str:
-    half = 0.0 if d.low is None or d.high is None else max(d.high - d.value, d.value - d.low)
-    scale = entry_of(d.key).scale
-    whole = Quantity(d.value, d.first.unit, (Component("", half),), limits=(d.value - half, d.value + half))
-    value, half_text, unit = quantity_parts(whole if half else Quantity(d.value, d.first.unit), scale)
-    return f"{value} ± {half_text} {unit}" if half_text else f"{value} {unit}"
+    limits = None if d.low is None or d.high is None else (d.low, d.high)
+    return short_text(d.key, Quantity(d.value, d.first.unit, limits=limits))
 
 
 def _notes(c: Comparison, verbose: bool) -> Iterator[str]:

@@ -62,8 +62,8 @@ def prefix(magnitude: float, unit: str, scale: Scale = "auto") -> tuple[float, s
 def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     """Return (value, half-width of the 95 % interval, unit) as text; both numbers share one prefix and one last digit.
 
-    The half-width is empty if no uncertainty is stated. If a half-width would take a share beyond 0 or 1, both ends of
-    its interval are returned instead: ``61.5 to 99.8``.
+    The half-width is empty if no uncertainty is stated. If one side of the interval is wider, as for a share of counts,
+    both ends are returned instead: ``61.5 to 99.8``.
     """
     value = float(q.value)
     if not math.isfinite(value):
@@ -81,9 +81,9 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     if max(abs(value), half) >= 1e6 or decimals > 12:
         digits = max(0, min(15, math.floor(math.log10(max(abs(value), half))) - exponent + 1))
         return f"{value:.{digits}e}", f"{half:.1e}", unit
-    if q.limits is not None and not half <= value <= factor - half and 0.0 <= q.limits[0] <= q.limits[1] <= 1.0:
+    if q.limits is not None and abs(factor * sum(q.limits) - 2.0 * value) >= 10.0**-decimals:
         low, high = (_fixed(factor * end, max(decimals, 0)) for end in q.limits)
-        return _fixed(value, decimals), f"{low}{ENDS}{high}", unit
+        return _fixed(value, decimals) if decimals > 0 else _significant(value, 3), f"{low}{ENDS}{high}", unit
     return _fixed(value, decimals), _fixed(half, decimals), unit
 
 

@@ -10,7 +10,7 @@ from reports.names import short_text, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
 from reports.submission.results_csv import table
-from reports.sweeps.axes import HALF
+from reports.sweeps.axes import ENDS
 from reports.sweeps.picture import sweep_figure
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.result import Result
@@ -131,5 +131,5 @@ def _numbers_of(result: Result) -> dict[str, float]:
 
 def _point(fact: Mapping[str, float], result: Result) -> dict[str, Any]:
     found = {str(key): q for key, q in result.quantities.items()}
-    halves = {name + HALF: q.half_width() if q.stated else None for name, q in found.items()}
-    return {**fact, **halves, **{name: q.value for name, q in found.items()}}
+    ends = {name + ENDS: q.interval() for name, q in found.items() if q.stated}
+    return {**fact, **ends, **{name: q.value for name, q in found.items()}}

@@ -13,7 +13,8 @@ from rig.analysis.result.catalogue import Entry
 from rig.terminal import clean
 
 Row = Mapping[str, Any]
-HALF = ".half_width_95"
+ENDS = ".interval_95"
+"""After the name of a quantity: the column with both ends of its interval."""
 _WIDE = 30.0  # if greatest / least is at least this, an axis is logarithmic
 _DECADE, _EVEN = 10.0, 2.5  # or at least this, if no step's logarithm is over _EVEN times the smallest
 _TICKS = 9  # a logarithmic axis with at most this many values names all
@@ -35,8 +36,9 @@ class Drawn:
 
     def interval(self, row: Row) -> tuple[float, float, float]:
         """Return the point of a row and the ends of its interval."""
-        y, half = float(row[self.quantity]), float(row.get(self.quantity + HALF) or 0.0)
-        low, high = max(y - half, min(self.held[0], y)), min(y + half, max(self.held[1], y))
+        y = float(row[self.quantity])
+        low, high = row.get(self.quantity + ENDS) or (y, y)
+        low, high = max(low, min(self.held[0], y)), min(high, max(self.held[1], y))
         return y * self.factor, low * self.factor, high * self.factor
 
 

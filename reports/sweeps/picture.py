@@ -45,8 +45,8 @@ def sweep_figure(
 ) -> bytes | None:
     """Return SVG of ``plot`` against ``against``, or None if no row has a figure and none was requested.
 
-    ``rows`` map columns to values as in ``table.csv``. The half-width of a quantity's 95 % interval is in the column
-    named after the quantity and ``sweep_axes.HALF``. ``varied`` are the columns that span the grid, ``figures`` the
+    ``rows`` map columns to values as in ``table.csv``. Both ends of a quantity's 95 % interval are in the column named
+    after the quantity and ``axes.ENDS``. ``varied`` are the columns that span the grid, ``figures`` the
     columns of figures. A line goes through the means of repetitions; each repetition is a point with its interval.
     ``against`` can also be a quantity, such as the real time of a solve; a line then follows the key that changes this
     quantity most. Costs are shown together with the target's cost.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.names import short_text, title
-from reports.sweeps.axes import HALF
+from reports.sweeps.axes import ENDS
 from reports.sweeps.picture import WANTED, Figures, Row
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import FigureKey
@@ -46,4 +46,4 @@ def print_sweep(rows: Sequence[Row], varied: Sequence[str], figures: Figures) ->
 def _text(row: Row, name: str, key: FigureKey) -> str:
     if row.get(name) is None:
         return ""
-    return short_text(key, Quantity(row[name], entry_of(key).unit, bias=row.get(name + HALF) or 0.0))
+    return short_text(key, Quantity(row[name], entry_of(key).unit, limits=row.get(name + ENDS)))

@@ -14,20 +14,23 @@ from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, verified_row
 from rig.sweep.store import CELLS, State, error_of, keep, state_of
 
-HALF = ".half_width_95"
+HALF, ENDS = ".half_width_95", ".interval_95"
 TABLE, RUNS = "table.csv", "runs.csv"
 Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class Table:
-    """``rows`` maps columns to values or None; ``varied`` are the columns that span the grid."""
+    """``rows`` maps columns to values or None; ``varied`` are the columns that span the grid.
+
+    Rows also hold both ends of each interval, which is no column of the file.
+    """
 
     columns: tuple[str, ...]
     varied: tuple[str, ...]
     figures: Mapping[str, FigureKey]
     """Keys of figures, by the name of the column that holds the value."""
-    rows: tuple[Mapping[str, Plain], ...]
+    rows: tuple[Mapping[str, Any], ...]
     ties: tuple[tuple[str, ...], ...]
     """Cell, run directory, time of recording, and digest of the events, for each run."""
 
@@ -37,7 +40,7 @@ def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_col
     keys = list(dict.fromkeys(key for grid in grids for key in grid.vary))
     parse = {key: _parser([cell.options[key] for cell in cells if key in cell.options]) for key in keys}
     figures: dict[str, FigureKey] = {}
-    rows: list[dict[str, Plain]] = []
+    rows: list[dict[str, Any]] = []
     ties: list[tuple[str, ...]] = []
     for cell in cells:
         state = state_of(folder, cell)
@@ -50,7 +53,8 @@ def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_col
             if all_columns or figure.key.of_whole:
                 name = str(figure.key)
                 figures[name] = figure.key
-                rows[-1] |= {name: figure.value, name + HALF: figure.half_width}
+                ends = None if figure.whole is None else figure.whole["interval_95"]
+                rows[-1] |= {name: figure.value, name + HALF: figure.half_width, name + ENDS: ends}
     fixed = ("verdict", "simulated", "refusals", "content_sha256", "error")
     columns = ("cell", "state", "device", *keys, "repetition", *fixed, *(c for n in figures for c in (n, n + HALF)))
     varied = ("device", *keys) if len({cell.device for cell in cells}) > 1 else tuple(keys)

@@ -153,11 +153,13 @@ def test_a_sweep_shows_first_whether_answers_are_right_and_leaves_out_what_does_
     capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
     quantities = ("energy_per_inference_j", "active_power_w", "execution_time_s", "accuracy")
-    row = {"inference_s": 0.05, "verdict": "VALID", "accuracy": 0.95, "accuracy.half_width_95": 0.05}
-    row |= dict.fromkeys(quantities[:3], 1.23456e-3) | {f"{q}.half_width_95": 1.2e-6 for q in quantities[:3]}
+    row = {"inference_s": 0.05, "verdict": "VALID", "accuracy": 0.95, "accuracy.interval_95": (0.82, 0.99)}
+    row |= dict.fromkeys(quantities[:3], 1.23456e-3) | {
+        f"{q}.interval_95": (1.23336e-3, 1.23576e-3) for q in quantities[:3]
+    }
     print_sweep([row], ["inference_s"], {q: FigureKey(q) for q in quantities})
     said = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in said.splitlines()) <= columns
-    assert "95.0 ± 5.0 %" in said
+    assert "95 (82 to 99) %" in said
     assert said.index("Accuracy") < (said + "Energy").index("Energy") < (said + "Active").index("Active")
     assert ("table.csv also has: " in said) == (columns < 100)

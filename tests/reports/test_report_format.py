@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from reports.figures.trace import envelope
-from reports.format import budget, flatten, quantity_text, si
+from reports.format import budget, flatten, quantity_text, si, signed
 from reports.names import Group, brief, groups, heading, kind_of, parts_of, text_of, title
 from rig.analysis.result.catalogue import entry_of
 from rig.analysis.result.figure_key import LITERAL, PEER, TRIMMED, FigureKey
+from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity
 
 
@@ -219,11 +220,19 @@ def test_an_energy_that_is_printed_as_the_same_text_is_printed_once() -> None:
     assert shown == [[key, other]]
 
 
-def test_a_share_whose_half_width_would_leave_0_to_1_has_both_ends() -> None:
-    few = Quantity(1.0, "1", (Component("finite sample", 0.19),), limits=(0.63, 1.0))
-    assert quantity_text(few, "percent") == "100 (63 to 100) %"
-    many = Quantity(0.9, "1", (Component("finite sample", 0.02),), limits=(0.86, 0.93))
-    assert quantity_text(many, "percent") == "90.0 ± 4.0 %"
+@pytest.mark.parametrize(
+    ("right", "of", "text"),
+    [
+        (8, 8, "100 (63 to 100) %"), (8, 12, "66.7 (35 to 90) %"), (37, 40, "92.5 (80 to 98) %"),
+        (900, 1000, "90.0 (88.0 to 91.8) %"), (8, 16, "50 ± 25 %"), (0, 4, "0 (0 to 60) %"),
+    ],
+)  # fmt: skip
+def test_a_share_has_both_ends_of_its_interval_unless_both_sides_are_alike(right: int, of: int, text: str) -> None:
+    assert quantity_text(proportion(right, of, "counted"), "percent") == text
+
+
+def test_a_change_with_a_wider_side_has_both_ends() -> None:
+    assert signed(Quantity(0.05, "1", limits=(-0.02, 0.08)), "percent") == "+5.0 (-2.0 to 8.0) %"
 
 
 def test_a_unit_follows_every_number_below_its_key() -> None:

@@ -29,7 +29,8 @@ def table(rates: list[Any], loads: list[Any] | None = None, **figures: float) ->
         for load in loads or ["only"]:
             row: dict[str, Any] = {"device": "mock", "rate": rate, "load": load, "repetition": 0, "simulated": True}
             for name, value in figures.items():
-                row |= {name: value * (number + 1), f"{name}.half_width_95": 0.02 * abs(value)}
+                at = value * (number + 1)
+                row |= {name: at, f"{name}.interval_95": (at - 0.02 * abs(value), at + 0.02 * abs(value))}
             rows.append(row)
     return rows
 
@@ -215,7 +216,7 @@ def test_an_interval_does_not_go_where_the_quantity_cannot(value: float, half: f
     unit = CATALOGUE[name].unit
     value = min(value, 1.0) if unit == "1" else value
     drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(CATALOGUE[name]))
-    y, low, high = drawn.interval({name: value, f"{name}.half_width_95": half})
+    y, low, high = drawn.interval({name: value, f"{name}.interval_95": (value - half, value + half)})
     assert 0.0 <= low <= y <= high
     assert unit != "1" or high <= 1.0
 
@@ -223,4 +224,4 @@ def test_an_interval_does_not_go_where_the_quantity_cannot(value: float, half: f
 @pytest.mark.parametrize("name", ["gap_{target}_mean", "cost_mean", "dynamic_power_w"])
 def test_what_may_be_negative_keeps_its_whole_interval(name: str) -> None:
     drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(CATALOGUE[name]))
-    assert drawn.interval({name: 0.1, f"{name}.half_width_95": 0.5})[1:] == (-0.4, 0.6)
+    assert drawn.interval({name: 0.1, f"{name}.interval_95": (-0.4, 0.6)})[1:] == (-0.4, 0.6)
