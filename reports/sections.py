@@ -199,7 +199,10 @@ def occasion(start: Start) -> Pairs:
     """Return when, with what, by whom and where the recording was made; the first screen shows it."""
     instruments = [" ".join(filter(None, (m.name, m.serial_number))) for m in start.meters]
     return [
-        ("Recorded (UTC)", say(start.created_utc.replace("T", " ").removesuffix("+00:00"))),
+        (
+            "Recorded (UTC)" if start.imported is None else "Imported (UTC)",
+            say(start.created_utc.replace("T", " ").removesuffix("+00:00")),
+        ),
         ("Device", say(start.device.name)),
         ("Instrument", say(", ".join(instruments) or "none")),
         ("Operator", say(start.operator)),

@@ -21,7 +21,7 @@ from rig.analysis.result.finding import note
 from rig.analysis.result.result import Result
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.solves import RUNTIME
-from rig.recording.records import Algorithm
+from rig.recording.records import Algorithm, ImportRecord
 from tests.support.made_up import made_up, made_up_stream, q, with_checks, without_pictures
 
 pytestmark = pytest.mark.pictures
@@ -200,6 +200,13 @@ def test_the_first_screen_says_when_with_what_by_whom_and_where() -> None:
     for said in ("Recorded (UTC)", "Device", "Instrument", "Operator Ada", "Lab Basement"):
         assert said in head
     assert "Operator not stated" in " ".join(Unfolded(page_of(result)).words)
+
+
+def test_an_import_says_when_it_was_imported_and_not_when_it_was_recorded() -> None:
+    result = made_up()
+    imported = structs.replace(result.start, imported=ImportRecord(format="plain-csv"))
+    page = page_of(replace(result, start=imported))
+    assert "Imported (UTC)" in page and "Recorded (UTC)" not in page
 
 
 def test_what_is_folded_on_the_screen_is_not_printed_and_the_print_says_so(page: str) -> None:
