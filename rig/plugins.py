@@ -200,7 +200,8 @@ def _from_file(group: str, name: str) -> Factory:
     path_text, _, attribute = name.rpartition(":")
     path = Path(path_text)
     if not path.is_file():
-        raise UsageError(f"{path} is not a file", field=group, value=name, remedy="Write path/to/file.py:function")
+        remedy = "Write path/to/file.py:function, or go on with a session or sweep in the directory where it was begun"
+        raise UsageError(f"{path} is not a file", field=group, value=name, remedy=remedy)
     module = _module(group, name, path)
     found = getattr(module, attribute, None)
     if not callable(found):

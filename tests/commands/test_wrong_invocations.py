@@ -86,6 +86,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("measure --device board.py", USAGE, ("'board.py'", "no function", "Write board.py:open_board")),
     ("measure --device bare.py", USAGE, ("'bare.py'", "bare.py:FUNCTION", "run, open_board")),
     ("measure --device gone.py", USAGE, ("gone.py is not a file", "path/to/file.py:function")),
+    ("measure --device gone.py:open_board", USAGE, ("gone.py is not a file", "path/to/file.py:function", "was begun")),
     ("measure --device board.py:open_bord", USAGE, ("'open_bord'", "Did you mean open_board?")),
     ("measure --device torn.py:open_board", SETUP, ("torn.py", "SyntaxError", "line 1")),
     ("measure --device slash.py:open_board --meter none", SETUP, ("positional-only", "port", "Remove the /")),

@@ -233,6 +233,9 @@ def test_what_is_set_aside_is_never_overwritten(copy: Path) -> None:
 def test_another_grid_is_refused_by_its_difference(copy: Path) -> None:
     with pytest.raises(UsageError, match=r"vary.inference_s was 0.01,0.02, is 0.01,0.03"):
         quick(copy, "--vary", "inference_s=0.01,0.03", "--repetitions", "2")
+    with pytest.raises(UsageError) as caught:
+        quick(copy, *GRID, "--meter", "gone.py:open_meter")
+    assert "the directory of its first call" in str(caught.value.remedy)
     assert len(frozen(copy)) == 1
 
 
