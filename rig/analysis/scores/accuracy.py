@@ -75,7 +75,8 @@ def answer_checks(run: Run) -> Iterator[Finding]:
     if told and all(a is None for a in told):
         yield Finding("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
     if odd:
-        found = f"{len(odd)} of {len(told)}, such as {json.dumps(odd[0])[:60]}"
+        kind = "" if isinstance(odd[0], str) else ", which is no text"
+        found = f"{len(odd)} of {len(told)}, such as {json.dumps(odd[0])[:60]}{kind}"
         yield Finding("answers that are no label of the workload", found, "0", False)
 
 

@@ -100,12 +100,12 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
         (["x", "x", "x", "y"], None, []),
         (["x", "z", "x", "y"], None, ['1 of 4, such as "z"']),
         (["x\n", "y\n"], None, ['2 of 2, such as "x\\n"']),
-        (["x", {"lable": "y"}], None, ['1 of 2, such as {"lable": "y"}']),
+        (["x", {"lable": "y"}], None, ['1 of 2, such as {"lable": "y"}, which is no text']),
         (["x", {"label": None}], None, []),
         (["x", "z", None, "y"], ["x", "y", "z"], []),
         (["x", "w", "x", "w"], ["x", "y", "z"], ['2 of 4, such as "w"']),
-        (["x", 1, "x", "y"], None, ["1 of 4, such as 1"]),
-        (["x", [0.1, 0.9], "x", "y"], ["x", "y"], ["1 of 4, such as [0.1, 0.9]"]),
+        (["x", 1, "x", "y"], None, ["1 of 4, such as 1, which is no text"]),
+        (["x", [0.1, 0.9], "x", "y"], ["x", "y"], ["1 of 4, such as [0.1, 0.9], which is no text"]),
     ],
 )
 def test_answers_outside_the_labels_fail_a_check(
