@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -30,8 +31,11 @@ def _declared(start: Start) -> dict[str, Any]:
     line = start.as_recorded
     environment, argv = line.get("environment") or {}, line.get("argv") or ()
     options = (text.partition("=") for flag, text in pairwise(argv) if flag == "--option")
+    # these are recorded with their defaults
+    with_defaults = {key for who in ("workload", "scenario") for key in (line.get(who) or {}).get("options", ())}
+    typed = {key: value for key, _, value in options}
     return {
-        "option": {key: value for key, _, value in options},
+        "option": {k: v for k, v in typed.items() if re.sub("^(workload|scenario)[.]", "", k) not in with_defaults},
         "rules": (line.get("rules") or {}).get("name"),
         "version": {key: environment.get(key) for key in _VERSION},
         "bench": {key: line.get(key) for key in _BENCH},

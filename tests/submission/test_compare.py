@@ -25,6 +25,7 @@ from rig.recording.records import MeterRecord
 from rig.session.report import Evaluated, evaluated
 from rig.submission import compare as module
 from rig.submission.compare import Difference, Subject, _subject, compare, compared, instruments_of
+from rig.submission.differing import differing
 from rig.types import Accuracy, Calibration, Rail
 from tests.support.submissions import session, submitted
 
@@ -303,3 +304,14 @@ def test_a_report_shows_what_a_slow_meter_did_not_see_beside_the_same_device(tmp
     )
     assert "rail core was read every 0.2 s, and looked at for 60 % of the time" in table["note"]
     assert table["note"].count("was not seen") == 1
+
+
+def test_options_differ_by_their_values_and_not_by_who_stated_the_default() -> None:
+    def start(count: int, *typed: str) -> Any:
+        argv = [word for text in typed for word in ("--option", text)]
+        return SimpleNamespace(as_recorded={"argv": argv, "workload": {"options": {"count": count}}})
+
+    assert not differing(start(40, "count=40"), start(40))
+    assert not differing(start(40, "workload.count=40"), start(40))
+    assert differing(start(40, "count=40"), start(30)) == {"workload.options.count": (40, 30)}
+    assert differing(start(40, "device.count=40"), start(40)) == {"option.device.count": ("40", None)}
