@@ -241,6 +241,7 @@ def test_readings_that_cannot_be_end_the_run_and_cost_only_themselves(play: Play
     assert isinstance(ended, MeterError)
     assert "meter mock" in ended.message or "meter meter" in ended.message
     assert "core" in ended.message
+    assert ("not a column of whole numbers, such as int64" in ended.message) == (what == "float ticks")
     assert len(run.traces["core"].value) > 1000
     reported(run, ended)
 

@@ -44,12 +44,12 @@ def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
     columns = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
     given = {name: values for name, values in columns.items() if values is not None}
     for name, values in given.items():
-        kinds = "iuf" if name == "value" else "iu"
+        kinds, wanted = ("iuf", "numbers") if name == "value" else ("iu", "whole numbers, such as int64")
         if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in kinds:
             what = (
                 f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
             )
-            raise TypeError(f"{name} of rail {rail.name} is {what}, not a column of numbers")
+            raise TypeError(f"{name} of rail {rail.name} is {what}, not a column of {wanted}")
         if len(values) != len(chunk.value):
             raise ValueError(f"rail {rail.name} has {len(chunk.value)} values and {len(values)} of {name}")
     if ("start_tick" in given) != ("end_tick" in given):
