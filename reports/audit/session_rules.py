@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
+import pandas as pd
 from scipy.special import bdtrc
-from scipy.stats import sem, t
+from scipy.stats import t
 
-from reports.audit.figures import SLACK, Figures, counted, together
+from reports.audit.figures import SLACK, Figures, counted, device_line, issues, spans
 from reports.audit.folder.reading import Run, by_sample
 from reports.audit.judged import Judged, Rule, written
 from reports.audit.rules import Values
@@ -23,16 +24,19 @@ CHANGED, ACCURACY_STEP = 0.1, 0.01
 OTHERWISE, CHANCE = "samples answered otherwise", "more than 10% by chance"
 TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_power_w": "power"}
 """The figures whose trials must agree, and the runs that are their trials."""
-SPEED, EXPLAINED = "execution time of the power runs, against the performance runs", "within intervals"
-TIME, TIME_SE = "execution_time_s", "execution_time_se_s"
+SPEED, EXPLAINED = "execution time of the {} runs, against the performance runs", "within 1% or chance"
+SAMPLES = "samples that not every run holds"
+APART, NEAR, BEYOND = 0.05, 0.01, 0.9995
+"""Times of runs may differ by ``APART``, unless the rules have a tolerance; by more than ``NEAR`` is told. What is left
+out is the scatter of executions, to this quantile of Student's t: two samples may not fail an honest session."""
 COMPARED = {"performance": "speed", "power": "power"}
 """Purposes whose runs must answer like accuracy runs, with their names in the rule."""
 
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
     """Judge the rules about a session as a whole. ``each`` has the plain figures of its runs by name, if computed."""
-    found = (_counts(runs, values), _trials(runs, values, each), _one_speed(runs, values, each), _answers(runs))
-    return written("", [*chain(*found)])
+    found = (_counts(runs, values), _trials(runs, values, each), _same_samples(runs), _one_speed(runs, values))
+    return written("", [*chain(*found, _answers(runs))])
 
 
 def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
@@ -58,35 +62,66 @@ def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterat
             yield f"{key} of each trial from the mean", f"{apart:.3%}", f"at most {most:.0%}", apart <= most
 
 
-def _one_speed(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterator[Judged]:
-    """Judge whether power runs are as quick as performance runs: power and time must be of one operating point.
+def _same_samples(runs: list[Run]) -> Iterator[Judged]:
+    """Judge whether the runs of time and power hold the same samples; power may be that of longer sequences."""
+    asked = {"power": set[str](), "performance": set[str]()}
+    held = [(run, set(counted(run).sample)) for run in runs if run.purpose in asked]
+    kinds = [run.purpose if run.start["scenario"].get("amortise_s") else "performance" for run, _ in held]
+    for kind, (_, own) in zip(kinds, held, strict=True):
+        asked[kind] |= own
+    lost = [
+        f"{len(asked[kind] - own)} not in {run.path.name}"
+        for kind, (run, own) in zip(kinds, held, strict=True)
+        if own != asked[kind]
+    ]
+    if len(held) > 1:
+        yield SAMPLES, "; ".join(lost) or "none", "none", not lost
 
-    Ignored are differences within clock bounds, two standard errors of both times, and the scatter of trials. Left out
-    are runs with ``amortise_s``, and runs in which arrivals decide how many samples the device takes together.
+
+def _one_speed(runs: list[Run], values: Values) -> Iterator[Judged]:
+    """Judge whether power and accuracy runs are as quick as performance runs: all must be of one operating point.
+
+    The executions of each sample are compared one by one. Left out are differences within the bounds of both clocks and
+    the scatter of executions, from what the ratio becomes without each of them (the jackknife).
     """
-    most = values["trial_tolerance"]
-    timed = {
-        p: [f for r in runs if r.purpose == p and TIME in (f := each.get(r.path.name, {})) and not _own_time(r)]
-        for p in ("performance", "power")
-    }
-    if most is None or not all(timed.values()):
+    most = APART if values["trial_tolerance"] is None else values["trial_tolerance"]
+    quick = [run for run in runs if run.purpose == "performance"]
+    if not quick:
         return
-    speed = together(timed["performance"])
-    mean, count, unsure = speed[TIME].value, len(timed["performance"]), _unsure_s(speed)
-    if count > 1:
-        unsure = max(unsure, t.ppf(0.975, count - 1) * sem([own[TIME].value for own in timed["performance"]]))
-    beyond = max(abs(own[TIME].value - mean) - _unsure_s(own) - unsure for own in timed["power"])
-    share = max(0.0, beyond) / mean if mean else 0.0
-    yield SPEED, f"{share:.3%} beyond intervals" if share else EXPLAINED, f"at most {most:.0%}", share <= most
+    speed = pd.concat([_executions(run) for run in quick]).groupby(level=[0, 1, 2]).mean()
+    for purpose in ("power", "accuracy"):
+        beyond = []
+        for run in (one for one in runs if one.purpose == purpose and not _own_time(one)):
+            own, wanted = pd.concat([_executions(run), speed], axis=1, join="inner").to_numpy(dtype=float).T
+            if (n := len(own)) < 2 or not (total := wanted.sum()) > wanted.max():
+                continue
+            left = (own.sum() - own) / (total - wanted)
+            lines = (device_line(run), device_line(quick[0]))
+            clocks = sum(line.rate_bound + line.s_per_tick * n / total for line in lines)
+            unsure = t.ppf(BEYOND, n - 1) * left.std() * math.sqrt(n - 1) + clocks
+            beyond.append(max(0.0, abs(own.sum() / total - 1) - unsure))
+        if beyond:
+            share = max(beyond)
+            found = f"{share:.3%} beyond intervals" if share > NEAR else EXPLAINED
+            yield SPEED.format(purpose), found, f"at most {most:.0%}", share <= most
+
+
+def _executions(run: Run) -> pd.Series[float]:
+    """Return seconds per inference, by sample, phase, and how often the run had played it before."""
+    own, asked = spans(run), issues(run)
+    own = own[~own.warmup]
+    sample = dict(zip(asked.number, asked.sample, strict=True))
+    by = pd.DataFrame({"sample": [sample[issue] for issue in own.issue], "phase": own.phase})
+    seconds = pd.Series((own.off - own.on) / own.inferences, dtype=float)
+    return seconds.set_axis(pd.MultiIndex.from_arrays([by["sample"], by["phase"], by.groupby([*by]).cumcount()]))
 
 
 def _own_time(run: Run) -> bool:
-    many = (run.start["device"].get("max_batch") or 1) > 1
+    """Return whether a run may take another time on purpose: longer sequences, other batches, or no repetition."""
+    many, options = (run.start["device"].get("max_batch") or 1) > 1, run.options
+    if run.purpose == "accuracy":
+        return many or bool(options.get("apart")) or (options.get("repeat") or 1) > 1
     return bool(run.start["scenario"].get("amortise_s")) or (many and not np.isnan(counted(run).due_s).all())
-
-
-def _unsure_s(own: Figures) -> float:
-    return own[TIME].bound + 2 * (own[TIME_SE].value if TIME_SE in own else 0.0)
 
 
 def _answers(runs: list[Run]) -> Iterator[Judged]:

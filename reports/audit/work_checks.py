@@ -15,7 +15,7 @@ from reports.audit.folder.files import clean
 from reports.audit.folder.reading import Run, by_sample, column, table
 from reports.audit.rules import modes_of, to_the_end
 from reports.audit.scores import is_solving, redrawn, truth_of
-from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SPEED, TRIED
+from reports.audit.session_rules import CHANCE, EXPLAINED, OTHERWISE, SAMPLES, SPEED, TRIED
 
 LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
 SIMULATED = re.compile(r"\bSIMULATED\b|\bsimulated (?:plant|bench|device|board|instrument|meter)|\bSIM\d{3,}|xylosim")
@@ -52,7 +52,7 @@ def workload(e: Evidence) -> Verdict:
         return None if _other_data(run) else str(run.start["workload"].get("digest_sha256"))
 
     searched = any(part.searched for part in e.subject.parts)
-    faults = each(e, faults_of) + ([] if searched else unlike(e, "runs of {} data sets", data_of))
+    faults = each(e, faults_of) + ([] if searched else unlike(e, "runs of {} data sets", data_of)) + broken(e, SAMPLES)
     doubted(faults, each(e, partial(_inferences, known=False)))
     count = sum(table(run, "samples").num_rows for _, run in e.subject.runs)
     return faults, f"{count} samples", "one data set, as declared"
@@ -163,7 +163,8 @@ def _simulated(words: re.Pattern[str], run: Run) -> Iterator[str]:
 
 
 def trials(e: Evidence) -> Verdict:
-    faults, tried = broken(e, *TRIED), sum(r.rule.startswith(tuple(TRIED)) for r in e.rules)
+    begins = (*TRIED, speed := SPEED.partition("{}")[0])
+    faults, tried = broken(e, *begins), sum(r.rule.startswith(begins) for r in e.rules)
     rows = [(one["name"], parts, own) for one, parts in e.subject.configurations for own in one["claims"].items()]
     for name, parts, (key, claim) in rows:
         where, mean = f"{name}: {key}", sum(claim["trials"]) / len(claim["trials"])
@@ -174,7 +175,7 @@ def trials(e: Evidence) -> Verdict:
             faults.append(f"{where}: a session lies {far:.3g} from the mean {mean:.6g} of the row")
     if not tried and not rows:
         raise NotApplicable("neither trials nor claims")
-    doubted(faults, [r.said for r in e.rules if r.rule == SPEED and r.found != EXPLAINED])
+    doubted(faults, [r.said for r in e.rules if r.rule.startswith(speed) and r.found != EXPLAINED])
     found = f"{tried} rules about the trials of a session; {len(rows)} claims are the means of their sessions"
     return faults, found, "time and power of each trial within the tolerance of the rules; a claim is the mean"
 

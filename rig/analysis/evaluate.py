@@ -250,6 +250,7 @@ def _series(told: _Recorded, rails: _Rails, timebases: Mapping[str, Timebase]) -
         stream=told.stream,
         solves=tuple(told.solves),
         clock_reads={name: rows for name, rows in reads.items() if len(rows)},
+        executions={name: np.column_stack([p.issue, p.each_s]) for name, p in activity.phases.items()},
     )
 
 

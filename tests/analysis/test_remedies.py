@@ -37,7 +37,7 @@ def rules() -> Iterator[str]:
         tree = ast.parse(path.read_text())
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
         for call in calls:
-            if isinstance(call.func, ast.Name) and call.func.id in ("Finding", "_within", "_not_sooner", "_count"):
+            if isinstance(call.func, ast.Name) and call.func.id in ("Finding", "_within", "_count"):
                 names = {
                     target.id: text
                     for n in ast.walk(tree)

@@ -212,6 +212,8 @@ OTHER_RULES = "the rules are those of neurobench-1.0"
 PREPROCESSING = "pre-processing, reported separately from inference"
 ONE_DEVICE = "devices, as they were declared in the runs"
 ANSWERED, CONFIGURED = "samples of the set answered", "configurations of the runs"
+LEFT_OUT = (f"{FIRST}: {ANSWERED}", "samples that not every run holds")
+UNLIKE = tuple(f"execution time of the {name} runs, against the performance runs" for name in ("power", "accuracy"))
 S, Q, R, F, V = SCENARIOS
 CHANGES: dict[str, Change] = {
     # every scenario
@@ -256,7 +258,9 @@ CHANGES: dict[str, Change] = {
     "no samples said": one(S, found("samples"), "benchmark: samples"),
     "other classes": one(S, found("classes", "airport", "rain"), "benchmark: classes"),
     "ASC in batches": one(S, start("scenario", "name", to="offline"), OF_SCENARIO, OTHER_RULES),
-    "a sample left out": one(S, replies(lambda k, row: None if row["sample_id"].endswith("03") else row), ANSWERED),
+    "a sample left out": whole(
+        S, {FIRST: replies(lambda k, row: None if row["sample_id"].endswith("03") else row)}, *LEFT_OUT
+    ),
     "a sample without an answer": one(
         S, replies(lambda k, row: row | {"completed_ns": None} if k < 2 else row), "samples without an answer", ANSWERED
     ),
@@ -276,7 +280,7 @@ CHANGES: dict[str, Change] = {
         S, {POWER: without_idle}, "power-1: shortest idle window", "Idle power reported", "Active power reported",
         "Dynamic power reported", "Energy per inference reported",
     ),
-    "a faster trial": whole(S, {FIRST: replies(shorter)}, "execution_time_s of each trial from the mean"),
+    "a faster trial": whole(S, {FIRST: replies(shorter)}, "execution_time_s of each trial from the mean", *UNLIKE),
     "a trial that draws more": whole(
         S, {POWER: scaled}, "active_power_w of each trial from the mean", "average_power_w of each trial from the mean"
     ),
@@ -285,8 +289,7 @@ CHANGES: dict[str, Change] = {
         "samples answered otherwise for speed than for accuracy",
     ),
     "power measured at a slower clock": whole(
-        S, {f"performance-{k}": replies(shorter) for k in range(1, 6)},
-        "execution time of the power runs, against the performance runs",
+        S, {f"performance-{k}": replies(shorter) for k in range(1, 6)}, *UNLIKE,
     ),
     "a clamp the wrong way round": whole(
         S, {f"power-{k}": reversed_clamp for k in range(1, 6)},
@@ -311,7 +314,7 @@ CHANGES: dict[str, Change] = {
         S, {"accuracy": both(start("workload", "benchmark", "name", to=ASC),
                              rows("samples", lambda k, row: row | {"inferences": 10}))},
         "accuracy: benchmark: samples", "accuracy: samples in the recording",
-        "accuracy: samples with another length of an inference",
+        "accuracy: samples with another length of an inference", UNLIKE[1],
     ),
     # optimization
     "a size off the grid": one(Q, found("nodes", 30), "benchmark: nodes"),
@@ -328,7 +331,9 @@ CHANGES: dict[str, Change] = {
     "no target": one(Q, found("target", "none"), "benchmark: target"),
     "Tabu where a proof is asked for": one(Q, found("target", "specified"), "benchmark: target"),
     "QUBO as a stream": one(Q, start("scenario", "name", to="single-stream"), OF_SCENARIO, OTHER_RULES),
-    "a problem left out": one(Q, replies(lambda k, row: None if row["sample_id"].endswith("s7") else row), ANSWERED),
+    "a problem left out": whole(
+        Q, {FIRST: replies(lambda k, row: None if row["sample_id"].endswith("s7") else row)}, *LEFT_OUT
+    ),
     "a solve without a solution": one(
         Q, said(lambda k, text: text if k else "null"), "solutions that could be checked"
     ),
@@ -363,8 +368,8 @@ CHANGES: dict[str, Change] = {
     "a benchmark that has no Offline": one(
         F, start("workload", "benchmark", "scenarios", "allowed", to=["single-stream"]), OF_SCENARIO
     ),
-    "a batch with a sample left out": one(
-        F, replies(lambda k, row: None if row["sample_id"].endswith("03") else row), ANSWERED
+    "a batch with a sample left out": whole(
+        F, {FIRST: replies(lambda k, row: None if row["sample_id"].endswith("03") else row)}, *LEFT_OUT
     ),
     "Offline without power": whole(F, NO_POWER, "runs for power", "Average power reported"),
     "too few queries": one(

@@ -96,3 +96,5 @@ class Series:
     """The figures that the rules compare between trials, one for each trial."""
     probes: tuple[RateProbe, ...] = ()
     """The rates that a search for the highest tried, in order."""
+    executions: Mapping[str, Floats] = field(default_factory=dict)
+    """For each phase, shape (k, 2): issue and seconds per inference of each window."""

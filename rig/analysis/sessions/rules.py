@@ -9,11 +9,11 @@ from dataclasses import replace
 from rig.analysis.result.catalogue import CATALOGUE
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
-from rig.analysis.result.quantity import Component, Quantity, linear
-from rig.analysis.service.queries import queries_of
+from rig.analysis.result.quantity import Quantity
 from rig.analysis.sessions.answers import no_cache, same_answers
 from rig.analysis.sessions.part import Part
 from rig.analysis.sessions.recordings import recording_checks
+from rig.analysis.sessions.speed import one_speed, same_samples
 from rig.analysis.verdict.validity import named
 from rig.recording.reader import Run
 from rig.types import Rules
@@ -25,7 +25,6 @@ COMPARED = (
     ("power", FigureKey("average_power_w")),
 )
 """The figures that are compared between trials, with the purpose of the runs that give them."""
-TIME, TIME_SE = FigureKey("execution_time_s"), FigureKey("execution_time_se_s")
 PURPOSES = ("performance", "accuracy", "power", "compliance")
 
 
@@ -44,11 +43,11 @@ def session_checks(
     checks = [
         *_whole_session(parts),
         *recording_checks(parts),
-        *_enough(by, rules),
+        *trial_checks(by, rules),
         *_one_system(parts, rules),
         *_outlined(parts[0].run, rules),
     ]
-    checks += [*_reported(figures, refusals, rules), *_one_speed(by, figures, rules), *same_answers(by), *no_cache(by)]
+    checks += [*_reported(figures, refusals, rules), *one_speed(by, rules), *same_answers(by), *no_cache(by)]
     return (*_of_runs(parts), *named(checks, rules))
 
 
@@ -75,8 +74,8 @@ def _of_runs(parts: Sequence[Part]) -> Iterator[Finding]:
 
 
 def trial_checks(by: Mapping[str, list[Part]], rules: Rules) -> tuple[Finding, ...]:
-    """Return the checks of trials: as many runs of each purpose as the rules ask for, and each near the mean of all."""
-    return named(list(_enough(by, rules)), rules)
+    """Return the checks of trials: as many as the rules ask for, each near the mean of all, and of the same samples."""
+    return named([*_enough(by, rules), *same_samples(by)], rules)
 
 
 def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
@@ -136,52 +135,6 @@ def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Finding]
         worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
         rule = f"{key} of each trial from the mean"
         yield Finding(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance)
-
-
-def _one_speed(by: Mapping[str, list[Part]], figures: Figures, rules: Rules) -> Iterator[Finding]:
-    """Check that power runs are as quick as performance runs, so that power and time are of one operating point.
-
-    Each power run is compared with the mean time of the session. Only the difference beyond both intervals counts.
-    """
-    powered = {p.name: p.result.quantities for p in by["power"] if not (_amortised(p.run) or _load_sets_batches(p.run))}
-    powered = {name: own for name, own in powered.items() if TIME in own}
-    if rules.trial_tolerance is None or not by["performance"] or not powered or TIME not in figures:
-        return
-    mean = _scattered(figures)
-    beyond_s = {name: _beyond_s(_scattered(own), mean) for name, own in powered.items()}
-    worst = max(beyond_s, key=beyond_s.__getitem__)
-    share = beyond_s[worst] / mean.value if mean.value else 0.0
-    yield Finding(
-        "execution time of the power runs, against the performance runs",
-        f"{powered[worst][TIME].value:.6g} s in {worst}, {mean.value:.6g} s for speed: {share:.3%} beyond intervals",
-        f"at most {rules.trial_tolerance:.0%}",
-        share <= rules.trial_tolerance,
-        rules.source_of("session"),
-    )
-
-
-def _amortised(run: Run) -> bool:
-    """Return whether the run plays longer sequences than performance runs, so that its own time is reported."""
-    return bool(run.start.scenario.amortise_s)
-
-
-def _load_sets_batches(run: Run) -> bool:
-    """Return whether arrivals decide how many samples the device takes together, and so the time of each."""
-    return run.start.device.max_batch > 1 and queries_of(run).scheduled
-
-
-def _beyond_s(own: Quantity, mean: Quantity) -> float:
-    """Return the difference of two mean times beyond the interval of this difference, in seconds."""
-    apart = linear([(1.0, own), (-1.0, mean)], "s", "")
-    return max(0.0, abs(apart.value) - apart.half_width())
-
-
-def _scattered(figures: Figures) -> Quantity:
-    """Return the mean time with the scatter of executions added to the uncertainty from clocks and stamps."""
-    time, se = figures[TIME], figures.get(TIME_SE)
-    parts = (replace(c, shared=None) for c in time.components)  # errors of stamps are independent between runs
-    more = () if se is None else (Component("scatter of executions", se.value),)
-    return replace(time, components=(*parts, *more))
 
 
 def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:

@@ -63,9 +63,8 @@ def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTi
         return figures
     for name, phase in activity.phases.items():
         means[name] = mean_time(phase, device, busy[name].stamps[name], name)
-        each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences
         figures |= {FigureKey("execution_time_s", name): means[name]}
-        figures |= spread(each, device, name, float(np.median(phase.inferences)))
+        figures |= spread(phase.each_s, device, name, float(np.median(phase.inferences)))
     figures |= {FigureKey("execution_time_s"): linear([(1.0, q) for q in means.values()], "s", "sum over phases")}
     looped = min(float(np.median(p.inferences)) for p in activity.phases.values())
     figures |= spread(per_inference_s(activity), device, looped=looped)

@@ -42,6 +42,11 @@ class Phase:
         return float(np.sum(self.windows_s[:, 1] - self.windows_s[:, 0]))
 
     @property
+    def each_s(self) -> Floats:
+        """Return the time of each window per inference, shape (k,)."""
+        return (self.windows_s[:, 1] - self.windows_s[:, 0]) / self.inferences
+
+    @property
     def n(self) -> int:
         """Return the inferences in all spans: executions times inferences of the sample."""
         return int(self.inferences.sum())

@@ -160,8 +160,40 @@ def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None
     (told,) = (c for c in little.checks if c.number == 17)
     assert told.outcome == "warned"
     assert "of the power runs, against the performance runs 4.1" in told.found
-    scattered = quicker(0.1, "performance-1", "performance-2", "performance-3")  # as the rig decides
-    assert SPEED not in faults(of(session, tmp_path / "c", scattered))
+
+
+def unlike_each_other(run: str, lines: Lines, tables: Tables) -> None:
+    """Make the spans of samples shorter by up to 90 %, each by the same share in every run; judge by no tolerance."""
+    table = tables["replies.arrows"]
+    names = sorted(set(table["sample_id"].to_pylist()))
+    share = [0.9 * names.index(name) / len(names) for name in table["sample_id"].to_pylist()]
+    on, off = (table[key].to_pylist() for key in ("on_tick", "off_tick"))
+    ends = [b if a is None else b - round(s * (b - a)) for a, b, s in zip(on, off, share, strict=True)]
+    tables["replies.arrows"] = with_column(table, "off_tick", ends)
+
+
+@pytest.mark.parametrize("purpose", ["power", "accuracy"])
+def test_eight_percent_on_all_samples_are_found_however_much_samples_differ(
+    session: Path, tmp_path: Path, purpose: str
+) -> None:
+    others = [run.name for run in session.iterdir() if run.is_dir() and not run.name.startswith(purpose)]
+    rule = SPEED.replace("power", purpose)
+    found = of(session, tmp_path, both(unlike_each_other, quicker(0.08, *others)))
+    assert faults(found)[rule].startswith("8.")
+    assert rule in {c.number: c for c in found.failed}[17].found
+    assert rule not in faults(of(session, tmp_path / "honest", unlike_each_other))
+
+
+def test_the_slowest_samples_are_left_out_of_the_time(session: Path, tmp_path: Path) -> None:
+    def without_one(run: str, lines: Lines, tables: Tables) -> None:
+        table = tables["replies.arrows"]
+        if run.startswith("performance"):
+            asked = table.filter(pa.compute.invert(table["warmup"]))["sample_id"].to_pylist()
+            tables["replies.arrows"] = table.filter(pa.compute.not_equal(table["sample_id"], asked[-1]))
+
+    found = faults(of(session, tmp_path, without_one))
+    assert "1 not in performance-1" in found["samples that not every run holds"]
+    assert "1 not in performance-1" in found["8"]
 
 
 def test_energy_by_integration_is_of_the_time_of_its_own_runs(session: Path, tmp_path: Path) -> None:

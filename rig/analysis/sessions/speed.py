@@ -1,0 +1,132 @@
+"""The runs of a session hold the same samples, and take the same time for each of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rig.analysis.result.figure_key import FigureKey
+from rig.analysis.result.finding import Finding
+from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.service.queries import queries_of
+from rig.analysis.sessions.part import Part
+from rig.recording.reader import Run
+from rig.types import Floats, Indices, Rules
+
+APART = 0.05
+"""Times of other runs may differ from those of performance runs by this part, unless the rules state a tolerance."""
+CERTAIN = 0.999
+"""The confidence of the scatter of executions: two or three samples of an honest session must not fail."""
+MOST = 1 << 32
+"""More executions of one sample than any run has."""
+TIME = FigureKey("execution_time_s")
+Executions = tuple[Indices, Floats]
+"""Which executions a run holds, by sample, phase and how many times before, in order; and their seconds."""
+
+
+def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
+    """Check that the runs whose figures are combined hold the same samples: slow ones could be left out of the time."""
+    sequences = [part for part in by["power"] if _amortised(part.run)]
+    for parts in (sequences, [*by["performance"], *([] if sequences else by["power"])]):
+        held = [(part.name, _samples(part.run)) for part in parts]
+        every = set[str]().union(*(own for _, own in held))
+        lost = [f"{len(every - own)} of {len(every)} not in {name}" for name, own in held if own != every]
+        if len(held) > 1:
+            yield Finding("samples that not every run holds", ", ".join(lost) or "none", "none", not lost)
+
+
+def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
+    """Check that power and accuracy runs are as quick as performance runs, so that all are of one operating point.
+
+    Each execution of a sample is compared with the same execution in the performance runs, so that the scatter of
+    samples hides nothing. Differences count beyond the bounds of clocks and the scatter of executions.
+    """
+    limit = APART if rules.trial_tolerance is None else rules.trial_tolerance
+    codes: dict[tuple[str, str], int] = {}
+    mean = _mean([_executions(part, codes) for part in by["performance"]])
+    for purpose in ("power", "accuracy"):
+        beyond: dict[str, tuple[float, float]] = {}
+        for part in by[purpose]:
+            ratio = None if _own_time(part.run) else paired(_executions(part, codes), mean)
+            if ratio is not None:
+                clocks = [c for one in (part, by["performance"][0]) for c in _of_clocks(one)]
+                apart = replace(ratio, components=(*ratio.components, *clocks))
+                share = max(0.0, abs(ratio.value - 1.0) - apart.half_width(CERTAIN))
+                beyond[part.name] = share, ratio.value - 1.0
+        if beyond:
+            worst = max(beyond, key=beyond.__getitem__)
+            share, off = beyond[worst]
+            found = f"{off:+.3%} in {worst}, sample by sample: {share:.3%} beyond chance and clocks"
+            rule = f"execution time of the {purpose} runs, against the performance runs"
+            yield Finding(rule, found, f"at most {limit:.0%}", share <= limit, rules.source_of("session"))
+
+
+def paired(own: Executions, speed: Executions) -> Quantity | None:
+    """Return the ratio of the times of the executions that two runs share; None for fewer than two.
+
+    It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): times that
+    are all longer by one factor do not scatter, however much the samples differ.
+    """
+    _, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
+    own_s, speed_s = own[1][mine], speed[1][theirs]
+    total_s, n = float(speed_s.sum()), len(speed_s)
+    if n < 2 or total_s == speed_s.max():
+        return None
+    without_one = (own_s.sum() - own_s) / (total_s - speed_s)
+    u = float(np.std(without_one)) * math.sqrt(n - 1)
+    return Quantity(float(own_s.sum()) / total_s, "1", (Component("scatter of executions", u, n - 1),), n=n)
+
+
+def _executions(part: Part, codes: dict[tuple[str, str], int]) -> Executions:
+    """Return the executions of a run; ``codes`` numbers each phase of each sample, and grows."""
+    q, ids = queries_of(part.run), [*part.run.samples["id"].to_pylist(), ""]
+    found: list[Executions] = []
+    for phase, rows in part.result.series.executions.items():
+        known = np.array([codes.setdefault((name, phase), len(codes)) for name in ids])
+        code = known[q.sample[np.searchsorted(q.issue, rows[:, 0])]]
+        order = np.argsort(code, kind="stable")
+        before = np.arange(len(code)) - np.searchsorted(code[order], code[order])
+        found.append((code[order] * MOST + before, rows[order, 1]))
+    return _mean(found)
+
+
+def _mean(runs: Sequence[Executions]) -> Executions:
+    """Return each execution that any of the runs holds, with the mean of its times."""
+    empty: Executions = (np.zeros(0, np.int64), np.zeros(0))
+    numbers, seconds = (np.concatenate(both) for both in zip(empty, *runs, strict=True))
+    known, at = np.unique(numbers, return_inverse=True)
+    return known, np.bincount(at, seconds, len(known)) / np.bincount(at, minlength=len(known))
+
+
+def _of_clocks(part: Part) -> Iterator[Component]:
+    """Yield the relative errors of a run's mean time from its clock, without the jitter of stamps, which scatters."""
+    if (time := part.result.quantities.get(TIME)) is not None and time.value:
+        for c in time.components:
+            if c.source != "stamp jitter":
+                yield replace(c, u=c.u / time.value, shared=None)
+
+
+def _samples(run: Run) -> set[str]:
+    """Return the samples that a run asked for."""
+    ids = [*run.samples["id"].to_pylist(), ""]
+    return {ids[k] for k in set(queries_of(run).sample.tolist())}
+
+
+def _amortised(run: Run) -> bool:
+    """Return whether the run plays longer sequences than performance runs, so that its own time is reported."""
+    return bool(run.start.scenario.amortise_s)
+
+
+def _own_time(run: Run) -> bool:
+    """Return whether a run may take another time per sample on purpose.
+
+    It may play sequences. Arrivals may decide how many samples the device takes together. An accuracy run plays each
+    sample once, whole and by itself.
+    """
+    scenario, many = run.start.scenario, run.start.device.max_batch > 1
+    if run.start.purpose == "accuracy":
+        return many or scenario.per_phase or (scenario.repeat or 1) > 1
+    return _amortised(run) or (many and queries_of(run).scheduled)
