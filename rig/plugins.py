@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -147,6 +148,12 @@ def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
     given = [text.partition("=") for text in options]
     programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
     return [name for name in (*names, *(value for _, _, value in given)) if ".py:" in name] + programs
+
+
+def digests_of(code: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file in ``code`` that is named as ``path.py:function``, by its path."""
+    files = {Path(name.rpartition(":")[0]) for name in code if ".py:" in name}
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(files) if file.is_file()}
 
 
 def code_of_others(code: Sequence[str], source: Path, folder: Path) -> dict[str, str]:

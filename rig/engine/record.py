@@ -50,10 +50,11 @@ def record(
     session: SessionLink | None = None,
     watch: Watch | None = None,
     workload_options: Mapping[str, Any] | None = None,
+    local_code: Mapping[str, str] | None = None,
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and all its options.
 
-    ``session`` is the place of the run in its session.
+    ``session`` is the place of the run in its session, ``local_code`` the SHA-256 of the user's own files by path.
     Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
 
     Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises, with a remedy that also names
@@ -64,8 +65,9 @@ def record(
     check_ids(workload)
     files = artifacts or {}
     start = start_document(
-        bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration, workload_options
-    )
+        bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration, workload_options,
+        local_code,
+    )  # fmt: skip
     start = replace(start, session=session)
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
@@ -95,6 +97,7 @@ def start_document(
     keep_identity: bool = False,
     configuration: str = "",
     workload_options: Mapping[str, Any] | None = None,
+    local_code: Mapping[str, str] | None = None,
 ) -> Start:
     """Return the first line of ``events.jsonl``.
 
@@ -120,7 +123,7 @@ def start_document(
         "scenario": {**scenario, "options": stated(scenario.get("options"))},
         "rules": rules,
         "workload": _described(workload) | {"options": stated(workload_options)},
-        "environment": environment(),
+        "environment": environment_with(local_code or {}, keep_identity),
     }
     return declared_start(document)
 
@@ -145,6 +148,12 @@ def check_ids(workload: Workload) -> None:
             what = f"two samples of the workload {workload.name} have the id {sample.id!r}"
             remedy = "Give every sample an id of its own; answers are matched by it"
             raise DataError(what, field="sample", value=sample.id, remedy=remedy)
+
+
+def environment_with(local_code: Mapping[str, str], keep_identity: bool) -> Environment:
+    """Return the environment with the digests of the user's own files, by their paths."""
+    files = {path if keep_identity else without_place(path): digest for path, digest in local_code.items()}
+    return replace(environment(), local_code=files)
 
 
 @cache

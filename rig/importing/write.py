@@ -50,9 +50,9 @@ def run_import(
     of the command line are left out unless ``keep_identity`` is set. Returns the run directories. Raises ``UsageError``
     for a missing option, ``DataError`` for files that are not of the format.
     """
-    from rig.engine.record import environment
+    from rig.engine.record import environment_with
     from rig.factories import build, split_options, values_of
-    from rig.plugins import load
+    from rig.plugins import digests_of, load
     from rig.recording.session import bind
 
     factory = load("importers", format_)
@@ -71,7 +71,7 @@ def run_import(
         write,
         about={"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept},
         argv=sys.argv if keep_identity else without_places(sys.argv),
-        environment=environment(),
+        environment=environment_with(digests_of([format_]), keep_identity),
         keep_identity=keep_identity,
     )
     places = [out]

@@ -187,6 +187,8 @@ class Environment(Record, frozen=True):
     """The commit of the rig's source, if the source is a checkout."""
     dirty: bool | None = None
     """Whether that checkout had uncommitted changes."""
+    local_code: dict[str, str] = {}
+    """SHA-256 in hex of each file from which path.py:function was loaded, by its path."""
 
 
 class OriginalFile(Record, frozen=True):

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from rig.errors import Interrupted, RigError, StoreError, UsageError
-from rig.plugins import code_in
 from rig.recording.disk.atomic_write import BROKEN, set_aside, storing
 from rig.recording.disk.bounded import read_bounded
 from rig.recording.disk.files import Folder, made
@@ -114,7 +113,7 @@ def _begin(held: ExitStack, book: Book, request: Request) -> None:
     content = msgspec.json.format(msgspec.json.encode(request, enc_hook=str), indent=1)
     with storing(book.folder / REQUEST):
         Folder.at(book.folder).write(REQUEST, content, sync=True)
-    if _code_of(request):
+    if request.code:
         note(book.folder / REQUEST, content)
     book.bind(seal=False)
 
@@ -144,7 +143,7 @@ def go_on(folder: Path) -> str:
     foreign: dict[str, str] = {}
     with suppress(StoreError):
         found, content = _stored(folder)
-        foreign = code_of_continued(_code_of(found), folder / REQUEST, content)
+        foreign = code_of_continued(found.code, folder / REQUEST, content)
     return command("measure", "--resume", folder, *(["--trust"] if foreign else []))
 
 
@@ -162,12 +161,8 @@ def request_in(folder: Path, trust: bool) -> Request:
         what, remedy = f"{folder} has nothing left to record", f"Report it: {command('report', folder)}"
         raise UsageError(what, field="resume", value=str(folder), remedy=remedy)
     found, content = _stored(folder)
-    check_continued(_code_of(found), folder / REQUEST, content, trust)
+    check_continued(found.code, folder / REQUEST, content, trust)
     return replace(found, out=folder)
-
-
-def _code_of(found: Request) -> list[str]:
-    return code_in((found.device, *found.meters, found.scenario, found.workload, found.rules), found.options)
 
 
 def _stored(folder: Path) -> tuple[Request, bytes]:

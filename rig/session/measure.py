@@ -160,6 +160,7 @@ def _record(
             configuration=request.configuration,
             session=None if link is None else link(),
             workload_options=setup.workload_options,
+            local_code=setup.local_code,
         )
 
 

@@ -31,7 +31,7 @@ from rig.factories import (
     takes,
     values_of,
 )
-from rig.plugins import load, names
+from rig.plugins import code_in, digests_of, load, names
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
 PLANT = "mock"
@@ -84,6 +84,11 @@ class Request:
     boot_s: float | None = None
     """How long (s) the device boots after a meter has switched its power on."""
 
+    @property
+    def code(self) -> list[str]:
+        """Return the code that the request names by its path, and the options that name programs."""
+        return code_in((self.device, *self.meters, self.scenario, self.workload, self.rules), self.options)
+
 
 @dataclass(frozen=True)
 class BenchSetup:
@@ -98,6 +103,8 @@ class BenchSetup:
     """Opens the workload again, with some options changed."""
     workload_options: Mapping[str, Any] = field(default_factory=dict)
     """Every option with which the workload was opened."""
+    local_code: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each file that was loaded by its path."""
 
 
 def workload_for(scenario: str, named: str | None = None, data: str | None = None) -> str:
@@ -155,6 +162,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     for name in request.meters:
         if name != "none":
             load("meters", name)
+    local_code = digests_of(request.code)  # at once: a driver may change the working directory
     plant_factory = plant_factory_of(device_factory, request.simulate)
     if request.data and "data" not in options_of(workload_factory):
         raise refused("data", request.data, "Leave it out", f"{request.workload} takes no --data")
@@ -187,6 +195,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         timeout_s = info.timeout_s
         given |= {"device": device, "bench": plant or bench_of(device)}
         chosen = _meter_names(request, device)
+        local_code |= digests_of(chosen)
         slots = _slots(chosen)
         meters |= {s: _meter(s, request, chosen, given, takers, handles) for s in slots if s not in meters}
         ordered = tuple(meters[slot] for slot in slots)
@@ -194,7 +203,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         check_wiring(device.info(), [meter.info() for meter in ordered])
         bench = Bench(device, ordered, clock)
         opened_with = values_of(workload_factory, options["workload"])
-        yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload, opened_with)
+        yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload, opened_with, local_code)
 
 
 def feeds(factory: Factory, said: bool | None) -> bool:

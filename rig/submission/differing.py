@@ -10,7 +10,7 @@ from typing import Any
 from rig.recording.events import Start
 
 _HOST = ("python", "platform", "processor", "cpus")
-_VERSION = ("packages", "commit", "dirty")
+_VERSION = ("packages", "commit", "dirty", "local_code")
 _BENCH = ("configuration", "lab", "operator", "ambient_temperature_c", "imported")
 
 

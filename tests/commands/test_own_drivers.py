@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reports.audit.audit import audit
 from rig.commands.shell.main import main
 from rig.recording.disk.atomic_write import not_stored
 from rig.recording.reader import open_run
@@ -71,7 +73,17 @@ def test_a_device_in_a_file_is_measured_with_its_keyword_only_parameters_as_opti
     assert len(run.replies) == 2
     assert run.replies["output"][0].as_py().endswith('"gain": 2.5}')
     assert (run.start.device.name, run.start.device.details) == ("board", {"port": None})
-    assert (elsewhere / "run" / "derived" / "report.html").is_file()
+    digest = hashlib.sha256(GOOD.encode()).hexdigest()
+    assert run.start.environment is not None and run.start.environment.local_code == {"board.py": digest}
+    assert digest in (elsewhere / "run" / "derived" / "report.html").read_text()
+    (told,) = (check for check in audit(elsewhere / "run").checks if check.number == 27)
+    assert (f"board.py ({digest})" in told.found) is (not run.start.environment.dirty)
+
+
+def test_a_path_outside_is_left_out_of_the_digests_and_what_is_no_file_has_none(elsewhere: Path) -> None:
+    assert measure(str(elsewhere / "board.py") + ":open_board", "--option", "port=no.py:thing") == 0
+    environment = open_run(elsewhere / "run").start.environment
+    assert environment is not None and list(environment.local_code) == ["board.py"]
 
 
 def test_its_options_are_listed(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,10 +146,14 @@ def digests(e: Evidence) -> Verdict:
 
 def software(e: Evidence) -> Verdict:
     told = [(name, run.start.get("environment") or {}) for name, run in e.subject.runs]
+    local = sorted({f"{path} ({digest})" for _, one in told for path, digest in (one.get("local_code") or {}).items()})
+    doubts = [f"local code took part: {file}" for file in local]
     if any(one.get("dirty") is None for _, one in told):
+        doubted([], doubts)
         raise NotApplicable("a run does not say whether its software was changed")
     commits = {str(one.get("commit")) for _, one in told}
     faults = [f"{name}: the source had uncommitted changes" for name, one in told if one["dirty"]]
+    doubted(faults, doubts)
     return faults, f"commit {', '.join(sorted(commits))}", "a clean commit"
 
 
