@@ -192,7 +192,9 @@ def environment(start: Start) -> Pairs:
         pairs.append(("Ambient temperature", f"{start.ambient_temperature_c:g} °C"))
     pairs.append(("Command", clean(shlex.join(start.argv) or NOT_STATED)))
     ran = {} if start.environment is None else to_builtins(start.environment)
-    return pairs + [(_words(k), v) for k, v in flatten({k: v for k, v in ran.items() if v != {}}) if k]
+    files = ran.pop("local_code", {})
+    pairs += [(_words(k), v) for k, v in flatten(ran) if k]
+    return pairs + [(f"Local code {clean(path)} (SHA-256)", digest) for path, digest in files.items()]
 
 
 def occasion(start: Start) -> Pairs:

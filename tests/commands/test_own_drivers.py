@@ -81,9 +81,11 @@ def test_a_device_in_a_file_is_measured_with_its_keyword_only_parameters_as_opti
 
 
 def test_a_path_outside_is_left_out_of_the_digests_and_what_is_no_file_has_none(elsewhere: Path) -> None:
-    assert measure(str(elsewhere / "board.py") + ":open_board", "--option", "port=no.py:thing") == 0
+    (elsewhere / "board.py").rename(elsewhere / "my_board.py")
+    assert measure(str(elsewhere / "my_board.py") + ":open_board", "--option", "port=no.py:thing") == 0
     environment = open_run(elsewhere / "run").start.environment
-    assert environment is not None and list(environment.local_code) == ["board.py"]
+    assert environment is not None and list(environment.local_code) == ["my_board.py"]
+    assert "Local code my_board.py (SHA-256)" in (elsewhere / "run" / "derived" / "report.html").read_text()
 
 
 def test_its_options_are_listed(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
