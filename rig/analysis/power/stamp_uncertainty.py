@@ -13,7 +13,7 @@ from rig.analysis.power.estimators import TooShort, core, touched, whole
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.timing.activity_signal import count_before, edges_of, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.execution_time import StampsU
-from rig.analysis.timing.timebase import HOST, Timebase
+from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
@@ -35,7 +35,7 @@ def stamps_u_s(
     It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. ``by_host_s`` is
     ``host_jitter_s``, which a trace replaces where the host itself stamps the spans.
     """
-    if models and device.clock == HOST:
+    if models and device.clock.name == "host":
         by_host_s = math.inf
     return {
         name: StampsU(

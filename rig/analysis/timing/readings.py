@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside, margin_s, merged, touches
-from rig.analysis.timing.profile import ends_of
+from rig.analysis.timing.profile import FEW, MANY, ends_of
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.recording.traces.conversion import PLAUSIBLE, to_watts
@@ -24,8 +24,6 @@ LEAST_VOLTS = 6
 """At least this many readings of the volts show the resistance of a supply."""
 FARTHEST = 2.5
 """Volts are unknown in a pause of more than this many periods between two of their readings."""
-LEAST_NEW, REGULAR = 16, 0.95
-"""A counter is renewed at even distances if at least this many values, and this share, are as far apart as most."""
 
 
 @dataclass(frozen=True)
@@ -216,12 +214,15 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
 
 
 def _renewed(trace: Trace) -> Trace:
-    """Return a counter where it shows a new value, if it is polled several times between values at even distances."""
+    """Return a counter where it shows a new value, if it is polled several times between values.
+
+    Many values must be new, and but for few they must be equally far apart, to one reading.
+    """
     if trace.rail.kind != "cumulative" or trace.overload.any():
         return trace
     new = np.flatnonzero(np.diff(trace.value)) + 1
     apart = np.diff(new)
-    if len(apart) < LEAST_NEW or np.median(apart) < 2.0 or np.mean(np.abs(apart - np.median(apart)) <= 1.0) < REGULAR:
+    if len(apart) < MANY or np.median(apart) < 2.0 or np.mean(np.abs(apart - np.median(apart)) > 1.0) > FEW:
         return trace
     columns = {name: getattr(trace, name)[new] for name in ("start_tick", "end_tick", "value", "overload")}
     return replace(trace, uniform=False, **columns)

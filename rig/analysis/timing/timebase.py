@@ -15,7 +15,6 @@ SURE, CERTAIN = 3.0, 5.0
 """Chance does not explain more than this many standard deviations: of one value, and of the most unlike among many."""
 RECTANGLE = math.sqrt(12.0)
 """A rectangular distribution is this many standard deviations wide."""
-HOST = ClockInfo("host", 1e9, 0.0)
 ERAS = 24
 """Round trips are chosen in this many parts of the run, so that the slope keeps its lever."""
 RATE_PER_BEND = 4.0
@@ -93,7 +92,7 @@ class Timebase:
 
 def host_timebase(t0_ns: int) -> Timebase:
     """Return the timebase of the host's own clock, which is exact by definition."""
-    return Timebase(HOST, t0_ns, 0.0, 1.0, 0.0, 0.0, "host clock")
+    return Timebase(ClockInfo("host", 1e9, 0.0), t0_ns, 0.0, 1.0, 0.0, 0.0, "host clock")
 
 
 def fit_brackets(
