@@ -64,18 +64,13 @@ def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterat
 
 def _same_samples(runs: list[Run]) -> Iterator[Judged]:
     """Judge whether the runs of time and power hold the same samples; power may be that of longer sequences."""
-    asked = {"power": set[str](), "performance": set[str]()}
-    held = [(run, set(counted(run).sample)) for run in runs if run.purpose in asked]
-    kinds = [run.purpose if run.start["scenario"].get("amortise_s") else "performance" for run, _ in held]
-    for kind, (_, own) in zip(kinds, held, strict=True):
-        asked[kind] |= own
-    lost = [
-        f"{len(asked[kind] - own)} not in {run.path.name}"
-        for kind, (run, own) in zip(kinds, held, strict=True)
-        if own != asked[kind]
-    ]
-    if len(held) > 1:
-        yield SAMPLES, "; ".join(lost) or "none", "none", not lost
+    for longer in (False, True):
+        alike = [run for run in runs if run.purpose in COMPARED and bool(_amortised(run)) == longer]
+        held = {run.path.name: set(counted(run).sample) for run in alike}
+        every = set[str]().union(*held.values())
+        lost = [f"{len(every - own)} not in {name}" for name, own in held.items() if own != every]
+        if len(held) > 1:
+            yield SAMPLES, "; ".join(lost) or "none", "none", not lost
 
 
 def _one_speed(runs: list[Run], values: Values) -> Iterator[Judged]:
@@ -121,7 +116,11 @@ def _own_time(run: Run) -> bool:
     many, options = (run.start["device"].get("max_batch") or 1) > 1, run.options
     if run.purpose == "accuracy":
         return many or bool(options.get("apart")) or (options.get("repeat") or 1) > 1
-    return bool(run.start["scenario"].get("amortise_s")) or (many and not np.isnan(counted(run).due_s).all())
+    return bool(_amortised(run)) or (many and not np.isnan(counted(run).due_s).all())
+
+
+def _amortised(run: Run) -> object:
+    return run.start["scenario"].get("amortise_s")
 
 
 def _answers(runs: list[Run]) -> Iterator[Judged]:

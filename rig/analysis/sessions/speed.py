@@ -29,9 +29,9 @@ Executions = tuple[Indices, Floats]
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
     """Check that the runs whose figures are combined hold the same samples: slow ones could be left out of the time."""
-    sequences = [part for part in by["power"] if _amortised(part.run)]
-    for parts in (sequences, [*by["performance"], *([] if sequences else by["power"])]):
-        held = [(part.name, _samples(part.run)) for part in parts]
+    for longer in (False, True):
+        alike = [part for part in (*by["performance"], *by["power"]) if _amortised(part.run) is longer]
+        held = [(part.name, _samples(part.run)) for part in alike]
         every = set[str]().union(*(own for _, own in held))
         lost = [f"{len(every - own)} of {len(every)} not in {name}" for name, own in held if own != every]
         if len(held) > 1:
