@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,6 @@ import pytest
 
 from rig.analysis.result.figure_key import FigureKey
 from rig.analysis.result.quantity import Quantity
-from rig.analysis.sessions.part import Part
-from rig.analysis.sessions.summary import summarise
 from rig.session.measure import measure
 from rig.session.report import evaluated
 from rig.session.setup import Request
@@ -45,20 +43,6 @@ def test_energy_is_power_times_the_time_beside_it(
 ) -> None:
     whole = evaluated(recorded(tmp_path / "out", TWO, *options, **more)).result.quantities
     assert agree(whole) == pytest.approx([1.0] * 3, rel=1e-12)
-
-
-def test_energies_apart_beyond_both_intervals_are_told_of(tmp_path: Path) -> None:
-    alike = evaluated(recorded(tmp_path / "alike")).parts
-    other = evaluated(recorded(tmp_path / "other", "inference_s=0.12")).parts
-    mixed = [*alike[:-1], other[-1]]
-
-    def told(parts: Sequence[Part]) -> list[str]:
-        whole = summarise("", parts)
-        assert whole is not None
-        return [n for n in whole.notes if "energy_per_inference_integrated_j" in n and "beyond both intervals" in n]
-
-    assert [part.purpose for part in mixed] == ["accuracy", "performance", "power"]
-    assert (len(told(alike)), len(told(mixed))) == (0, 1)
 
 
 def test_an_error_of_the_stamps_of_one_run_does_not_cancel_in_another(tmp_path: Path) -> None:

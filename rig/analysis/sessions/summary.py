@@ -69,7 +69,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         complete=all(part.result.complete for part in parts),
         simulated=any(part.result.simulated for part in parts),
         quantities=figures,
-        findings=(*map(note, (about, *_amortised_notes(by), *_apart_notes(figures), *own)), *refusals, *checks),
+        findings=(*map(note, (about, *_amortised_notes(by), *own)), *refusals, *checks),
         series=replace(
             lead.result.series,
             requested_s=served.requested_s,
@@ -138,22 +138,6 @@ def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[
     runs = tuple(f"{part.name}: " for part in parts)
     for check in () if result.validity is None else result.validity.checks:
         yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}", told=False)
-
-
-def _apart_notes(figures: Figures) -> Iterator[str]:
-    """Yield a note if the two energies of an inference are further apart than their intervals."""
-    by_time, measured = figures.get(FigureKey("energy_per_inference_j")), figures.get(FigureKey(INTEGRATED))
-    if (
-        by_time is None
-        or measured is None
-        or abs(by_time.value - measured.value) <= (by_time.half_width() + measured.half_width())
-    ):
-        return
-    yield (
-        f"{INTEGRATED} is {measured.value / by_time.value - 1.0:+.2%} from energy_per_inference_j, beyond both "
-        "intervals: spans of the power runs lasted longer or shorter than those of the performance runs, whose time "
-        "multiplies power, or took more energy at their ends"
-    )
 
 
 def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
