@@ -42,7 +42,7 @@ class WorkerLink:
         self._closed = False
         until_s = time.monotonic() + worker.start_s
         if worker.interpreter or worker.host:
-            probe(worker.interpreter, (), worker.host, worker.start_s)
+            probe(worker.interpreter, worker.host, worker.start_s)
         with tempfile.TemporaryFile() as log:
             self._process, self._gateway = started(worker, log, until_s - time.monotonic())
             self._log = os.dup(log.fileno())

@@ -6,7 +6,6 @@ handshake follows, so a process that never answers can be ended.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import re
@@ -31,16 +30,9 @@ _MARK = "worker interpreter: "
 _APART = "import sys;sys.path[:]=[p for p in sys.path if p];"
 """Python 3 code that removes the working directory from the path, because it may contain foreign modules."""
 _PROBE = f"""{_APART}
-import json, platform
-from importlib import metadata
-found = {{}}
-for name in sys.argv[1:]:
-    try:
-        found[name] = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        found[name] = None
+import platform
 print()
-print("{_MARK}" + json.dumps({{"python": platform.python_version(), "versions": found}}))
+print("{_MARK}" + platform.python_version())
 """
 
 
@@ -69,12 +61,12 @@ def shipped(module: str) -> tuple[str, str]:
     return name, resources.files("drivers.workers").joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
-def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within_s: float = 20.0) -> Mapping[str, Any]:
-    """Describe an interpreter: ``{"python": version, "versions": {package: version or None}}``.
+def probe(interpreter: str, host: str = "", within_s: float = 20.0) -> str:
+    """Return the version of an interpreter.
 
     Raises ``SetupError`` if it is missing, is older than Python 3.8, or does not answer in time.
     """
-    args = [interpreter or sys.executable, "-c", _PROBE, *packages]
+    args = [interpreter or sys.executable, "-c", _PROBE]
     if host:
         args = ["ssh", "-o", "BatchMode=yes", checked_host(host), shlex.join(args)]
     elif shutil.which(args[0]) is None:
@@ -88,8 +80,7 @@ def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within
     lines = [line for line in text.splitlines() if line.startswith(_MARK)]
     if not lines:
         raise unstartable(interpreter, host, error.strip()[-300:] or "it is not Python 3.8 or newer")
-    found: dict[str, Any] = json.loads(lines[-1].removeprefix(_MARK))
-    return found
+    return lines[-1].removeprefix(_MARK)
 
 
 def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, Any]:

@@ -13,14 +13,11 @@ from rig.doctor.deadline import with_deadline
 from rig.doctor.findings import Finding, broken, doubtful, of_error, ok
 from rig.doctor.groups import BenchGroup, groups_of
 from rig.doctor.host import extra_findings, host_findings, permission_findings
-from rig.doctor.items import Item, Steps, doctor_of, examine_device, examine_meter, own_doctor
+from rig.doctor.items import Item, Steps, examine_device, examine_meter
 from rig.engine.clock import HostClock
 from rig.errors import RigError
 from rig.factories import build, needs
 from rig.session.setup import bench_of, boot, close_quietly, plant_factory_of
-
-OWN_S = 60.0
-"""A driver's own doctor always gets at least this long (s)."""
 
 
 @dataclass(frozen=True)
@@ -118,22 +115,13 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
 
 
 def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
-    """Yield what a driver lacks and what its own doctor finds; return whether to open the item.
-
-    A driver that is named directly and has its own doctor is not opened here, because its doctor opens it.
-    """
+    """Yield what a driver lacks; return whether to open the item."""
     needed = [
         *extra_findings(item.name, item.group, item.driver),
         *permission_findings(item.name, item.driver, item.paths),
     ]
     yield from needed
-    if any(finding.level == "broken" for finding in needed):
-        return False
-    own = doctor_of(item.factory)
-    if own is None:
-        return True
-    yield from s.within_deadline(item.name, own_doctor(item.name, own, item.options), max(item.patience_s, OWN_S))
-    return not item.alone
+    return all(finding.level != "broken" for finding in needed)
 
 
 def _close(held: Sequence[Any]) -> Steps:

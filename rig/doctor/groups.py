@@ -90,7 +90,7 @@ def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Se
         factories = dict.fromkeys(kinds, _raising(error))
     texts = split_options(options, factories)
     items = {
-        kind: Item(name, factory, texts[kind], (), kind, name, PATIENCE_S, tuple(texts[kind].values()), alone=True)
+        kind: Item(name, factory, texts[kind], (), kind, name, PATIENCE_S, tuple(texts[kind].values()))
         for kind, factory in factories.items()
     }
     return BenchGroup(items.get("devices"), tuple(items[kind] for kind in items if kind == "meters"))

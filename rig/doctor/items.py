@@ -6,7 +6,6 @@ knows where a driver hangs. When the generator is closed, it closes what it open
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,8 +27,8 @@ Steps = Iterator[Finding | str]
 class Item:
     """One device or meter to examine, from an entry of a bench file or by the name of its driver.
 
-    ``rails`` are the wired ones, ``paths`` are option values that may be files to open. ``alone``: a driver was named,
-    not an entry. ``feeds``: the device gets its power through this meter. ``boot_s`` is how long the device then boots.
+    ``rails`` are the wired ones, ``paths`` are option values that may be files to open. ``feeds``: the device gets its
+    power through this meter. ``boot_s`` is how long the device then boots.
     """
 
     name: str
@@ -40,7 +39,6 @@ class Item:
     driver: str
     patience_s: float
     paths: tuple[object, ...] = ()
-    alone: bool = False
     feeds: bool = False
     boot_s: float | None = None
 
@@ -91,23 +89,6 @@ def examine_meter(
         if held is not None:
             opened.pop_all()
             held.append(meter)
-
-
-def doctor_of(factory: Factory) -> Callable[..., Any] | None:
-    """Return the function ``doctor`` of a driver's module, or None."""
-    own = getattr(sys.modules.get(getattr(factory, "__module__", "")), "doctor", None)
-    return own if callable(own) else None
-
-
-def own_doctor(item: str, own: Callable[..., Any], options: Mapping[str, str]) -> Steps:
-    """Yield the findings of a driver's own doctor, which gets the driver's options.
-
-    Each finding that the doctor returns has ``ok`` (true or false), ``what`` and ``remedy``.
-    """
-    yield "running its driver's own doctor"
-    for each in build(own, {}, options):
-        what, remedy = str(getattr(each, "what", each)), str(getattr(each, "remedy", ""))
-        yield ok(item, "driver", what) if getattr(each, "ok", False) else broken(item, "driver", what, remedy)
 
 
 def failed(item: str, step: str, error: BaseException) -> Finding:

@@ -20,13 +20,11 @@ from hypothesis import strategies as st
 
 from rig.commands import doctor
 from rig.doctor.clock import clock_findings
-from rig.doctor.deadline import with_deadline
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.doctor.host import host_findings, permission_findings
-from rig.doctor.items import own_doctor
 from rig.doctor.meter import Taken, noise_finding, reading_findings
-from rig.errors import DeviceError, MeterError, MissingExtraError, RigError, SetupError, UnknownNameError, UsageError
+from rig.errors import DeviceError, MeterError, RigError, SetupError, UnknownNameError, UsageError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
 
 pytestmark = pytest.mark.real_time
@@ -352,42 +350,6 @@ def test_ctrl_c_ends_it_and_closes_what_is_open(tmp_path: Path, rogue: Doctor) -
 
 
 # ---- drivers with a doctor of their own ----------------------------------------------------------------------------
-
-OWN = """\
-from dataclasses import dataclass
-
-@dataclass
-class Seen:
-    ok: bool
-    what: str
-    remedy: str = ""
-
-def open_device(*, interpreter: str = ""):
-    raise AssertionError("its doctor knows better")
-
-def doctor(*, interpreter: str = ""):
-    return [Seen(True, f"interpreter {interpreter}"), Seen(False, "no board", "Buy one")]
-"""
-
-
-def test_a_drivers_own_doctor_is_asked_instead_of_opening_it(tmp_path: Path, visit: Doctor) -> None:
-    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
-    found = visit(f"{tmp_path / 'own.py'}:open_device", options=("interpreter=x",))
-
-    well, ill = (f for f in found if f.topic == "driver")
-    assert (well.level, well.text) == ("ok", "interpreter x")
-    assert (ill.level, ill.text, ill.remedy) == ("broken", "no board", "Buy one")
-
-
-def test_a_doctor_that_fails_is_a_finding() -> None:
-    def own() -> list[Finding]:
-        raise MissingExtraError("no stack", remedy="pip install it")
-
-    found = list(with_deadline("x", own_doctor("x", own, {}), 5.0, lambda item, step: None))
-    assert [(f.level, f.exit_code, f.remedy) for f in found] == [
-        ("broken", MissingExtraError.exit_code, "pip install it")
-    ]
-
 
 # ---- the host ------------------------------------------------------------------------------------------------------
 
