@@ -245,3 +245,8 @@ def test_few_spans_of_unlike_lengths_have_no_jitter_of_their_lengths(seed: int, 
     lab, result = evaluated("few_spans_on_a_drifting_supply", seed, tmp_path)
     assert off(lab, result) <= 1.0
     assert result.quantities[POWER].half_width() < 0.03 * result.quantities[POWER].value
+
+
+def test_a_meter_that_counts_nothing_at_idle_fails_a_check(tmp_path: Path) -> None:
+    _, result = evaluated("counter_stands_still_at_idle", 14000000, tmp_path)
+    assert [f.rule for f in result.findings if f.effect == "check" and not f.ok] == ["Idle power above zero"]
