@@ -32,14 +32,13 @@ def stamps_u_s(
 ) -> dict[str, StampsU]:
     """Return the uncertainty of the total busy time of each phase.
 
-    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. ``by_host_s`` is
-    ``host_jitter_s``, which a trace replaces where the host itself stamps the spans.
+    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps. Without a trace, the jitter
+    is at most ``by_host_s``, which is ``host_jitter_s``. A trace shows more: readings that are amiss near spans too.
     """
-    if models and device.clock.name == "host":
-        by_host_s = math.inf
     return {
         name: StampsU(
-            _stamp_jitter_u_s(phase, device, models, by_host_s), _stamp_step_u_s(activity, name, device, models)
+            _stamp_jitter_u_s(phase, device, models, math.inf if models else by_host_s),
+            _stamp_step_u_s(activity, name, device, models),
         )
         for name, phase in activity.phases.items()
     }
