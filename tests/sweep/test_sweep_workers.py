@@ -174,7 +174,7 @@ def test_no_interpreter_that_is_probed_or_shaken_hands_with_takes_modules_of_the
     for name in ("json", "platform", "types", "struct", "execnet", "__future__", "threading"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.chdir(tmp_path)
-    assert probe(sys.executable)["python"]
+    assert probe(sys.executable)
     with (tmp_path / "log").open("wb") as log:
         process, _ = remote_start.started(Worker("bench", (), interpreter=sys.executable), log, 20.0)
     remote_start.ended(process, 1.0)
