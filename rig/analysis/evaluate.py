@@ -160,7 +160,7 @@ def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
 def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
     """Compute all figures, topic by topic, and the findings of these computations."""
     run, activity = told.run, told.activity
-    by_host_s = host_jitter_s(run, told.device)
+    by_host_s = math.inf if rails.models else host_jitter_s(run, told.device)
     busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values()), by_host_s))
     times = time_figures(activity, told.device, busy)
     power = power_figures(rails.readings, rails.models, activity, busy, rails.against)

@@ -37,8 +37,7 @@ def stamps_u_s(
     """
     return {
         name: StampsU(
-            _stamp_jitter_u_s(phase, device, models, math.inf if models else by_host_s),
-            _stamp_step_u_s(activity, name, device, models),
+            _stamp_jitter_u_s(phase, device, models, by_host_s), _stamp_step_u_s(activity, name, device, models)
         )
         for name, phase in activity.phases.items()
     }

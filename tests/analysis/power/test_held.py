@@ -39,8 +39,6 @@ HELD = [
     # work after which idle settles for longer than gaps last, before the last window
     ("compile_then_warm_up_then_count", 12000004), ("criterion_samples_grow_linearly", 13000000),
     ("streams_without_rest_while_it_warms", 9000005), ("monitor_open_during_the_work", 11000007),
-    # one span, after which idle settles: no level begins to settle just where the window begins
-    ("one_span_after_its_warmups", 14000005),
     ("offline_batch_is_most_of_the_run", 12000000), ("nice_job_fills_gaps_and_the_last_window", 12000004),
     ("offline_batch_is_most_of_the_run", 12000001), ("two_sessions_glued", 6000000002),
     ("rests_until_it_has_cooled", 13000001), ("rests_until_it_has_cooled", 13000007),

@@ -102,9 +102,8 @@ def compound_changes(state: Indices, start: Floats, end: Floats) -> tuple[Floats
     borders = np.unique(start)[1:]
     # a change that lasts as long as all activity is the level of gaps and spans themselves
     first, last = activity_of(state, start, end)
-    rests = {float(start[window[0]]) for window in _windows(state, start)}
     pairs = [(a, b, np.inf) for k, a in enumerate(borders) for b in borders[k + 1 :] if a > first or b < last]
-    every = np.array(pairs + [(a, np.inf, tau) for a in borders if a not in rests for tau in SETTLES]).reshape(-1, 3)
+    every = np.array(pairs + [(a, np.inf, tau) for a in borders for tau in SETTLES]).reshape(-1, 3)
     columns = means(every, start, end, np.empty((0, 3)))
     use = shown(columns, state)
     return every[use], columns[:, use]
