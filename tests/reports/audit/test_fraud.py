@@ -163,7 +163,7 @@ def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None
 
 
 def unlike_each_other(run: str, lines: Lines, tables: Tables) -> None:
-    """Make the spans of samples shorter by up to 90 %, each by the same share in every run, under rules without a tolerance."""
+    """Make spans shorter by up to 90 %, by the same shares in every run, under rules without a tolerance."""
     lines[0]["rules"] = {**lines[0]["rules"], "name": "quick", "trial_tolerance": None}
     table = tables["replies.arrows"]
     names = sorted(set(table["sample_id"].to_pylist()))
