@@ -327,10 +327,7 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float]:
     by_flicker = max(float(gain @ _by_number(n)), 0.0)
     level = float(weight.sum()) ** 2
     flicker = by_flicker + level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
-    apart = math.sqrt(3.0) * stride * noise.period_s / noise.wander_s * np.arange(len(grid))
-    alike = (1.0 + apart) * np.exp(-apart)
-    alike[1:] *= 2.0
-    wander = max(float(np.fft.irfft(gain, n)[: len(grid)] @ alike), 0.0)
+    wander = max(float(gain @ _by_lag(n, stride * noise.period_s / noise.wander_s)), 0.0)
     return noise.flicker_w2 * flicker, noise.wander_w2 * wander
 
 
@@ -341,9 +338,25 @@ def _by_number(n: int) -> Floats:
     The sum is that of a spectrum of 2 n values, in steps half as wide. It depends on the autocorrelation only, which
     the shorter spectrum holds too, in less than half of the time.
     """
-    number, half = np.arange(1.0, n + 1.0), n // 2 + 1
-    kernel = np.fft.irfft(np.append(0.0, n * np.where(number < n, 1.0, 2.0) / number), 2 * n)[:half]
-    return np.asarray(np.fft.irfft(kernel, n)[:half] * np.r_[1.0, np.full(half - 2, 2.0), 1.0])
+    number = np.arange(1.0, n + 1.0)
+    kernel = np.fft.irfft(np.append(0.0, n * np.where(number < n, 1.0, 2.0) / number), 2 * n)
+    return _of_spectrum(kernel[: n // 2 + 1])
+
+
+@lru_cache(maxsize=8)
+def _by_lag(n: int, step: float) -> Floats:
+    """Return the weights of a spectrum of n values, half of them zeros, in its sum with a Matern covariance of 3/2.
+
+    A lag by one value is ``step`` correlation times.
+    """
+    apart = math.sqrt(3.0) * step * np.arange(n // 2 + 1)
+    return _of_spectrum((1.0 + apart) * np.exp(-apart))
+
+
+def _of_spectrum(by_lag: Floats) -> Floats:
+    """Return the weights of a spectrum in the sum of its autocorrelation times ``by_lag``, which ends amid the lags."""
+    half = len(by_lag)
+    return np.asarray(np.fft.irfft(by_lag, 2 * (half - 1))[:half] * np.r_[1.0, np.full(half - 2, 2.0), 1.0])
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
