@@ -6,13 +6,13 @@ The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds``, ``out
 ``activity_kinds``, ``aftermath_kinds``, ``acquisition_kinds``, ``mistake_kinds``, ``warming_kinds``, ``pace_kinds``,
 ``spoilt_kinds``, ``schedule_kinds``, ``nuisance_kinds``, ``experiment_kinds``, ``fault_kinds``, ``board_kinds``,
 ``course_kinds``, ``unsaid_kinds``, ``harness_kinds``, ``node_kinds``, ``slip_kinds``, ``governor_kinds``,
-``demand_kinds`` and ``quirk_kinds`` in ``fixtures.worlds``.
+``demand_kinds``, ``quirk_kinds``, ``everyday_kinds``, ``mild_kinds`` and ``blunder_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
 Each recording is written directly in the documented format and evaluated. A figure is held if its interval, bias
-included, contains the truth. A miss beyond two half-widths is silent: nothing in the result warns of it. A refused
-recording or figure counts as refused.
+included, contains the truth. A miss beyond two half-widths is silent if no check fails. A refused recording or figure
+counts as refused.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ from fixtures.worlds.devices.course_kinds import KINDS as COURSE_KINDS
 from fixtures.worlds.devices.device_kinds import KINDS as DEVICE_KINDS
 from fixtures.worlds.devices.governor_kinds import KINDS as GOVERNOR_KINDS
 from fixtures.worlds.devices.habit_kinds import KINDS as HABIT_KINDS
+from fixtures.worlds.devices.mild_kinds import KINDS as MILD_KINDS
 from fixtures.worlds.devices.node_kinds import KINDS as NODE_KINDS
 from fixtures.worlds.devices.pace_kinds import KINDS as PACE_KINDS
 from fixtures.worlds.devices.unusual_kinds import KINDS as UNUSUAL_KINDS
 from fixtures.worlds.devices.warming_kinds import KINDS as WARMING_KINDS
 from fixtures.worlds.devices.work_kinds import KINDS as WORK_KINDS
+from fixtures.worlds.faults.blunder_kinds import KINDS as BLUNDER_KINDS
 from fixtures.worlds.faults.fault_kinds import KINDS as FAULT_KINDS
 from fixtures.worlds.faults.mistake_kinds import KINDS as MISTAKE_KINDS
 from fixtures.worlds.faults.quirk_kinds import KINDS as QUIRK_KINDS
@@ -48,6 +50,7 @@ from fixtures.worlds.faults.unsaid_kinds import KINDS as UNSAID_KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.labs.board_kinds import KINDS as BOARD_KINDS
 from fixtures.worlds.labs.demand_kinds import KINDS as DEMAND_KINDS
+from fixtures.worlds.labs.everyday_kinds import KINDS as EVERYDAY_KINDS
 from fixtures.worlds.labs.experiment_kinds import KINDS as EXPERIMENT_KINDS
 from fixtures.worlds.labs.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.labs.forum_kinds import KINDS as FORUM_KINDS
@@ -83,9 +86,10 @@ ELEVENTH_KINDS = EXPERIMENT_KINDS | FAULT_KINDS
 TWELFTH_KINDS = BOARD_KINDS | COURSE_KINDS | UNSAID_KINDS
 THIRTEENTH_KINDS = HARNESS_KINDS | NODE_KINDS | SLIP_KINDS
 FOURTEENTH_KINDS = GOVERNOR_KINDS | DEMAND_KINDS | QUIRK_KINDS
+FIFTEENTH_KINDS = EVERYDAY_KINDS | MILD_KINDS | BLUNDER_KINDS
 KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | OUTSIDE_KINDS
 KINDS |= THIRD_KINDS | FOURTH_KINDS | FIFTH_KINDS | SIXTH_KINDS | SEVENTH_KINDS | EIGHTH_KINDS | NINTH_KINDS
-KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS | FOURTEENTH_KINDS
+KINDS |= TENTH_KINDS | ELEVENTH_KINDS | TWELFTH_KINDS | THIRTEENTH_KINDS | FOURTEENTH_KINDS | FIFTEENTH_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
@@ -112,7 +116,8 @@ def judged(path: Path, real: Mapping[str, float]) -> dict[str, Any]:
         result = evaluate(open_run(path))
     except RigError as error:
         return {"figures": {}, "refused": f"{type(error).__name__}: {error.message}"}
-    row: dict[str, Any] = {"figures": {}, "refused": "; ".join(r.reason for r in result.refusals)}
+    failed = [f.rule for f in result.findings if f.effect == "check" and not f.ok]
+    row: dict[str, Any] = {"figures": {}, "refused": "; ".join(r.reason for r in result.refusals), "failed": failed}
     for name in FIGURES:
         q = result.quantities.get(FigureKey(name))
         if q is not None:
@@ -133,7 +138,7 @@ def summary(rows: list[dict[str, Any]], kinds: int) -> dict[str, Any]:
             1.0 if held == len(stated) else float(beta.ppf(1.0 - 0.05 / kinds, held + 1, len(stated) - held))
         )
     for r in rows:
-        misses += any(abs(f["error"]) > 2.0 * f["half"] for f in r["figures"].values())
+        misses += not r.get("failed") and any(abs(f["error"]) > 2.0 * f["half"] for f in r["figures"].values())
     stated = [f for r in rows for f in [r["figures"].get(FIGURES[0])] if f]
     found["silent"] = misses / len(rows)
     found["refused"] = 1.0 - len(stated) / len(rows)
