@@ -22,6 +22,7 @@ from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import ClockSummary, Result
 from rig.analysis.result.series import RailSeries, Series, Solve, Stream
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, seen_checks, session_figures, span_checks
+from rig.analysis.scores.answers import Answer, answers_of
 from rig.analysis.scores.predictions import predictions_of
 from rig.analysis.scores.reference_methods import recorder_figures
 from rig.analysis.scores.spiking import spiking_figures
@@ -109,6 +110,7 @@ class _Recorded:
     clock_checks: tuple[Finding, ...]
     activity: Activity
     queries: Queries
+    answers: list[Answer]
     deadline_s: float | None
     stream: Stream | None
     solves: list[Solve]
@@ -131,16 +133,17 @@ class _Rails:
 def _recorded(run: Run) -> _Recorded:
     run, device = on_device_clock(run)
     device, clock_checks = off_line_checks(run, device)
-    queries = queries_of(run)
+    queries, answers = queries_of(run), answers_of(run)
     return _Recorded(
         run=run,
         device=device,
         clock_checks=clock_checks,
         activity=activity_of(run, device),
         queries=queries,
+        answers=answers,
         deadline_s=run.start.scenario.deadline_s,
         stream=stream_of(run, queries),
-        solves=solves_of(run, device),
+        solves=solves_of(run, answers, device),
     )
 
 
@@ -164,21 +167,21 @@ def _figures(told: _Recorded, rails: _Rails) -> tuple[Figures, list[Finding]]:
     busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values()), by_host_s))
     times = time_figures(activity, told.device, busy)
     power = power_figures(rails.readings, rails.models, activity, busy, rails.against)
-    figures = accuracy_figures(run) | times | power.figures
+    figures = accuracy_figures(run, told.answers) | times | power.figures
     rails_named = [r.rail.name for r in rails.readings]
     figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
     heard, unheard = front_end_figures(run, power.figures)
-    figures |= heard | recorder_figures(run) | session_figures(run)
+    figures |= heard | recorder_figures(run) | session_figures(run, told.answers)
     if run.start.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
         figures |= _service_figures(told, rails)
     if told.solves:
         figures |= runtime_power(power.figures)
         runtime_w = figures.get(RUNTIME)
         figures |= solving_figures(told.solves, runtime_w, gap_times_known(run), run.start.scenario.to_gap)
-    complexity, (predicted, odd) = complexity_of(run), predictions_of(run)
+    complexity, (predicted, odd) = complexity_of(run), predictions_of(run, told.answers)
     figures |= complexity.figures | energies_of(run, complexity, figures) | predicted
     found = [*power.findings, *unheard, *_told((*complexity.findings, *odd))]
-    return with_learning(figures | spiking_figures(run, figures)), found
+    return with_learning(figures | spiking_figures(run, told.answers, figures)), found
 
 
 def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
@@ -209,11 +212,11 @@ def _findings(told: _Recorded, rails: _Rails, figures: Figures, found: Sequence[
         yield without_spans(run)
     yield from set_findings(run)
     yield from sample_findings(run)
-    yield from answer_checks(run)
+    yield from answer_checks(run, told.answers)
     yield from _told((*span_checks(run), *seen_checks(run)))
     gap = gap_times_known(run), start.scenario.to_gap, start.workload.notes, asks_solutions(run)
     yield from solving_findings(told.solves, answer_count(run), *gap)
-    yield from repeat_checks(run)
+    yield from repeat_checks(run, told.answers)
     yield from preprocessing_checks(run, list(told.activity.phases), figures)
     yield from map(note, remarks_of(run))
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.proportion import mean_proportion, proportion
-from rig.analysis.scores.answers import answer_in, answers_of
+from rig.analysis.scores.answers import Answer, answer_in, answers_of
 from rig.recording.reader import Run
 
 
-def accuracy_figures(run: Run) -> Figures:
+def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     """Return accuracy and the mean recall by class.
 
     An issue that ran only an earlier phase does not count. A sample that was asked several times counts once in the
     interval, with its share of right answers, since repetition shows nothing of other samples.
     """
-    hits = _hits(run)
+    hits = _hits(run, answers)
     if not hits:
         return Figures()
     by_class: dict[str, list[float]] = {}
@@ -35,7 +35,7 @@ def accuracy_figures(run: Run) -> Figures:
     })  # fmt: skip
 
 
-def session_figures(run: Run) -> Figures:
+def session_figures(run: Run, answers: Sequence[Answer]) -> Figures:
     """Return the accuracy after each session of learning, for all words, and for old and new words separately.
 
     The ids of these words begin with ``SESSION/old/`` or ``SESSION/new/`` (``rig.types.Sample``, ``mswc-fscil``).
@@ -43,7 +43,7 @@ def session_figures(run: Run) -> Figures:
     if not run.start.workload.details.get("incremental"):
         return Figures()
     of: dict[tuple[str, str], list[float]] = {}
-    for (_, sample), right in _hits(run).items():
+    for (_, sample), right in _hits(run, answers).items():
         session, kind, _ = [*sample.split("/", 2), "", ""][:3]
         for name in ("", f"_{kind}"):
             of.setdefault((session, f"session_accuracy{name}"), []).append(sum(right) / len(right))
@@ -58,16 +58,16 @@ def session_figures(run: Run) -> Figures:
 
 def right_of(run: Run) -> dict[str, bool]:
     """Return for each sample whether its answers are right; a sample with right and wrong answers is left out."""
-    return {sample: each[0] for (_, sample), each in _hits(run).items() if len(set(each)) == 1}
+    return {sample: each[0] for (_, sample), each in _hits(run, answers_of(run)).items() if len(set(each)) == 1}
 
 
-def answer_checks(run: Run) -> Iterator[Finding]:
+def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
     """Yield a failed check if answers are outside the labels of the workload, or if no sample was answered.
 
     The labels are those of its samples and those in its ``classes``. A missing answer (null) is wrong, but fails the
     check only if all answers are null.
     """
-    told = [answer for _, _, answer in _answers(run)]
+    told = [answer for _, _, answer in _labelled(run, answers)]
     declared = run.start.workload.details.get("classes")
     known = {label for label in run.samples["label"].to_pylist() if label is not None}
     known |= {name for name in declared if isinstance(name, str)} if isinstance(declared, list) else set()
@@ -114,18 +114,18 @@ def seen_checks(run: Run) -> Iterator[Finding]:
     yield Finding("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
 
 
-def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:
+def _hits(run: Run, answers: Sequence[Answer]) -> dict[tuple[str, str], list[bool]]:
     """Return by label and sample which answers are right."""
     hits: dict[tuple[str, str], list[bool]] = {}
-    for sample, label, answer in _answers(run):
+    for sample, label, answer in _labelled(run, answers):
         hits.setdefault((label, sample), []).append(answer == label)
     return hits
 
 
-def _answers(run: Run) -> Iterator[tuple[str, str, object]]:
+def _labelled(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[str, str, object]]:
     """Yield sample, label and answer, for every answer to a sample with a label."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
-    for answer in answers_of(run):
+    for answer in answers:
         label = labels.get(answer.sample_id)
         if label is not None and answer.decided:
             yield answer.sample_id, label, answer_in(answer.output)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding, refusal
 from rig.analysis.result.quantity import Quantity
-from rig.analysis.scores.answers import answers_of
+from rig.analysis.scores.answers import Answer
 from rig.recording.reader import Run
 
 MAP = FigureKey("map")
 
 
-def detections_of(run: Run, wanted: dict[str, Any]) -> tuple[Figures, list[Finding]]:
+def detections_of(run: Run, answers: Sequence[Answer], wanted: dict[str, Any]) -> tuple[Figures, list[Finding]]:
     """Return the mean average precision over frames, and a failed check, or a refusal with its reason.
 
     ``wanted`` holds the names of the ``classes``, ``least_diagonal``, and by sample the ``boxes``: rows of class, x, y,
     w, h. An answer is an output with ``boxes``: rows of class, score, x, y, w, h. Frames without an entry are not
     judged. Found boxes with a diagonal below the least do not count. The first answer to a frame counts.
     """
-    said, odd = _answers(run, len(wanted["classes"]))
+    said, odd = _boxes(answers, len(wanted["classes"]))
     if odd:
         rule, allowed = "boxes of a class, with a score, x, y, w, h", "0"
         return Figures(), [Finding(rule, f"{len(odd)} answers without, such as {odd[0]}", allowed)]
@@ -69,11 +70,11 @@ def coco_map(truth: list[list[list[float]]], found: list[list[list[float]]], cla
     return float(judge.stats[0])
 
 
-def _answers(run: Run, classes: int) -> tuple[dict[str, list[list[float]]], list[str]]:
+def _boxes(answers: Sequence[Answer], classes: int) -> tuple[dict[str, list[list[float]]], list[str]]:
     """Return the boxes of the first answer to each sample, and the samples whose answer cannot be judged."""
     said: dict[str, list[list[float]]] = {}
     odd = []
-    for answer in answers_of(run):
+    for answer in answers:
         boxes = answer.output.get("boxes") if isinstance(answer.output, dict) else None
         if answer.sample_id in said:
             continue

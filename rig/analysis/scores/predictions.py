@@ -6,7 +6,7 @@ the mean of its scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Quantity
-from rig.analysis.scores.answers import answers_of
+from rig.analysis.scores.answers import Answer
 from rig.analysis.scores.detections import detections_of
 from rig.recording.reader import Run
 from rig.types import Floats
@@ -24,7 +24,7 @@ PERCENTILES = (25.0, 50.0, 75.0)
 NOTHING = np.zeros(0)
 
 
-def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
+def predictions_of(run: Run, answers: Sequence[Answer]) -> tuple[Figures, list[Finding]]:
     """Return the scores of every prediction, if the workload declares what to predict, and failed checks.
 
     With ``forecast_from`` in its details, each series must be predicted from that point on, and the answer is an
@@ -35,11 +35,11 @@ def predictions_of(run: Run) -> tuple[Figures, list[Finding]]:
     details = run.start.workload.details
     first, field, each_first = (details.get(key) for key in ("forecast_from", "regress", "regress_from"))
     if _counts(first):
-        return _forecasts(run, first)
+        return _forecasts(run, answers, first)
     if isinstance(field, str) and isinstance(each_first, dict):
-        return _regressions(run, field, each_first)
+        return _regressions(run, answers, field, each_first)
     if isinstance(details.get("detect"), dict):
-        return detections_of(run, details["detect"])
+        return detections_of(run, answers, details["detect"])
     return Figures(), []
 
 
@@ -65,12 +65,12 @@ def r2(wanted: Floats, found: Floats) -> float | None:
     return score if np.isfinite(score) else None
 
 
-def _forecasts(run: Run, first: int) -> tuple[Figures, list[Finding]]:
+def _forecasts(run: Run, answers: Sequence[Answer], first: int) -> tuple[Figures, list[Finding]]:
     def truth(sample_id: str) -> Floats:
         series = run.payload(sample_id)
         return NOTHING if series is None or series.ndim != 1 or series.dtype.names else _floats(series[first:])
 
-    scores, checks = _scored(run, "forecast", truth, smape, "forecasts of the whole series")
+    scores, checks = _scored(answers, "forecast", truth, smape, "forecasts of the whole series")
     found: dict[FigureKey, Quantity] = {}
     if scores:
         each = np.array(list(scores.values()))
@@ -82,13 +82,15 @@ def _forecasts(run: Run, first: int) -> tuple[Figures, list[Finding]]:
     return Figures(found), checks
 
 
-def _regressions(run: Run, field: str, first: dict[str, Any]) -> tuple[Figures, list[Finding]]:
+def _regressions(
+    run: Run, answers: Sequence[Answer], field: str, first: dict[str, Any]
+) -> tuple[Figures, list[Finding]]:
     def truth(sample_id: str) -> Floats:
         payload, begin = run.payload(sample_id), first.get(sample_id)
         known = payload is not None and field in (payload.dtype.names or ()) and _counts(begin)
         return _floats(payload[field][begin:]) if payload is not None and known else NOTHING
 
-    scores, checks = _scored(run, "prediction", truth, r2, "predictions of every step, and a truth that varies")
+    scores, checks = _scored(answers, "prediction", truth, r2, "predictions of every step, and a truth that varies")
     found: dict[FigureKey, Quantity] = {}
     if scores:
         method = "by the definition of NeuroBench; steps that follow one another give no interval"
@@ -99,12 +101,16 @@ def _regressions(run: Run, field: str, first: dict[str, Any]) -> tuple[Figures, 
 
 
 def _scored(
-    run: Run, key: str, truth: Callable[[str], Floats], score: Callable[[Floats, Floats], float | None], rule: str
+    answers: Sequence[Answer],
+    key: str,
+    truth: Callable[[str], Floats],
+    score: Callable[[Floats, Floats], float | None],
+    rule: str,
 ) -> tuple[dict[str, float], list[Finding]]:
     """Return the score of each sample, and a failed check on answers that cannot be judged."""
     scores: dict[str, list[float]] = {}
     odd = []
-    for sample_id, found in _answers(run, key):
+    for sample_id, found in _arrays(answers, key):
         wanted = truth(sample_id)
         fits = len(wanted) > 0 and wanted.shape == found.shape and bool(np.all(np.isfinite(wanted)))
         if (value := score(wanted, found) if fits else None) is not None:
@@ -115,8 +121,8 @@ def _scored(
     return {name: float(np.mean(values)) for name, values in scores.items()}, checks
 
 
-def _answers(run: Run, key: str) -> Iterator[tuple[str, Floats]]:
-    for answer in answers_of(run):
+def _arrays(answers: Sequence[Answer], key: str) -> Iterator[tuple[str, Floats]]:
+    for answer in answers:
         points = answer.output.get(key) if isinstance(answer.output, dict) else None
         if isinstance(points, list):
             yield answer.sample_id, _floats(points)

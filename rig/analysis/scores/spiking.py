@@ -8,7 +8,7 @@ Neuromorphic Vision", model-level and hardware-level evaluation).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
-from rig.analysis.scores.answers import answers_of
+from rig.analysis.scores.answers import Answer
 from rig.recording.reader import Run
 from rig.types import Floats
 
@@ -26,24 +26,24 @@ _COUNTS = {
 }
 
 
-def spiking_figures(run: Run, known: Figures) -> Figures:
+def spiking_figures(run: Run, answers: Sequence[Answer], known: Figures) -> Figures:
     """Return the figures of a device that answers with spikes; none for other devices.
 
     ``known`` holds times and energies of the run. Speed and energy are those of the last phase, which simulates.
     """
-    answers = list(_answers(run))
-    if not answers:
+    counted = list(_counted(run, answers))
+    if not counted:
         return Figures()
-    figures = _latency([answer for _, answer in answers])
-    biological_s = sum(seconds for seconds, _ in answers) / len(answers)
+    figures = _latency([answer for _, answer in counted])
+    biological_s = sum(seconds for seconds, _ in counted) / len(counted)
     phase = run.start.device.phases[-1] if run.start.device.phases else ""
     for name, method in _COUNTS.items():
-        counts = np.array([answer[name] for _, answer in answers], np.float64)
+        counts = np.array([answer[name] for _, answer in counted], np.float64)
         figures |= {FigureKey(f"{name}_hz"): _mean(counts / biological_s, "Hz", method)}
     if (wall_s := known.get(FigureKey("execution_time_s", phase))) is not None and wall_s.value > 0:
         method = f"biological time over the time of the phase {phase}"
         figures |= {FigureKey("real_time_factor"): _inverse(wall_s, biological_s, "1", method)}
-    each = _mean(np.array([answer["synaptic_operations"] for _, answer in answers], np.float64), "1", "")
+    each = _mean(np.array([answer["synaptic_operations"] for _, answer in counted], np.float64), "1", "")
     energy_j = known.get(FigureKey("dynamic_energy_per_inference_j", phase))
     if energy_j is None or not each.value:
         return figures
@@ -56,10 +56,10 @@ def spiking_figures(run: Run, known: Figures) -> Figures:
     return figures
 
 
-def _answers(run: Run) -> Iterator[tuple[float, Mapping[str, Any]]]:
+def _counted(run: Run, answers: Sequence[Answer]) -> Iterator[tuple[float, Mapping[str, Any]]]:
     """Yield biological seconds and output of each answer that states its synaptic operations, without warm-up."""
     durations = dict(zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True))
-    for answer in answers_of(run):
+    for answer in answers:
         output, seconds = answer.output, durations.get(answer.sample_id) or 0.0
         if seconds > 0 and isinstance(output, dict) and all(_is_number(output.get(name)) for name in _COUNTS):
             yield seconds, output

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rig.analysis.result.finding import Finding
-from rig.analysis.scores.answers import answers_of
+from rig.analysis.scores.answers import Answer
 from rig.recording.reader import Run
 
 
-def repeat_checks(run: Run) -> Iterator[Finding]:
+def repeat_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
     """Yield the checks of seeds and tuning, as far as the answers of the solver state them and the rules ask."""
     rules = run.start.rules
     if rules is None or not (rules.fresh_seeds or rules.one_tuning):
         return
     seeds: dict[str, list[str]] = {}
     tunings = set()
-    for answer in answers_of(run):
+    for answer in answers:
         if isinstance(said := answer.output, dict):
             if "seed" in said:
                 seeds.setdefault(answer.sample_id, []).append(str(said["seed"]))

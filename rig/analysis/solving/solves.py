@@ -14,7 +14,7 @@ from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity, product
 from rig.analysis.result.series import Solve
-from rig.analysis.scores.answers import decoded
+from rig.analysis.scores.answers import Answer, decoded
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
@@ -32,15 +32,15 @@ _ENERGIES = {
 }
 
 
-def solves_of(run: Run, device: Timebase) -> list[Solve]:
+def solves_of(run: Run, answers: Sequence[Answer], device: Timebase) -> list[Solve]:
     """Return every solve of a run in order, or nothing if its replies are not solutions.
 
     A solve without a span, or whose span was left out, has no time and is no solve.
     """
+    if not any(_is_solution(answer.output) for answer in answers):
+        return []
     rows = [row for row in run.replies.to_pylist() if None not in (row["output"], row["on_tick"]) and not row["warmup"]]
     said = [(row, out) for row in rows if _is_solution(out := decoded(row["output"]))]
-    if not said:
-        return []
     progress: dict[int, list[Mapping[str, Any]]] = {}
     for step in run.progress.to_pylist():
         progress.setdefault(step["issue"], []).append(step)

@@ -20,6 +20,7 @@ from reports.audit.scores import accuracy as accuracy_by_the_auditor
 from rig.analysis.result.proportion import clopper_pearson, mean_proportion, paired_difference, proportion
 from rig.analysis.result.quantity import Quantity, from_json
 from rig.analysis.scores.accuracy import accuracy_figures, answer_checks, span_checks
+from rig.analysis.scores.answers import answers_of
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
@@ -89,7 +90,8 @@ def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> 
 
 def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
     outputs = ["x", "y", "x", "x", "x", "y"]
-    once, often = (accuracy_figures(answered(tmp_path / str(r), outputs, r))["accuracy"] for r in (1, 50))
+    runs = [answered(tmp_path / str(r), outputs, r) for r in (1, 50)]
+    once, often = (accuracy_figures(run, answers_of(run))["accuracy"] for run in runs)
     assert once.value == often.value == pytest.approx(5 / 6)
     assert once.interval() == often.interval()
 
@@ -112,13 +114,15 @@ def test_answers_outside_the_labels_fail_a_check(
     outputs: list[Any], classes: list[str] | None, said: list[str], tmp_path: Path
 ) -> None:
     details = {} if classes is None else {"classes": classes}
-    checks = list(answer_checks(answered(tmp_path, outputs, details=details)))
+    run = answered(tmp_path, outputs, details=details)
+    checks = list(answer_checks(run, answers_of(run)))
     assert [c.found for c in checks] == said
     assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)
 
 
 def test_a_device_that_never_answered_is_told_so(tmp_path: Path) -> None:
-    checks = list(answer_checks(answered(tmp_path, [None, {"label": None}])))
+    run = answered(tmp_path, [None, {"label": None}])
+    checks = list(answer_checks(run, answers_of(run)))
     assert [(c.rule, c.found, c.ok) for c in checks] == [
         ("samples that the device answered", "0 of 2: each answer is null", False)
     ]
@@ -148,8 +152,8 @@ def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_r
 ) -> None:
     """An issue of only the last phase shows phases issued alone: then an earlier phase decides nothing."""
     run = phased(tmp_path, spans, outputs)
-    assert accuracy_figures(run)["accuracy"].value == accuracy
-    assert {c.rule: c.found for c in (*answer_checks(run), *span_checks(run))} == said
+    assert accuracy_figures(run, answers_of(run))["accuracy"].value == accuracy
+    assert {c.rule: c.found for c in (*answer_checks(run, answers_of(run)), *span_checks(run))} == said
     assert audited(run.path) == (accuracy, set(said))
 
 

@@ -11,6 +11,7 @@ import pytest
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import Component, Quantity
+from rig.analysis.scores.answers import answers_of
 from rig.analysis.scores.spiking import spiking_figures
 from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking
@@ -65,7 +66,9 @@ def test_every_figure_by_hand(tmp_path: Path) -> None:
 def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", [answer(11.0, 1000), answer(21.0, 3000)])
     energy = Quantity(6.0, "J", (Component("noise", 0.6),))
-    figures = spiking_figures(run, Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy}))
+    figures = spiking_figures(
+        run, answers_of(run), Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})
+    )
     each, per_joule = figures["energy_per_synaptic_operation_j"], figures["synaptic_operations_per_j"]
     assert each.value == pytest.approx(6.0 / 2000)
     assert each.u / each.value == pytest.approx(np.hypot(0.1, 1000 / 2000))
@@ -75,11 +78,14 @@ def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: 
 def test_without_power_above_idle_there_are_no_operations_per_joule(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", [answer(11.0, 1000)])
     energy = Quantity(-6.0, "J", (Component("noise", 0.6),))
-    figures = spiking_figures(run, Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy}))
+    figures = spiking_figures(
+        run, answers_of(run), Figures({FigureKey("dynamic_energy_per_inference_j", "inference"): energy})
+    )
     assert figures["energy_per_synaptic_operation_j"].value < 0
     assert "synaptic_operations_per_j" not in figures
 
 
 @pytest.mark.parametrize("output", ["3", {"label": "3"}, {**answer(1.0, 5), "synaptic_operations": "5"}])
 def test_an_answer_without_spikes_has_none_of_these_figures(tmp_path: Path, output: Any) -> None:
-    assert not spiking_figures(recorded(tmp_path / "run", [output]), Figures())
+    run = recorded(tmp_path / "run", [output])
+    assert not spiking_figures(run, answers_of(run), Figures())
