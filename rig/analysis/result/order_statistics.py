@@ -1,4 +1,7 @@
-"""Percentiles of a finite sample, with distribution-free intervals from its order statistics."""
+"""Percentiles of a finite sample, with distribution-free intervals from its order statistics.
+
+Values that follow each other may be alike, as waits in a queue are, and then show less than as many independent ones.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,10 @@ from rig.analysis.result.distributions import binomial_chances
 from rig.analysis.result.quantity import Component, Quantity
 from rig.types import Floats
 
+SURELY = 5.0
+"""Values are compared up to this many times the number of values that are alike."""
+AT_ONCE = 1 << 14
+"""Of more values, means of successive ones are compared."""
 UNBOUND = "nearest rank; too few to bound it"
 """The method of a percentile if there are too few values for an interval."""
 
@@ -28,27 +35,51 @@ def nearest_rank(ordered: Floats, percentile: float) -> float:
     return float(ordered[min(len(ordered), max(math.ceil(len(ordered) * percentile), 1)) - 1])
 
 
-def interval(ordered: Floats, percentile: float, confidence: float = 0.95) -> tuple[float, float]:
+def independent(values: Floats) -> float:
+    """Return how many independent values have a mean as uncertain as that of values in order of time, shape (n,).
+
+    The variance of the mean is the sum of the autocovariance, up to where the values are no more alike (Sokal, Monte
+    Carlo Methods in Statistical Mechanics, 1997, section 3).
+    """
+    each = -(-len(values) // AT_ONCE)
+    means = values[: len(values) // each * each].reshape(-1, each).mean(axis=1)
+    n, spectrum = len(means), np.abs(np.fft.rfft(means - means.mean(), 2 * len(means))) ** 2
+    alike = np.fft.irfft(spectrum)[:n]
+    if n < 2 or alike[0] <= 0.0:
+        return float(len(values))
+    lasts = np.cumsum(2.0 * alike / alike[0]) - 1.0
+    until = int(np.argmax(np.append(np.arange(n) >= SURELY * lasts, True)))
+    of_mean = alike[0] / n * float(lasts[: until + 1].max()) / n
+    return float(np.clip(np.var(values) / of_mean, 1.0, len(values)))
+
+
+def interval(
+    ordered: Floats, percentile: float, confidence: float = 0.95, count: float = math.inf
+) -> tuple[float, float]:
     """Return distribution-free bounds of the true percentile, from sorted values, shape (n,).
 
-    The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). If n
-    is too small to bound a side, this side is -inf or inf.
+    The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1), of n
+    values or of those ``count`` that are independent. If these are too few to bound a side, this side is -inf or inf.
     """
     n, tail = len(ordered), 0.5 * (1.0 - confidence)
-    low = binomial_quantile(tail, n, percentile)
-    high = binomial_quantile(1.0 - tail, n, percentile) + 1
+    of = max(min(round(count), n) if math.isfinite(count) else n, 1)
+    low = binomial_quantile(tail, of, percentile) * n // of
+    high = -(-(binomial_quantile(1.0 - tail, of, percentile) + 1) * n // of)
     padded = np.concatenate([[-math.inf], ordered, [math.inf]])
     # padded[r] is the value of rank r of n; P(X_(low) <= q) >= 1 - tail needs low <= the binomial quantile
     return float(padded[max(low, 0)]), float(padded[min(high, n + 1)])
 
 
-def percentile(ordered: Floats, share: float, parts: tuple[Component, ...] = ()) -> Quantity:
+def percentile(
+    ordered: Floats, share: float, parts: tuple[Component, ...] = (), count: float = math.inf
+) -> Quantity:
     """Return the nearest-rank percentile of sorted times, shape (n,), in s, with the interval of its order statistics.
 
-    ``parts`` are the other components of its uncertainty. If n is too small to bound a side, no uncertainty is stated.
+    ``parts`` are the other components of its uncertainty; ``count`` is as in ``interval``. If times are too few to
+    bound a side, no uncertainty is stated.
     """
     value = nearest_rank(ordered, share)
-    u = max(abs(side - value) for side in interval(ordered, share)) / 1.959964
+    u = max(abs(side - value) for side in interval(ordered, share, count=count)) / 1.959964
     if not math.isfinite(u):
         return Quantity(value, "s", (), 0.0, len(ordered), UNBOUND)
     stated = tuple(c for c in (*parts, Component("finite sample", u)) if c.u)

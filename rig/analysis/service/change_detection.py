@@ -57,7 +57,7 @@ def change_figures(stream: Stream | None) -> Figures:
         out[FigureKey("onset_never_share")] = proportion(changes - len(reached), changes, method)
     if len(reached):
         ordered = np.sort(reached)
-        out[FigureKey("onset_latency_mean_s")] = mean_latency(ordered)
+        out[FigureKey("onset_latency_mean_s")] = mean_latency(reached)
         for p in (0.5, 0.9):
             out[FigureKey("onset_latency_p{percentile}_s", percentile=100 * p)] = percentile(ordered, p)
     method = "share of the stream's time in which the last answer is right"

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from rig.analysis.result.figure_key import FigureKey, Figures
-from rig.analysis.result.order_statistics import nearest_rank, percentile
+from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.service.early_stopping import discarded, estimate
@@ -49,14 +49,16 @@ def throughput(q: Queries) -> Figures:
 
 
 def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
-    """Return the mean and percentiles of latencies, shape (n,).
+    """Return the mean and percentiles of latencies in order of time, shape (n,).
 
     ``early_stopping`` names one percentile, 0 to 1. MLPerf's early-stopping estimate of this percentile is added.
     """
     ordered, n = np.sort(times_s), len(times_s)
-    out = {FigureKey("latency_mean_s"): mean_latency(ordered)}
+    out = {FigureKey("latency_mean_s"): mean_latency(times_s)}
     for p in PERCENTILES:
-        out[FigureKey("latency_p{percentile}_s", percentile=100 * p)] = percentile(ordered, p)
+        above = times_s > nearest_rank(ordered, p)
+        key = FigureKey("latency_p{percentile}_s", percentile=100 * p)
+        out[key] = percentile(ordered, p, count=independent(above.astype(float)))
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
         left_out = discarded(n, early_stopping)
         method = f"early stopping: the {left_out} slowest of {n} left out (99 % confidence)"
@@ -65,12 +67,13 @@ def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
     return Figures(out)
 
 
-def mean_latency(ordered: Floats) -> Quantity:
-    """Return the mean of sorted latencies, shape (n,), with its standard error."""
-    n = len(ordered)
-    u = float(np.std(ordered, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-    parts = (Component("finite sample", u, max(n - 1, 1)),) if u else ()
-    return Quantity(float(ordered.mean()), "s", parts, 0.0, n, "mean")
+def mean_latency(times_s: Floats) -> Quantity:
+    """Return the mean of latencies in order of time, shape (n,), with its standard error."""
+    n = len(times_s)
+    count = independent(times_s)
+    u = float(np.std(times_s, ddof=1)) / math.sqrt(count) if n > 1 else 0.0
+    parts = (Component("finite sample", u, max(count - 1.0, 1.0)),) if u else ()
+    return Quantity(float(times_s.mean()), "s", parts, 0.0, n, "mean; successive latencies may be alike")
 
 
 def arrivals(q: Queries) -> Figures:

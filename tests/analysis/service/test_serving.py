@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from rig.analysis.service.serving import (
     service_figures,
     throughput,
 )
-from rig.types import Issue, Reply, Sample, Span
+from rig.types import Floats, Issue, Reply, Sample, Span
 from tests.support.serving import bench, due, played
 
 NAN = math.nan
@@ -73,13 +74,28 @@ def test_a_latency_is_that_of_the_stamps_to_the_nanosecond(due_ns: int, wait_ns:
 
 
 def test_percentiles_are_nearest_rank_with_an_interval_from_order_statistics() -> None:
-    found = latencies(np.arange(1000, 0, -1) / 1000.0, 0.99)
+    found = latencies(np.random.default_rng(1).permutation(np.arange(1, 1001)) / 1000.0, 0.99)
     assert found["latency_p50_s"].value == 0.5
     assert found["latency_p99_s"].value == 0.99
     assert found["latency_p99_9_s"].value == 0.999
     assert found["latency_mean_s"].value == pytest.approx(0.5005)
     assert found["latency_p50_s"].half_width() == pytest.approx(0.031, abs=2e-3)  # 1.96 sqrt(n/4) ranks
     assert found["latency_p99_early_stopping_s"].value > found["latency_p99_s"].value
+
+
+def waits_in_a_queue(seed: int, n: int) -> Floats:
+    """Return the latencies of a device that is busy for three quarters of the time, with random arrivals (Lindley)."""
+    gaps = np.random.default_rng(seed).exponential(4.0 / 3.0, n)
+    return 1.0 + np.array(list(accumulate(gaps, lambda wait, gap: max(wait + 1.0 - gap, 0.0), initial=0.0)))[:n]
+
+
+def test_latencies_in_a_queue_are_as_uncertain_as_they_are_alike() -> None:
+    """The mean wait of random arrivals at even service is half of that at random service (Pollaczek and Khinchine)."""
+    mean_s, held = 1.0 + 0.5 * 0.75 / (1.0 - 0.75), 0
+    for seed in range(60):
+        low, high = latencies(waits_in_a_queue(seed, 4000))["latency_mean_s"].interval()
+        held += low <= mean_s <= high
+    assert held > 50
 
 
 def test_an_early_stopping_estimate_needs_enough_queries() -> None:
