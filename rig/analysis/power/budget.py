@@ -20,6 +20,8 @@ from rig.types import Floats, Rail
 
 IDLE = "idle drift off a straight line"
 """The component of idle under the spans that is not noise."""
+SLOWER = "1/f noise slower than the run"
+"""It hardly changes between trials of a session."""
 CHANGES = "gain that changes"
 IDLE_METHOD = "idle under the spans, by the model of the trace"
 NONE = Margin()
@@ -74,7 +76,7 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity, noise: NoiseP
 
     The weights of dynamic and idle power are added first, so that their shared errors cancel.
     """
-    own = ("white noise", "1/f noise", "hum", "slow wander", "counter jitter", "resolution", IDLE, CHANGES)
+    own = ("white noise", "1/f noise", SLOWER, "hum", "slow wander", "counter jitter", "resolution", IDLE, CHANGES)
     common = [
         c for c in dynamic.components if c.source not in own and not {"calibration", "gain"} & {*c.source.split()}
     ]
@@ -89,6 +91,7 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
     parts = [
         Component("white noise", math.sqrt(v["white"]), model.noise.dof),
         Component("1/f noise", math.sqrt(v["flicker"])),
+        Component(SLOWER, math.sqrt(v["level"]), shared=f"1/f:{model.rail.name}"),
         Component("hum", math.sqrt(v["lines"])),
         Component("slow wander", math.sqrt(v["wander"])),
     ]

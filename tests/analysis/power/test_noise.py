@@ -154,7 +154,16 @@ def test_flicker_moves_a_difference_of_levels_as_much_as_stated(weight: Floats) 
 def test_flicker_moves_a_level_as_much_as_stated() -> None:
     noise = Noise(0.0, 0.0, 0.01, (), PERIOD_S, 1000.0)
     weight = mean_of(1000)
-    assert math.sqrt(stated(noise, weight)["flicker"]) == pytest.approx(spread_of(weight, flicker(0.01)), rel=0.3)
+    found = stated(noise, weight)
+    assert math.sqrt(found["flicker"] + found["level"]) == pytest.approx(spread_of(weight, flicker(0.01)), rel=0.3)
+
+
+def test_what_is_slower_than_a_run_is_common_to_runs_soon_after_each_other() -> None:
+    """The mean of two levels is as uncertain as if only the faster part of the noise were new in the second."""
+    found = stated(Noise(0.0, 0.0, 0.01, (), PERIOD_S, 1000.0), mean_of(1000))
+    both = 0.5 * np.concatenate([mean_of(1000), np.zeros(3000), mean_of(1000)])
+    common = math.sqrt(0.5 * found["flicker"] + found["level"])
+    assert common == pytest.approx(spread_of(both, flicker(0.01)), rel=0.2)
 
 
 @pytest.mark.parametrize("length", [37, 100, 410])

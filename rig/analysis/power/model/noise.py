@@ -281,7 +281,7 @@ def variances(
     """
     each2 = weight**2 if many is None else weight**2 / np.maximum(many, 1.0)
     white = float(np.where(busy, noise.busy_w**2, noise.white_w**2) @ each2)
-    found = {"white": white, "flicker": 0.0, "lines": 0.0, "wander": 0.0, "counter": 0.0, "step": 0.0}
+    found = {"white": white} | dict.fromkeys(("flicker", "level", "lines", "wander", "counter", "step"), 0.0)
     used = np.flatnonzero(weight != 0.0)  # a comparison first takes a third of the time
     if not len(used):
         return found
@@ -294,7 +294,7 @@ def variances(
     part = slice(used[0], used[-1] + 1) if 2 * len(used) > used[-1] - used[0] else used
     t, w, of = t_s[part], weight[part], None if many is None else many[part]
     if noise.flicker_w2 > 0.0 or noise.wander_w2 > 0.0:
-        found["flicker"], found["wander"] = _slow(noise, t, w)
+        found["flicker"], found["level"], found["wander"] = _slow(noise, t, w)
     found["lines"] = sum(
         0.5 * a * a * _line_gain(t, w if of is None else w * _passed(f * noise.period_s, of), f, df)
         for f, a, df in noise.lines
@@ -307,12 +307,12 @@ def _passed(turns: float, many: Floats) -> Floats:
     return np.asarray(np.sin(np.pi * turns * many) / (np.sin(np.pi * turns) * many) if turns % 1.0 else np.ones(1))
 
 
-def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float]:
-    """Return variances of a sum by flicker noise and by a smooth wander.
+def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, float]:
+    """Return variances of a sum by flicker noise, by the part of it that is slower, and by a smooth wander.
 
     The first is the integral of its spectrum times ``|W(f)|**2``. Below a quarter of the inverse length of the stretch,
     W is the sum of the weights, which is zero for a difference of levels, but not for an absolute level. Changes slower
-    than the horizon count as part of the calibration limits. The second is the autocorrelation of the weights times the
+    than the horizon count as part of the calibration limits. The third is the autocorrelation of the weights times the
     Matern covariance of order 3/2.
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
@@ -326,9 +326,9 @@ def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float]:
     step_hz = 1.0 / (2 * n * noise.period_s * stride)
     by_flicker = max(float(gain @ _by_number(n)), 0.0)
     level = float(weight.sum()) ** 2
-    flicker = by_flicker + level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
+    slower = level * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
     wander = max(float(gain @ _by_lag(n, stride * noise.period_s / noise.wander_s)), 0.0)
-    return noise.flicker_w2 * flicker, noise.wander_w2 * wander
+    return noise.flicker_w2 * by_flicker, noise.flicker_w2 * slower, noise.wander_w2 * wander
 
 
 @lru_cache(maxsize=8)
