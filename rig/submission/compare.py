@@ -14,6 +14,7 @@ from rig.analysis.result.proportion import paired_difference, proportion
 from rig.analysis.result.quantity import Component, Quantity, linear
 from rig.analysis.result.result import Result
 from rig.analysis.scores.accuracy import right_of
+from rig.analysis.sessions.speed import Executions, executions_of, paired
 from rig.analysis.sessions.summary import together
 from rig.errors import UsageError
 from rig.recording.layout import EVENTS
@@ -44,6 +45,8 @@ NEITHER = (
     "synaptic_operations_ne15_hz", "response_latency_mean_s", "testing_over_ranging", "duration_s",
 )  # fmt: skip
 """Figures for which neither more nor less is better; for all others, less is better."""
+OF_EXECUTIONS = ("execution_time_s", "energy_per_inference_j", "dynamic_energy_per_inference_j")
+"""Figures that state the mean of the executions that ran, whose times scatter from run to run."""
 _CALIBRATION = ("gain:", "offset:")
 """Origins that belong to an instrument; all others belong to one run, such as its stamps and its clocks."""
 _ACCURACY = FigureKey("accuracy")
@@ -66,6 +69,8 @@ class Subject:
     """By rail or gain: the instrument and its calibration, if both are stated."""
     right: Right = field(default_factory=dict)
     """The samples behind the accuracy."""
+    executions: Executions | None = None
+    """The executions behind the times."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,8 @@ def compare(paths: Sequence[Path]) -> list[Comparison]:
     """
     if len(paths) < 2:
         raise UsageError("there is nothing to compare", field="path", remedy="Name two or more: rig compare A B")
-    first, *others = [list(subjects(path)) for path in paths]
+    codes: dict[tuple[str, str], int] = {}
+    first, *others = [list(subjects(path, codes)) for path in paths]
     pairs = [(a, b) for other in others for a, b in _pairs(first, other)]
     for a, b in pairs:
         _check_alike(a, b)
@@ -167,18 +173,21 @@ def _check_alike(first: Subject, second: Subject) -> None:
         raise UsageError(what, field="path", value=str(second.path), remedy=remedy)
 
 
-def subjects(path: Path) -> Iterator[Subject]:
-    """Yield the subjects of a path: a run, a session, a folder of these as folds, or a submission's configurations."""
+def subjects(path: Path, codes: dict[tuple[str, str], int]) -> Iterator[Subject]:
+    """Yield the subjects of a path: a run, a session, a folder of these as folds, or a submission's configurations.
+
+    ``codes`` numbers each phase of each sample, and grows.
+    """
     if not is_submission(path):
         folds = [] if _recorded(path) or not path.is_dir() else sorted(filter(_recorded, path.iterdir()))
         each = [evaluated(fold) for fold in folds or [path]]
-        subject = _subject(path, each[0].result.run_id, each[0].result, each, False)
+        subject = _subject(path, each[0].result.run_id, each[0].result, each, codes)
         yield _over_folds(subject, each) if folds else subject
         return
     for row in open_submission(path).document.configurations:
         sessions = [(name, evaluated(path / name)) for name in row.sessions]
         whole = together(row.name, [(Path(name).name, found.parts, found.result) for name, found in sessions])
-        yield _subject(path, row.name, whole, [found for _, found in sessions], True)
+        yield _subject(path, row.name, whole, [found for _, found in sessions], codes, submitted=True)
 
 
 def _recorded(path: Path) -> bool:
@@ -247,7 +256,7 @@ def compared(first: Subject, second: Subject) -> Comparison:
         second,
         shared,
         tuple(
-            _paired(_difference(key, a[key], b[key], shared, judged), first, second)
+            _paired(_difference(key, first, second, shared, judged), first, second)
             for key in a
             if key in b and a[key].unit == b[key].unit
         ),
@@ -269,7 +278,8 @@ def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
     return replace(d, low=low, high=high, paired=(lost, won))
 
 
-def _difference(key: FigureKey, a: Quantity, b: Quantity, shared: frozenset[str], judged: bool) -> Difference:
+def _difference(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], judged: bool) -> Difference:
+    a, b = first.result.quantities[key], second.result.quantities[key]
     value = b.value - a.value
     kept = _kept(key, a.value, b.value) if judged else None
     if not (a.stated and b.stated):
@@ -280,16 +290,24 @@ def _difference(key: FigureKey, a: Quantity, b: Quantity, shared: frozenset[str]
         low = value - math.hypot(b.value - b_low, a_high - a.value)
         high = value + math.hypot(b_high - b.value, a.value - a_low)
         return Difference(key, a, b, value, low, high, False, kept)
-    found = apart(a, b, shared)
+    found = apart(key, first, second, shared)
     names = {c.shared for c in a.components if c.shared} & {c.shared for c in b.components if c.shared}
     low, high = found.interval()
     return Difference(key, a, b, value, low, high, any(_instrument(name) in shared for name in names), kept)
 
 
-def apart(a: Quantity, b: Quantity, shared: frozenset[str], factor: float = 1.0) -> Quantity:
-    """Return ``b - factor * a``, in which the calibrations of ``shared`` instruments stay correlated."""
-    terms = [(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))]
-    return linear(terms, a.unit, "difference")
+def apart(key: FigureKey, first: Subject, second: Subject, shared: frozenset[str], factor: float = 1.0) -> Quantity:
+    """Return a figure of the second minus ``factor`` times that of the first.
+
+    Calibrations of ``shared`` instruments stay correlated. Times and energies differ too by how far executions of the
+    same samples scatter from one to the other.
+    """
+    a, b = first.result.quantities[key], second.result.quantities[key]
+    found = linear([(-factor, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
+    one, other = first.executions, second.executions
+    ratio = paired(other, one) if one and other and key.quantity in OF_EXECUTIONS else None
+    scatter = () if ratio is None else ratio.scaled(a.value, a.unit, "").components
+    return replace(found, components=(*found.components, *scatter))
 
 
 def of_instrument(origin: str | None) -> bool:
@@ -334,12 +352,16 @@ def _unlike(a: Result, b: Result) -> Iterator[str]:
     yield from (f"{what}: {x} and {y}" for what, (x, y) in pairs.items() if x != y)
 
 
-def _subject(path: Path, name: str, result: Result, sessions: Sequence[Evaluated], submitted: bool) -> Subject:
+def _subject(
+    path: Path, name: str, result: Result, sessions: Sequence[Evaluated], codes: dict[tuple[str, str], int],
+    submitted: bool = False,
+) -> Subject:  # fmt: skip
     each = [instruments_of(session.result.start.meters) for session in sessions]
     stated = {name: said for name, said in each[0].items() if all(other.get(name) == said for other in each)}
     digests = frozenset(part.run.digest for session in sessions for part in session.parts)
     right = {key: ok for session in sessions for key, ok in _right(session).items()}
-    return Subject(path, name, result, submitted, digests, stated, right)
+    timed = [part for session in sessions for part in session.parts if part.purpose in ("performance", "")]
+    return Subject(path, name, result, submitted, digests, stated, right, executions_of(timed, codes))
 
 
 def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:

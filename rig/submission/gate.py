@@ -89,7 +89,7 @@ def judged(c: Comparison, limit: Limit) -> Judged:
         over = Quantity(d.value - beyond, a.unit, limits=(d.low - beyond, d.high - beyond), n=max(a.n, b.n))
     else:
         factor = 1.0 + limit.change * math.copysign(1.0, a.value) if limit.relative else 1.0
-        over = apart(a, b, c.instruments, factor)
+        over = apart(key, c.first, c.second, c.instruments, factor)
         over = over if limit.relative else replace(over, value=over.value - limit.change)
     low, high = over.interval()
     worse, fine = (low > 0.0, high < 0.0) if limit.above else (high < 0.0, low > 0.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from rig.session.report import Evaluated, evaluated
 from rig.submission import compare as module
 from rig.submission.compare import Difference, Subject, _subject, compare, compared, instruments_of
 from rig.submission.differing import differing
-from rig.types import Accuracy, Calibration, Rail
+from rig.types import Accuracy, Calibration, Floats, Rail
 from tests.support.submissions import session, submitted
 
 POWER, ACCURACY = FigureKey("active_power_w"), FigureKey("accuracy")
@@ -102,7 +103,7 @@ def test_a_mean_over_two_instruments_has_the_calibration_of_neither() -> None:
         start = SimpleNamespace(meters=[meter(serial_number=serial)])
         return SimpleNamespace(result=SimpleNamespace(start=start), parts=())
 
-    one, two = (_subject(Path(), "", cast(Any, None), [session(s) for s in serials], True) for serials in ("77", "78"))
+    one, two = (_subject(Path(), "", cast(Any, None), [session(s) for s in serials], {}) for serials in ("77", "78"))
     assert (set(one.instruments), set(two.instruments)) == ({"core"}, set())
 
 
@@ -110,6 +111,17 @@ def test_errors_of_a_run_do_not_cancel_in_another() -> None:
     clock = Quantity(1.0, "s", (Component("rate", 1e-3, shared="rate:c"),))
     d = difference(clock, clock, "meter 7", "meter 7", FigureKey("execution_time_s"))
     assert half(d) == pytest.approx(1.96 * 2**0.5 * 1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize(("each", "shown"), [(np.ones(20), True), (np.linspace(0.4, 1.6, 20), False)])
+def test_times_that_scatter_from_run_to_run_show_no_difference_of_their_means(each: Floats, shown: bool) -> None:
+    """Each run times its own executions to a millionth, but the next run has others."""
+    sides = []
+    for times_s in (np.ones(20), 1.03 * each):
+        time = {FigureKey("execution_time_s"): Quantity(float(times_s.mean()), "s", (Component("rate", 1e-6),))}
+        sides.append(replace(subject(time), executions=(np.arange(20), times_s)))
+    (d,) = compared(*sides).differences
+    assert d.shown is shown
 
 
 @given(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0), st.booleans())

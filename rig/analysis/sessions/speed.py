@@ -46,7 +46,7 @@ def one_speed(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Finding]:
     """
     limit = APART if rules.trial_tolerance is None else rules.trial_tolerance
     codes: dict[tuple[str, str], int] = {}
-    mean = _mean([_executions(part, codes) for part in by["performance"]])
+    mean = executions_of(by["performance"], codes)
     for purpose in ("power", "accuracy"):
         beyond: dict[str, tuple[float, float]] = {}
         for part in by[purpose]:
@@ -78,6 +78,11 @@ def paired(own: Executions, speed: Executions) -> Quantity | None:
     without_one = (own_s.sum() - own_s) / (total_s - speed_s)
     u = float(np.std(without_one)) * math.sqrt(n - 1)
     return Quantity(float(own_s.sum()) / total_s, "1", (Component("scatter of executions", u, n - 1),), n=n)
+
+
+def executions_of(parts: Sequence[Part], codes: dict[tuple[str, str], int]) -> Executions:
+    """Return the executions of several runs, each with the mean of its times; ``codes`` is as in ``_executions``."""
+    return _mean([_executions(part, codes) for part in parts])
 
 
 def _executions(part: Part, codes: dict[tuple[str, str], int]) -> Executions:
