@@ -70,9 +70,7 @@ def interval(
     return float(padded[max(low, 0)]), float(padded[min(high, n + 1)])
 
 
-def percentile(
-    ordered: Floats, share: float, parts: tuple[Component, ...] = (), count: float = math.inf
-) -> Quantity:
+def percentile(ordered: Floats, share: float, parts: tuple[Component, ...] = (), count: float = math.inf) -> Quantity:
     """Return the nearest-rank percentile of sorted times, shape (n,), in s, with the interval of its order statistics.
 
     ``parts`` are the other components of its uncertainty; ``count`` is as in ``interval``. If times are too few to

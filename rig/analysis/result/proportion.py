@@ -16,7 +16,7 @@ from rig.analysis.result.quantity import CONFIDENCE, Component, Quantity, covera
 NAMED = "Clopper-Pearson interval"
 
 
-def clopper_pearson(count: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def clopper_pearson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the interval of the share ``count / n``; ``count`` may be a mean of counts."""
     tail = 0.5 * (1.0 - confidence)
     low = beta_quantile(tail, count, n - count + 1.0) if count > 0 else 0.0
@@ -24,11 +24,11 @@ def clopper_pearson(count: float, n: int, confidence: float = CONFIDENCE) -> tup
     return low, high
 
 
-def proportion(count: float, n: int, method: str) -> Quantity:
+def proportion(count: float, n: float, method: str) -> Quantity:
     """Return the share ``count / n`` with its Clopper-Pearson interval; without cases, no uncertainty is stated."""
     if n < 1:
-        return Quantity(0.0, "1", (), 0.0, n, method)
-    return _stated(count / n, clopper_pearson(count, n), n, f"{method}; {NAMED}")
+        return Quantity(0.0, "1", (), 0.0, 0, method)
+    return _stated(count / n, clopper_pearson(count, n), round(n), f"{method}; {NAMED}")
 
 
 def mean_proportion(counts: Sequence[tuple[float, int]], method: str) -> Quantity:

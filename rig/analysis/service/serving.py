@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import Component, Quantity
 from rig.analysis.service.early_stopping import discarded, estimate
 from rig.analysis.service.queries import Queries
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 
@@ -27,9 +28,8 @@ def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
         return Figures()
     figures = throughput(q) | latencies(q.latency_s(), early_stopping)
     if q.scheduled:
-        dropped, n = int(np.count_nonzero(q.dropped)), len(q)
-        share = proportion(dropped, n, "samples never issued, counted")
-        waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, n, "due and not completed")
+        share = share_of(q.dropped, "samples never issued, counted")
+        waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, len(q), "due and not completed")
         figures |= arrivals(q) | {FigureKey("dropped_share"): share, FigureKey("backlog_max"): waiting}
     return figures
 
@@ -163,6 +163,12 @@ def in_time_share(q: Queries, deadline_s: float) -> Quantity:
 
     Dropped samples count as not in time.
     """
-    met = int(np.count_nonzero(q.latency_s() <= deadline_s))
-    n = len(q)
-    return proportion(met, n, f"completed within {deadline_s:g} s of being due")
+    met = np.zeros(len(q), bool)
+    met[q.completed] = q.latency_s() <= deadline_s
+    return share_of(met, f"completed within {deadline_s:g} s of being due")
+
+
+def share_of(which: Bools, method: str) -> Quantity:
+    """Return the share of some of n successive samples, shape (n,), as uncertain as they are alike."""
+    count = independent(which.astype(float))
+    return replace(proportion(count * float(which.mean()), count, method), n=len(which))
