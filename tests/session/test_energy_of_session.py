@@ -61,3 +61,4 @@ def test_amortised_time_is_that_of_the_sequences_and_a_single_sample_stands_besi
         assert whole.quantities[time] == by["power"][time]
         assert whole.quantities[single].value == by["performance"][time].value
     assert any("sequences of 2 s" in note for note in whole.notes)
+    assert "average_energy_per_sample_j" in by["power"] and "average_energy_per_sample_j" not in whole.quantities

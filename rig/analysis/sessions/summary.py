@@ -188,6 +188,8 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
         times = {k: q for k, q in power.items() if q.unit not in ("W", "J", "1/J")}
     own = {k: q for k, q in power.items() if q.unit in ("W", "J", "1/J") or k.method == PEER}
     amortised = _amortised(times, power) if _sequence_s(by) else {}
+    if amortised:
+        own.pop(FigureKey("average_energy_per_sample_j"), None)  # a sample of the power run is a sequence
     figures = Figures(times | scores | own | amortised | _complexity(by))
     return figures | _energies(by["power"], figures, bool(amortised or not by["performance"]))
 
