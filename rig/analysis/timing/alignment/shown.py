@@ -101,6 +101,19 @@ class Shown:
         many, watts, _ = self.between(on_s, off_s)
         return np.asarray(np.where(many > 0.0, watts, np.nan) / np.where(many > 0.0, many, 1.0))
 
+    def before(self, t_s: Floats) -> Floats:
+        """Return the last border of a reading at or before each moment, in the same shape."""
+        return np.asarray(self.at_s[np.maximum(np.searchsorted(self.at_s, t_s, side="right") - 1, 0)])
+
+    def after(self, t_s: Floats) -> Floats:
+        """Return the first border of a reading at or after each moment, in the same shape."""
+        return np.asarray(self.at_s[np.minimum(np.searchsorted(self.at_s, t_s), len(self.at_s) - 1)])
+
+    def part_of(self, on_s: Floats, off_s: Floats, share: Floats) -> Floats:
+        """Return until when the first ``share`` of the readings between moments lasts, all in the same shape."""
+        (before, *_), (many, *_) = self._upto(on_s), self.between(on_s, off_s)
+        return np.asarray(np.interp(before + share * many, self.sums[0], self.at_s))
+
     def sums_of(self, late_s: Floats) -> tuple[Floats, Floats]:
         """Return the sums over spans and over their cells, each of shape (3, k, m), if spans are ``late_s`` late.
 
@@ -283,12 +296,15 @@ def edges_of_spans(shown: Shown, late_s: Floats, levels: float = np.inf) -> Edge
         left_s, right_s = (beside, inward) if sign > 0 else (inward, beside)
         wide = np.minimum(left_s, right_s) > guard_s
         left_s, right_s = np.minimum(left_s, levels * guard_s), np.minimum(right_s, levels * guard_s)
-        for near_s in (np.inf, np.inf, 2.0 * guard_s):
-            first, last = at - left_s, at + right_s
-            left, right = shown.watts(first, at - guard_s), shown.watts(at + guard_s, last)
-            first, last = np.maximum(first, at - near_s), np.minimum(last, at + near_s)
+        # an edge is off by the root of the readings that are compared, so they become as few as that in turn
+        for power in (1.0, 1.0, 0.5, 0.25, 0.0):
+            near_s = np.maximum(((left_s + right_s) / shown.period_s) ** power * shown.period_s, 2.0 * guard_s)
+            left, right = shown.watts(at - left_s, at - guard_s), shown.watts(at + guard_s, at + right_s)
+            # a border within a reading would cut it as if its power were even
+            first = np.maximum(at - left_s, shown.before(at - near_s))
+            last = np.minimum(at + right_s, shown.after(at + near_s))
             rise = np.where(right == left, np.nan, right - left)
-            edge = last - (shown.watts(first, last) - left) / rise * (last - first)
+            edge = shown.part_of(first, last, (right - shown.watts(first, last)) / rise)
             ok = (sign * rise > 0.0) & wide & (edge > first) & (edge < last)
             at = np.where(ok, edge, at)
         found.append(np.where(ok, at - stamp - shown.tau_s, np.nan))
