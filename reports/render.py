@@ -88,11 +88,7 @@ def render(
     page = env.get_template("report.html.j2").render(**content, vectors=vectors, trace=trace, policy=policy_)
     stored = dict.fromkeys(figures) if submission is None else {}  # a submission stores no separate pictures
     text = env.get_template("report.md.j2").render(**content, vectors=stored)
-    files = {
-        RESULTS: results_json(result),
-        "report.md": re.sub(r"\n{3,}", "\n\n", text),
-        "report.html": page,
-    }
+    files = {RESULTS: results_json(result), "report.md": re.sub(r"\n{3,}", "\n\n", text), "report.html": page}
     encoded = {name: _encoded(text) for name, text in files.items()}
     stream = result.series.stream
     tables = {} if stream is None else {STREAM_TABLE: stream_csv(stream)}

@@ -13,11 +13,7 @@ from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.result import Result
 from rig.terminal import clean
 
-_POWER = (
-    FigureKey("idle_power_w"),
-    FigureKey("average_power_w"),
-    FigureKey("average_energy_per_sample_j"),
-)
+_POWER = (FigureKey("idle_power_w"), FigureKey("average_power_w"), FigureKey("average_energy_per_sample_j"))
 _ACCURACY, _EXECUTION = FigureKey("accuracy"), FigureKey("execution_time_s")
 _THROUGHPUT = FigureKey("throughput_samples_hz")
 _LATENCY = tuple(FigureKey("latency_p{percentile}_s", percentile=p) for p in (50, 99))

@@ -160,10 +160,7 @@ def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
     """Draw a line from each change of scene to the answer after which all are right, or to the scene's end."""
     took = change_latencies_s(stream)[: len(shown.onset_s) - 1]
     begin, ends = shown.onset_s[1:], shown.end_s[1:]
-    for style, some, until in (
-        ("-", np.isfinite(took), begin + took),
-        (":", ~np.isfinite(took), ends),
-    ):
+    for style, some, until in (("-", np.isfinite(took), begin + took), (":", ~np.isfinite(took), ends)):
         gap = np.full(np.count_nonzero(some), np.nan)
         x = np.column_stack([begin[some], until[some], gap]).ravel()
         axis.plot(x, np.full(len(x), 0.5), color=INK, linestyle=style, linewidth=2.0, solid_capstyle="butt", zorder=3)

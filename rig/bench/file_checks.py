@@ -14,15 +14,7 @@ WHERE = ("address", "port")
 """Options for the place of an instrument, unless they are empty."""
 APART = ("host", "channel", "instrument", "serial", "serial_number", "device_id", "index", "board")
 """Options that distinguish instruments at one place: outputs of a supply, instruments of a server."""
-POSITIVE = (
-    "rate_hz",
-    "range_max",
-    "voltage_range_max",
-    "timeout_s",
-    "aperture_s",
-    "baud",
-    "calibration_range",
-)
+POSITIVE = ("rate_hz", "range_max", "voltage_range_max", "timeout_s", "aperture_s", "baud", "calibration_range")
 """Options that must be above zero unless they have their default value."""
 
 

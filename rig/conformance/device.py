@@ -18,30 +18,11 @@ from functools import partial
 from rig.analysis.scores.answers import answer_in
 from rig.conformance.meter import check_meter
 from rig.conformance.reply import inside, lengths, reply_rules
-from rig.conformance.rule_failures import (
-    Checks,
-    clock_info,
-    close,
-    identity,
-    raised,
-    rate,
-    read_timer,
-)
+from rig.conformance.rule_failures import Checks, clock_info, close, identity, raised, rate, read_timer
 from rig.engine.clock import HostClock
 from rig.errors import ConformanceError, RigError, RuleFailure, UsageError, said
 from rig.network.description import network_faults
-from rig.types import (
-    MARK_PHASE,
-    Bracket,
-    Clock,
-    Clocked,
-    Device,
-    DeviceInfo,
-    Marks,
-    Repeats,
-    Reply,
-    Sample,
-)
+from rig.types import MARK_PHASE, Bracket, Clock, Clocked, Device, DeviceInfo, Marks, Repeats, Reply, Sample
 
 __all__ = ["ConformanceError", "RuleFailure", "check_device", "check_meter"]
 

@@ -21,16 +21,7 @@ from rig.recording.columns.table_files import read_table
 from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.files import Folder
-from rig.recording.events import (
-    Brackets,
-    ChunkArrived,
-    IdleWindow,
-    Line,
-    MarkPulses,
-    SampleNetwork,
-    Start,
-    Stop,
-)
+from rig.recording.events import Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, SampleNetwork, Start, Stop
 from rig.recording.layout import payload_path, read_files, run_folder
 from rig.recording.log import altered, check_networks, read_log, verified
 from rig.recording.records import ErrorRecord

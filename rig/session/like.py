@@ -72,10 +72,7 @@ def like(path: Path, workload: str | None = None) -> Like:
     left = ["device, meters, bench and paths: they are yours"]
     if not start.workload.options:
         left.append("options of the workload: this recording does not hold them; give them with --option")
-    for group, name, given in (
-        ("scenario", scenario, start.scenario.options),
-        ("workload", task, _drawn_again(start)),
-    ):
+    for group, name, given in (("scenario", scenario, start.scenario.options), ("workload", task, _drawn_again(start))):
         for key, text in _texts(given):
             why = _why_not(group, name, key, text)
             (left if why else options).append(f"{group}.{key}{f': {why}' if why else f'={text}'}")

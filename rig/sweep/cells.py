@@ -19,17 +19,7 @@ from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts
 from rig.sweep.rows import keep_row, one_thread
-from rig.sweep.store import (
-    PENDING,
-    desk_of,
-    error_of,
-    keep,
-    note_failure,
-    place_of,
-    put,
-    state_of,
-    torn,
-)
+from rig.sweep.store import PENDING, desk_of, error_of, keep, note_failure, place_of, put, state_of, torn
 
 
 class Task(msgspec.Struct, frozen=True):

@@ -90,10 +90,7 @@ def write(folder: Path, table: Table) -> list[Path]:
     ``runs.csv`` links each row to its recording: for two recordings of the same cell, only this file differs.
     """
     rows = [[row.get(column) for column in table.columns] for row in table.rows]
-    files = {
-        TABLE: _csv(table.columns, rows),
-        RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties),
-    }
+    files = {TABLE: _csv(table.columns, rows), RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties)}
     for name, content in files.items():
         keep(folder, folder / name, content)
     return [folder / name for name in files]

@@ -93,9 +93,7 @@ def test_replies_come_in_the_order_of_the_samples() -> None:
     assert all(a.spans[0].off_tick <= b.spans[0].on_tick for a, b in pairwise(replies))
 
 
-def test_during_a_call_submissions_return_and_polls_end_in_time(
-    gate: threading.Event,
-) -> None:
+def test_during_a_call_submissions_return_and_polls_end_in_time(gate: threading.Event) -> None:
     device = blocking(lambda s: gate.wait())
     device.submit([sample("a")], None)
     device.submit([sample("b")], None)

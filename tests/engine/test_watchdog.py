@@ -23,20 +23,7 @@ from rig.errors import DeviceTimeoutError, MeterSilentError, RigError, SetupErro
 from rig.recording.reader import Run, open_run
 from rig.session import setup
 from rig.session.setup import opened
-from rig.types import (
-    Bracket,
-    Chunk,
-    ClockInfo,
-    DeviceInfo,
-    Idle,
-    Issue,
-    Mark,
-    MeterInfo,
-    Rail,
-    Reply,
-    Span,
-    Step,
-)
+from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Idle, Issue, Mark, MeterInfo, Rail, Reply, Span, Step
 from tests.support.ended_runs import before
 from tests.support.serving import Blank, Queue
 

@@ -54,11 +54,7 @@ def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: P
     places=st.lists(st.integers(-N, N - 1), min_size=1, max_size=20),
 )
 def test_slices_and_places_are_those_of_the_array(
-    tmp_path_factory: pytest.TempPathFactory,
-    cuts: list[int],
-    absent: bool,
-    ends: tuple[int, int],
-    places: list[int],
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], absent: bool, ends: tuple[int, int], places: list[int]
 ) -> None:
     path = tmp_path_factory.mktemp("stored") / "core.arrows"
     value, flagged = written(path, cuts, absent)

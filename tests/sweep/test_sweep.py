@@ -14,13 +14,7 @@ import pytest
 import rig.sweep.cells
 import rig.sweep.rows
 from rig.analysis.evaluate import evaluate
-from rig.errors import (
-    DeviceError,
-    Interrupted,
-    MissingExtraError,
-    StoreError,
-    UsageError,
-)
+from rig.errors import DeviceError, Interrupted, MissingExtraError, StoreError, UsageError
 from rig.recording.layout import EVENTS
 from rig.recording.reader import open_run
 from rig.session.measure import measure

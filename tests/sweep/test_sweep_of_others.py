@@ -13,26 +13,12 @@ from typing import Any
 
 import pytest
 
-from rig.errors import (
-    IntegrityError,
-    RigError,
-    SetupError,
-    StoreError,
-)
+from rig.errors import IntegrityError, RigError, SetupError, StoreError
 from rig.session.locks import claimed, device_lock, locked
 from rig.sweep.grid import digest
 from rig.sweep.rows import row_path
 from rig.sweep.store import place_of
-from tests.support.sweep_bench import (
-    FAILS,
-    aside,
-    cells,
-    forget_rows,
-    go_on,
-    quick,
-    sweep,
-    unseal,
-)
+from tests.support.sweep_bench import FAILS, aside, cells, forget_rows, go_on, quick, sweep, unseal
 
 # ---- a directory that others made -----------------------------------------------------------
 
