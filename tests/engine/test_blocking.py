@@ -8,21 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import BlockingDevice, blocking
-from rig.engine.clock import HostClock
-from rig.engine.collect import collect
-from rig.errors import DeviceError, DeviceTimeoutError
-from rig.recording.reader import open_run
-from rig.recording.writer import Recorder
-from rig.types import DeviceInfo, Issue, Reply, Sample, Span
-from tests.support.start_lines import start
+from rig.errors import DeviceError
+from rig.types import DeviceInfo, Reply, Sample, Span
 
 pytestmark = pytest.mark.real_time
 
@@ -174,28 +167,6 @@ def test_closing_twice_is_harmless_and_ends_the_worker() -> None:
 
     reply.output.join(PATIENT_S)
     assert not reply.output.is_alive()
-
-
-# ---- through the engine -------------------------------------------------------------------
-
-
-def play(run: Callable[[Sample], Any], path: Path, timeout_s: float = PATIENT_S, names: str = "ab") -> None:
-    """Issue the samples singly to a blocking function; raise what ``collect`` raises."""
-    info = DeviceInfo("mine", "hardware", timeout_s=timeout_s)
-    clock = HostClock()
-    with Recorder(path) as recorder:
-        recorder.event(start(t0_ns=clock.now_ns(), device={"name": "mine"}))
-        collect([Issue([sample(name)]) for name in names], Bench(blocking(run, info), (), clock), recorder)
-
-
-def test_a_function_that_hangs_is_abandoned_at_the_declared_timeout(tmp_path: Path, gate: threading.Event) -> None:
-    before = time.monotonic()
-    with pytest.raises(DeviceTimeoutError, match=r"mine gave no answer to a within 0\.05 s") as caught:
-        play(lambda s: s.label if s.id == "b" else gate.wait(), tmp_path / "run", timeout_s=0.05, names="ba")
-
-    assert open_run(tmp_path / "run").replies["output"].to_pylist() == ['"B"', None]
-    assert 0.05 <= time.monotonic() - before < PATIENT_S
-    assert "Check its power and link" in caught.value.remedy
 
 
 def test_a_call_that_never_returns_does_not_keep_the_process_alive() -> None:

@@ -339,7 +339,8 @@ def test_two_samples_with_one_id_are_refused_before_anything_is_recorded(
 
 @pytest.mark.parametrize("text", ["x" * 70_000_000, "half a character: \ud800"], ids=["70 MB", "half a character"])
 def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play, plant: SimPlant, text: str) -> None:
-    _, run = play(leaving(Queue(plant.clock), "poll", ValueError(text)), STEPS)
+    ended, run = play(leaving(Queue(plant.clock), "poll", ValueError(text)), STEPS)
+    assert text[:9] in str(ended) and len(str(ended)) < 30_000
     assert run.error is not None and run.error.message.startswith("the device failed on sample s0: ValueError: ")
     assert len(run.error.message) < 11_000
 

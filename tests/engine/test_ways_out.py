@@ -205,12 +205,3 @@ def test_a_ctrl_c_while_a_whole_run_is_closed_ends_what_follows_and_not_the_run(
     run = open_run(tmp_path / "run")
     assert run.sealed
     assert run.error is None
-
-
-def test_of_what_a_driver_says_without_end_the_begin_is_shown(play: Play, plant: SimPlant) -> None:
-    device = leaving(Queue(plant.clock), "submit", RuntimeError("cable " * 10**6))
-    ended, run = play(device, one_by_one())
-
-    assert "cable" in str(ended)
-    assert len(str(ended)) < 30_000
-    assert run.error is not None

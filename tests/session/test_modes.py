@@ -13,7 +13,7 @@ import pytest
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.commands.shell.main import main
-from rig.errors import DeviceTimeoutError, RigError
+from rig.errors import DeviceTimeoutError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, runs_in
 from rig.session.measure import REPEATS_LEAST, measure
@@ -63,11 +63,7 @@ def test_by_default_accuracy_performance_and_power_are_measured_in_turn_and_boun
     folder = session(*length, scenario=scenario)
     assert [(p.name, why) for p, why in runs_in(folder)] == [(n, n) for n in ("accuracy", "performance", "power")]
     runs = {why: open_run(path) for path, why in runs_in(folder)}
-    assert {why: bool(run.traces) for why, run in runs.items()} == {
-        "accuracy": False,
-        "performance": False,
-        "power": True,
-    }
+    assert [why for why, run in runs.items() if run.traces] == ["power"]
     assert sorted(ids(runs["accuracy"])) == sorted(runs["accuracy"].samples["id"].to_pylist())
     assert len(ids(runs["accuracy"])) == 8
     assert ids(runs["performance"]) == ids(runs["power"])  # the same load
@@ -116,11 +112,8 @@ def test_the_sessions_mean_lies_within_its_trials_and_their_scatter_is_counted(s
     assert [path.name for path, _ in runs_in(folder)] == ["accuracy", *each]
     whole = summary(folder).quantities
     runs = [(why, evaluate(open_run(path)).quantities) for path, why in runs_in(folder)]
-    for purpose, name in (
-        ("performance", "execution_time_s"),
-        ("performance", "latency_p50_s"),
-        ("power", "active_power_w"),
-    ):
+    of = {"execution_time_s": "performance", "latency_p50_s": "performance", "active_power_w": "power"}
+    for name, purpose in of.items():
         values = [q[name] for why, q in runs if why == purpose]
         assert min(v.value for v in values) <= whole[name].value <= max(v.value for v in values)
     times = [q["execution_time_s"].value for why, q in runs if why == "performance"]
@@ -176,16 +169,10 @@ def test_phases_issued_apart_pass_the_compliance_checks(session: Measure) -> Non
 # ---- how a session ends --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [(("fail_at=14", "fail=hang", "timeout_s=1"), DeviceTimeoutError), (("fail_at=14", "fail=raise"), RigError)],
-)
-def test_a_session_that_breaks_off_binds_what_there_is(
-    session: Measure, tmp_path: Path, options: tuple[str, ...], error: type[RigError]
-) -> None:
+def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_path: Path) -> None:
     """The fourteenth sample is the fourth of the second run, because each run begins with a warm-up."""
-    with pytest.raises(error) as caught:
-        session(*options, device="mock")
+    with pytest.raises(DeviceTimeoutError) as caught:
+        session("fail_at=14", "fail=hang", "timeout_s=1", device="mock")
     assert "performance" in caught.value.remedy
     assert [why for _, why in runs_in(tmp_path / "out")] == ["accuracy", "performance"]
     found = summary(tmp_path / "out")

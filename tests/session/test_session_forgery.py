@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from benchmarks.faults.forge import bind_again, hash_again, lines_of
+from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, store
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.commands.shell.main import main
 from rig.errors import IntegrityError, InvalidResultError, StoreError
-from rig.recording.reader import open_run
+from rig.recording.reader import Run, open_run
 from rig.recording.session import FILE, SEAL, open_session
 from rig.session.measure import measure
 from rig.session.report import evaluated, report
@@ -108,14 +108,11 @@ def test_a_run_of_another_session_is_refused(session: Path, sessions: tuple[Path
 
 def right(run: Path) -> None:
     """Forge a run so that the labels equal the answers."""
-    with pa.OSFile(str(run / "replies.arrows")) as source:
-        said = pa.ipc.open_stream(source).read_all()
-    first = next(text for text in said["output"].to_pylist() if text)
-    with pa.OSFile(str(run / "replies.arrows"), "wb") as sink, pa.ipc.new_stream(sink, said.schema) as stream:
-        outputs = [None if text is None else first for text in said["output"].to_pylist()]
-        index = said.column_names.index("output")
-        field = said.schema.field("output")
-        stream.write_table(said.set_column(index, field, pa.array(outputs, pa.string()).cast(field.type)))
+    said = read(run / "replies.arrows")
+    outputs = said["output"].to_pylist()
+    index, field, first = said.column_names.index("output"), said.schema.field("output"), next(filter(None, outputs))
+    forged = pa.array([text and first for text in outputs], pa.string()).cast(field.type)
+    store(run / "replies.arrows", said.set_column(index, field, forged))
     hash_again(run)
 
 
@@ -171,21 +168,20 @@ def test_a_report_follows_no_link_out_of_its_directory(session: Path, tmp_path: 
 # ---- the verdict ---------------------------------------------------------------------------
 
 
+def under_rules(path: Path, **changed: object) -> Run:
+    lines = lines_of(path)
+    lines[0]["rules"] |= changed
+    hash_again(path, lines)
+    return open_run(path)
+
+
 def test_recorded_rules_that_are_not_those_of_their_name_are_invalid(session: Path) -> None:
-    run = session / "power"
-    lines = lines_of(run)
-    lines[0]["rules"]["idle_s"] = 0.001
-    hash_again(run, lines)
-    found = evaluate(open_run(run))
+    found = evaluate(under_rules(session / "power", idle_s=0.001))
     assert found.validity is not None
     (failed,) = [c for c in found.validity.checks if not c.ok]
     assert (failed.rule, failed.found) == ("the rules are those of quick", "idle_s is 0.001, not 2.0")
 
 
 def test_a_set_of_rules_that_is_not_known_is_never_for_submission(session: Path) -> None:
-    run = session / "power"
-    lines = lines_of(run)
-    lines[0]["rules"] |= {"name": "neurobench-9", "submittable": True}
-    hash_again(run, lines)
-    found = evaluate(open_run(run))
+    found = evaluate(under_rules(session / "power", name="neurobench-9", submittable=True))
     assert found.validity is not None and not found.validity.submittable

@@ -11,11 +11,6 @@ import pytest
 from tests.support.sweep_bench import GRID, quick
 
 
-@pytest.fixture(autouse=True)
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A completed sweep of four cells, only for reading."""

@@ -25,6 +25,8 @@ from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_pa
 from rig.sweep.store import frozen, place_of
 from tests.support.paths import ROOT
 from tests.support.sweep_bench import (
+    FAILS,
+    GRID,
     QUICK,
     aside,
     cells,
@@ -38,22 +40,6 @@ from tests.support.sweep_bench import (
     sweep,
     unseal,
 )  # fmt: skip
-
-GRID = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
-FAILS = ("--vary", "fail_at=0,2", "--option", "fail=raise")
-
-
-@pytest.fixture(autouse=True)
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A completed sweep of four cells, only for reading."""
-    out = tmp_path_factory.mktemp("whole") / "sweep"
-    assert quick(out, *GRID) == 0
-    return out
 
 
 def test_the_table_is_printed_with_what_varies_the_verdict_and_the_main_figures(
@@ -154,10 +140,6 @@ def test_going_on_with_a_whole_sweep_records_nothing(copy: Path) -> None:
     assert aside(copy) == []
 
 
-def lose(cell: Path) -> None:
-    shutil.rmtree(cell)
-
-
 def cut(cell: Path) -> None:
     events = (cell / EVENTS).read_bytes()
     (cell / EVENTS).write_bytes(events[: len(events) // 2])
@@ -169,7 +151,7 @@ def blank(cell: Path) -> None:
 
 
 def empty(cell: Path) -> None:
-    lose(cell)
+    shutil.rmtree(cell)
     cell.mkdir()
 
 
@@ -184,14 +166,14 @@ def break_off(cell: Path) -> None:
     unseal(pend(cell))
 
 
-@pytest.mark.parametrize("spoil", [lose, unseal, cut, blank, empty, break_off])
+@pytest.mark.parametrize("spoil", [shutil.rmtree, unseal, cut, blank, empty, break_off])
 def test_a_cell_that_is_torn_is_set_aside_and_recorded_again(copy: Path, spoil: Callable[[Path], None]) -> None:
     before = seals(copy)
     table = (copy / "table.csv").read_bytes()
     spoilt = cells(copy)[2]
     spoil(place_of(copy, spoilt))
     assert go_on(copy) == 0
-    assert aside(copy) == ([] if spoil is lose else [f"{spoilt.key}.1"])
+    assert aside(copy) == ([] if spoil is shutil.rmtree else [f"{spoilt.key}.1"])
     assert {key for key, seal in seals(copy).items() if seal != before[key]} == {spoilt.key}
     assert (copy / "table.csv").read_bytes() == table
 
@@ -225,8 +207,9 @@ def test_what_is_set_aside_is_never_overwritten(copy: Path) -> None:
 
 
 def test_another_grid_is_refused_by_its_difference(copy: Path) -> None:
-    with pytest.raises(UsageError, match=r"vary.inference_s was 0.01,0.02, is 0.01,0.03"):
-        quick(copy, "--vary", "inference_s=0.01,0.03", "--repetitions", "2")
+    says = r"vary.inference_s was 0.01,0.02, is 0.01,0.03.*repetitions was 2, is 4"
+    with pytest.raises(UsageError, match=says):
+        quick(copy, "--vary", "inference_s=0.01,0.03", "--repetitions", "4")
     with pytest.raises(UsageError) as caught:
         quick(copy, *GRID, "--meter", "gone.py:open_meter")
     assert "the directory of its first call" in str(caught.value.remedy)
@@ -294,7 +277,6 @@ def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeyp
     with pytest.raises(StoreError, match="no space left"):
         quick(tmp_path / "s", *GRID)
     monkeypatch.undo()
-    monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
     assert go_on(tmp_path / "s") == 0
 
 

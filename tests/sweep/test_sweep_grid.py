@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rig.errors import StoreError, UnknownNameError, UsageError
 from rig.sweep.check import checked
-from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, difference, plain
+from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, plain
 from rig.sweep.reading import with_workload
 from tests.support.paths import SUPPORT
 from tests.support.sweep_bench import QUICK, quick, sweep
@@ -79,16 +79,10 @@ def test_repetition_k_raises_every_seed_of_device_plant_and_meter_by_k() -> None
     assert seeds(asked(repetitions=3))[::2] == [declared, raised]
 
 
-def test_a_seed_that_is_given_is_where_repetitions_count_from() -> None:
-    found = seeds(asked(repetitions=2, options={"device_seed": "70"}, repetition_seeds=["device_seed"]))
-    assert [one["device_seed"] for one in found] == ["70", "71"]
-
-
-def test_a_seed_that_is_varied_is_left_alone() -> None:
+def test_a_given_seed_is_counted_from_and_a_varied_or_excepted_one_is_left_alone() -> None:
+    given = seeds(asked(repetitions=2, options={"device_seed": "70"}, repetition_seeds=["device_seed"]))
+    assert [one["device_seed"] for one in given] == ["70", "71"]
     assert {one["device_seed"] for one in seeds(asked(repetitions=3, vary={"device_seed": ["5"]}))} == {"5"}
-
-
-def test_repetitions_may_keep_their_seeds() -> None:
     assert seeds(asked(repetitions=2, repetition_seeds=["none"])) == [{}, {}]
 
 
@@ -176,12 +170,6 @@ def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> Non
     with pytest.raises(StoreError, match="is not a sweep"):
         sweep(str(tmp_path), "--table")
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_two_grids_differ_by_key() -> None:
-    was, now = asked(vary={"rate_hz": ["1", "2"]}), asked(vary={"rate_hz": ["1", "3"]}, repetitions=4)
-    assert difference(was, now) == ["vary.rate_hz was 1,2, is 1,3", "repetitions was 1, is 4"]
-    assert difference(was, was) == []
 
 
 def test_a_cell_is_measured_alone_by_its_command() -> None:
