@@ -54,6 +54,8 @@ FILES = {
     "head.csv": "i,j,value\n0,0,-1\n0,1,2\n",
     "comma.txt": "0,0,-1\n0,1,2\n",
     "newer/session.json": '{"schema": "neurorig-session/9"}',
+    "list/events.jsonl": "[]\n",
+    "noise/events.jsonl": "\xff\0\n",
 }
 MOCK = "measure --device mock"
 SERVER, OFFLINE, LIVE = (f"{MOCK} --scenario {name} --option" for name in ("server", "offline", "real-time"))
@@ -175,6 +177,10 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("init --out about.toml", STORE, ("about.toml is there already", "--out")),
     ("measure --resume headless --trials 3", USAGE, ("--trials", "Leave it out")),
     ("report gone", STORE, ("gone does not exist", "Name the directory")),
+    (f"{MOCK} --out headless", STORE, ("headless is not empty. Name a new directory with --out",)),
+    ("report ok.txt", STORE, ("rig: ok.txt ",)),
+    ("report list", 8, ("rig: list ",)),
+    ("report noise", 8, ("rig: noise ",)),
     ("report headless", STORE, ("headless is not a run directory", "Name the directory")),
     ("compare gone gone", STORE, ("gone does not exist", "Name the directory")),
     ("audit gone", STORE, ("gone does not exist", "Name a run, a session or a submission")),
@@ -194,7 +200,7 @@ def mistakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mistakes")
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, "latin-1")
     return folder
 
 
@@ -214,9 +220,9 @@ def test_a_wrong_invocation_is_told_what_is_wrong_and_what_to_do(
     assert not [text for text in says if text not in err], err
     assert not [text for text in ASTRAY if text in err], err
     assert not Path("runs").exists()
+    said = json.loads(out)
+    assert said["exit_code"] == code
     if code != ARGPARSE:
-        said = json.loads(out)
-        assert said["exit_code"] == code
         assert said["field"], said
         assert said["value"] is not None or "--option" in said["remedy"], said  # a missing option has no value
         assert said["remedy"] or "required is" in said["message"], said
