@@ -53,8 +53,6 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 INJECTED = ("bench", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
 STATE_POWER = 'state its power: rig.blocking(answer, power={"core": (idle_w, busy_w)}), with --meter mock'
-OPENING_S = "start_s"
-"""The option for how long a driver may take to open (s), if it takes longer than usual."""
 
 
 def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from rig.engine.device_errors import failed, guard
 from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, Ended, Interrupted, MeterError, MeterSilentError, RigError, StoreError
+from rig.recording.columns.buffers import columns_of
 from rig.recording.events import HostGap
 from rig.recording.traces.conversion import to_watts
 from rig.recording.traces.trace_validation import check_chunk
@@ -69,21 +70,20 @@ class Acquisition:
         return self.issues - self.uncounted
 
 
-def start_meter(meter: Meter, acquisition: Acquisition) -> None:
-    """Start a meter and declare its rails in the recording."""
-    info = meter.info()
-    key = id(meter)
-    acquisition.infos[key] = info
-    name = f"start() of meter {info.name}"
-    bracket = acquisition.watch.guard(meter.start, MeterError, f"meter {info.name} failed to start", name)
-    acquisition.started.append(meter)
-    acquisition.last_reading_ns |= {(key, rail.name): acquisition.bench.clock.now_ns() for rail in info.rails}
-    _record_brackets(acquisition, info.clock.name, [bracket], "trigger", MeterError)
-    for rail in info.rails:
-        acquisition.recorder.open_trace(info, rail, bracket.tick, partial(_check_usable, info.name, rail))
-        if rail.kind == "edges":  # a pin that never changes still gets a trace
-            none = np.zeros(0, np.int64)
-            _record_chunks([_edges(Chunk(rail.name, none, none, none))], meter, acquisition)
+def start(acquisition: Acquisition) -> None:
+    """Start the meters and declare their rails in the recording."""
+    for meter in acquisition.bench.meters:
+        info = acquisition.infos[id(meter)] = meter.info()
+        name = f"start() of meter {info.name}"
+        bracket = acquisition.watch.guard(meter.start, MeterError, f"meter {info.name} failed to start", name)
+        acquisition.started.append(meter)
+        acquisition.last_reading_ns |= {(id(meter), rail.name): acquisition.bench.clock.now_ns() for rail in info.rails}
+        _record_brackets(acquisition, info.clock.name, [bracket], "trigger", MeterError)
+        for rail in info.rails:
+            acquisition.recorder.open_trace(info, rail, bracket.tick, partial(_check_usable, info.name, rail))
+            if rail.kind == "edges":  # a pin that never changes still gets a trace
+                none = np.zeros(0, np.int64)
+                _record_chunks([_edges(Chunk(rail.name, none, none, none))], meter, acquisition)
 
 
 def sleep(acquisition: Acquisition, seconds: float) -> None:
@@ -142,8 +142,9 @@ def _copied(chunk: Chunk) -> Chunk:
     """Copy the readings, because they are checked and written later and the driver may refill its arrays."""
     if not isinstance(chunk, Chunk):
         raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
-    given: list[Any] = [chunk.value, chunk.start_tick, chunk.end_tick, chunk.flags]
-    return Chunk(chunk.rail, *(np.array(column) if isinstance(column, np.ndarray) else column for column in given))
+    given = columns_of(chunk).items()
+    copies: dict[str, Any] = {name: np.array(column) for name, column in given if isinstance(column, np.ndarray)}
+    return replace(chunk, **copies)
 
 
 def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisition) -> None:

@@ -13,17 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
-from rig.engine.acquisition import (
-    Acquisition,
-    Bench,
-    Progress,
-    close,
-    finish,
-    housekeep,
-    read_clocks,
-    sleep,
-    start_meter,
-)
+from rig.engine.acquisition import Acquisition, Bench, Progress, close, finish, housekeep, read_clocks, sleep, start
 from rig.engine.blame import KEPT, Owners, ended_by
 from rig.engine.clock import HostClock
 from rig.engine.device_errors import guard
@@ -35,7 +25,7 @@ from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
 from rig.supervision import Kept
-from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Span, Step
+from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Span, Step
 
 BRACKETS_PER_MARK = 16
 PULSES = 12
@@ -102,8 +92,7 @@ def _to_the_end(
 
 def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher) -> None:
     check_wiring(acquisition.device, [meter.info() for meter in acquisition.bench.meters])
-    for meter in acquisition.bench.meters:
-        start_meter(meter, acquisition)
+    start(acquisition)
     play = dispatcher.play
     for step in steps:
         if isinstance(step, Issue):
@@ -178,7 +167,7 @@ def _mark(acquisition: Acquisition) -> None:
 def _pulses(device: Marks, acquisition: Acquisition) -> None:
     """Record a pseudo-random train of pulses, each wide enough for the slowest rail."""
     rails = [rail for info in acquisition.infos.values() for rail in info.rails if rail.kind != "edges"]
-    chip_s = max([NOMINAL_CHIP_S, *(_chip_s(rail) for rail in rails)])
+    chip_s = max([NOMINAL_CHIP_S, *(2.0 / (rail.rate_hz or math.inf) + 5.0 * rail.filter_tau_s for rail in rails)])
     widths = random.Random(127)
     spans = []
     for _ in range(PULSES):
@@ -193,11 +182,6 @@ def _pulses(device: Marks, acquisition: Acquisition) -> None:
 
 def _pulse(device: Marks, seconds: float) -> Span:
     return check_span(device.pulse(seconds))
-
-
-def _chip_s(rail: Rail) -> float:
-    period_s = 1.0 / rail.rate_hz if rail.rate_hz > 0 else 0.0
-    return 2.0 * period_s + 5.0 * rail.filter_tau_s
 
 
 def _idle(step: Idle, acquisition: Acquisition) -> None:

@@ -42,24 +42,16 @@ def check_descriptions(start: Start, rails: Mapping[str, Rail]) -> None:
     listed_hz = {clock.name: clock.tick_hz for clock in start.clocks}
     for user, clock in (("device", start.device.clock), *((f"meter {m.name}", m.clock) for m in start.meters)):
         if clock is not None and listed_hz.get(clock.name, clock.tick_hz) != clock.tick_hz:
-            raise DataError(
-                f"the clock {clock.name} of the {user} has {clock.tick_hz:g} ticks a second, and "
-                f"{listed_hz[clock.name]:g} in the list of clocks",
-                field="clock",
-                value=clock.name,
-                remedy=_REMEDY,
-            )
+            rate, other = f"{clock.tick_hz:g} ticks a second", f"{listed_hz[clock.name]:g} in the list of clocks"
+            what = f"the clock {clock.name} of the {user} has {rate}, and {other}"
+            raise DataError(what, field="clock", value=clock.name, remedy=_REMEDY)
     declared = {rail.name: rail for meter in start.meters for rail in meter.rails}
     for name, rail in rails.items():
         for field in COMPARED:
             said, own = (_told(one, field) for one in (declared.get(name, rail), rail))
             if said != own:
-                raise DataError(
-                    f"{field} of rail {name} is {own} in its trace, and {said} in the start line",
-                    field=field,
-                    value=name,
-                    remedy=_REMEDY,
-                )
+                what = f"{field} of rail {name} is {own} in its trace, and {said} in the start line"
+                raise DataError(what, field=field, value=name, remedy=_REMEDY)
 
 
 def _told(rail: Rail, field: str) -> object:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from rig.errors import StoreError
 from rig.network.description import NetworkInfo
 from rig.recording.layout import GENESIS
 from rig.recording.records import (
@@ -34,6 +35,11 @@ Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]
 """Between -2^62 and 2^62, so that the difference of any two fits 64 bits."""
 Count = Annotated[int, Meta(ge=0, lt=LIMIT)]
 InsidePath = Annotated[str, Meta(pattern=r"^(?!/)(?!([^\0]*/)?\.\.(/|$))[^\0]+$")]
+
+
+def malformed(where: str, what: str, value: object, field: str = "") -> StoreError:
+    """Return the error for a part of a recording that does not hold what the format requires."""
+    return StoreError(f"{where} {what}", field=field or where, value=value, remedy=REMEDY)
 
 
 def plain(value: Any) -> Any:

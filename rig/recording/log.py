@@ -16,7 +16,7 @@ from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.disk.bounded import EVENTS_BYTES, LINE_BYTES, START_BYTES, check_line
 from rig.recording.disk.decoding import decode, strict
 from rig.recording.disk.files import IN_MEMORY, Folder, Opened
-from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SampleNetwork, SessionLink, Start, Stop
+from rig.recording.events import SCHEMA, Brackets, Line, SampleNetwork, SessionLink, Start, Stop, malformed
 from rig.recording.layout import EVENTS, GENESIS, SEAL, run_folder
 from rig.recording.validation import went_back
 
@@ -82,9 +82,7 @@ def first_line(path: Path, events: bytes) -> tuple[str, SessionLink | None]:
         check_line(line, 0)
         found = msgspec.json.decode(line, type=_First)
     except (ValueError, RecursionError) as error:
-        raise StoreError(
-            f"the first line of {path / EVENTS} cannot be read: {error}", field="start", value=str(path), remedy=REMEDY
-        ) from error
+        raise malformed(f"the first line of {path / EVENTS}", f"cannot be read: {error}", str(path), "start") from error
     return found.purpose, found.session
 
 
@@ -115,9 +113,8 @@ def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
             continue
         number = [n for n, line in enumerate(log.lines) if msgspec.json.decode(line, type=_Head).type == "network"][k]
         what = "which has one already" if sample_id in own[:k] else "which the run does not have"
-        shown = sample_id[:80]
-        said = f"the network line (line {number + 1} of events.jsonl) is of sample {shown!r}, {what}"
-        raise StoreError(said, field="network", value=shown, remedy=REMEDY)
+        said, shown = f"the network line (line {number + 1} of events.jsonl)", sample_id[:80]
+        raise malformed(said, f"is of sample {shown!r}, {what}", shown, "network")
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:

@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.errors import StoreError
 from rig.recording.columns.arrow_layout import has_text
 from rig.recording.columns.buffers import array_of
 from rig.recording.columns.tables import ADDED, SAMPLES
 from rig.recording.disk.bounded import TEXT_CHARACTERS, check_json
-from rig.recording.events import LIMIT, REMEDY
+from rig.recording.events import LIMIT, malformed
 from rig.types import Bracket, Progress, Sample, Span
 
 FUTURE_NS = 1_000_000_000
@@ -49,15 +48,15 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
         if late not in table.column_names:
             table = table.append_column(late, pa.nulls(len(table), schema.field(late).type))
     if missing := [c for c in schema.names if c not in table.column_names]:
-        raise _bad(name, f"lacks the columns {', '.join(missing)}", missing)
+        raise malformed(name, f"lacks the columns {', '.join(missing)}", missing)
     columns = {}
     for field in schema:
         if _may_grow(table[field.name].type):
-            raise _bad(name, f"has a column {field.name} of {table[field.name].type}", field.name)
+            raise malformed(name, f"has a column {field.name} of {table[field.name].type}", field.name)
         try:
             columns[field.name] = table[field.name].cast(field.type)
         except (pa.ArrowException, KeyError) as error:
-            raise _bad(name, f"has a column {field.name} that is not {field.type}: {error}", field.name) from error
+            raise malformed(name, f"has a column {field.name} that is not {field.type}: {error}", field.name) from error
         _check_column(name, field.name, columns[field.name])
     if name == "replies":
         _check_replies(columns)
@@ -72,33 +71,33 @@ def _may_grow(type_: pa.DataType) -> bool:
 
 def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
     if name in NEVER_NULL[table] and column.null_count:
-        raise _bad(table, f"has a null in the column {name}", name)
+        raise malformed(table, f"has a null in the column {name}", name)
     if pa.types.is_string(column.type) and name != "output":
         from pyarrow.compute import max as greatest
         from pyarrow.compute import utf8_length  # 9 MB that recording does not need
 
         longest = greatest(utf8_length(column)).as_py() or 0
         if longest > TEXT_CHARACTERS:
-            raise _bad(table, f"has a text of {longest} characters in the column {name}", longest)
+            raise malformed(table, f"has a text of {longest} characters in the column {name}", longest)
     bounded = name in BOUNDS or pa.types.is_integer(column.type)
     if not bounded or len(column) == column.null_count or (table == "replies" and name in SPAN):
         return
     values = array_of(column.drop_null())
     low, high = BOUNDS.get(name, (-LIMIT + 1, LIMIT - 1))
     if not (low <= values.min() and values.max() <= high):  # also refuses NaN
-        raise _bad(table, f"has a number out of bounds in the column {name}", values.min())
+        raise malformed(table, f"has a number out of bounds in the column {name}", values.min())
 
 
 def _check_replies(columns: Mapping[str, pa.ChunkedArray]) -> None:
     on, off, phase = (array_of(columns[c].is_valid()) for c in ("on_tick", "off_tick", "phase"))
     if np.any(on != off) or np.any(on & ~phase):
-        raise _bad("replies", "has a span without both ticks and a phase", "on_tick")
+        raise malformed("replies", "has a span without both ticks and a phase", "on_tick")
     for text in columns["output"].drop_null().to_pylist():
         check_json(text.encode(), "an output in replies")
         try:
             json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _bad("replies", f"has an output that is not JSON: {text[:40]!r}", text[:40]) from error
+            raise malformed("replies", f"has an output that is not JSON: {text[:40]!r}", text[:40]) from error
 
 
 def without_bad_spans(replies: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
@@ -212,7 +211,3 @@ def check_sample(sample: Sample) -> None:
             raise TypeError(f"{name} is {value!r}, not an integer")
         if not low <= value <= high:
             raise ValueError(f"{name} is {value!r}, not between {low:g} and {high:g}")
-
-
-def _bad(where: str, what: str, value: object) -> StoreError:
-    return StoreError(f"{where} {what}", field=where, value=value, remedy=REMEDY)

@@ -19,18 +19,7 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import check_wiring
 from rig.engine.watchdog import MORE_S, let_go, patience_of, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
-from rig.factories import (
-    OPENING_S,
-    STATE_POWER,
-    Factory,
-    build,
-    located,
-    needs,
-    options_of,
-    split_options,
-    takes,
-    values_of,
-)
+from rig.factories import STATE_POWER, Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import code_in, digests_of, load, names
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
 
@@ -43,6 +32,8 @@ BOOT_S = 1.0
 """How long (s) a device that a meter feeds may boot before it is opened, unless the bench file states it."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
 """The methods that a driver must have besides ``info``."""
+OPENING_S = "start_s"
+"""The option for how long a driver may take to open (s), if it takes longer than usual."""
 YEAR_S = 365.25 * 86400
 
 

@@ -15,16 +15,7 @@ from typing import Any, NoReturn
 
 import rig
 from rig.engine.interrupts import ENDING, interrupt, on_signals, unheard
-from rig.errors import (
-    DISTRIBUTION,
-    Ended,
-    Interrupted,
-    RigError,
-    SetupError,
-    UsageError,
-    out_of_memory,
-    plain,
-)  # fmt: skip
+from rig.errors import DISTRIBUTION, Ended, Interrupted, RigError, SetupError, UsageError, out_of_memory, plain
 from rig.terminal import answer, drop_full_streams, say, usable_streams, width, wrapped
 
 COMMANDS = {

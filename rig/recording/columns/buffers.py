@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from operator import index
 from typing import Any
@@ -18,6 +19,14 @@ from numpy.typing import NDArray
 
 from rig.recording.columns.tables import TABLES
 from rig.types import Bools, Chunk
+
+COLUMNS = ("value", "start_tick", "end_tick", "flags")
+"""The columns of a trace."""
+
+
+def columns_of(chunk: Chunk) -> dict[str, Any]:
+    """Return the columns that a chunk has, by name."""
+    return {name: column for name in COLUMNS if (column := getattr(chunk, name)) is not None}
 
 
 def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
@@ -128,8 +137,7 @@ def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
 
     Raises ``TypeError`` for values that are not an array of numbers.
     """
-    given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
-    arrays = {name: numbers(values) for name, values in given.items() if values is not None}
+    arrays = {name: numbers(values) for name, values in columns_of(chunk).items()}
     schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))
     return pa.record_batch(list(arrays.values()), schema=schema)
 
@@ -138,9 +146,7 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
     """Join one or more chunks of one rail, which have the same columns, into one."""
     if len(chunks) == 1:
         return chunks[0]
-    columns = {name: [getattr(c, name) for c in chunks] for name in ("value", "start_tick", "end_tick", "flags")}
-    given = {name: np.concatenate(parts) for name, parts in columns.items() if parts[0] is not None}
-    return Chunk(chunks[0].rail, **given)
+    return replace(chunks[0], **{k: np.concatenate([getattr(c, k) for c in chunks]) for k in columns_of(chunks[0])})
 
 
 def _ends(parts: Sequence[Any], null: Bools) -> list[pa.Buffer | None]:

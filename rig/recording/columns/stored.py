@@ -17,21 +17,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.errors import StoreError
 from rig.recording.columns.arrow_layout import BATCH, Damaged, Message, buffers_of, messages
+from rig.recording.columns.buffers import COLUMNS
 from rig.recording.disk.files import Opened
-from rig.recording.events import REMEDY
+from rig.recording.events import malformed
 from rig.types import Floats, Indices
 
-NAMES = ("value", "start_tick", "end_tick", "flags")
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 Key = slice | int | NDArray[Any]
 MOST_COLUMNS = 1000
 """The most columns of a file; columns that the format does not name are ignored."""
 
 
+class Sliced:
+    """A column that becomes an array by the slice of all its rows."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)  # type: ignore[index]
+
+
 @dataclass(frozen=True)
-class GridTicks:
+class GridTicks(Sliced):
     """Ticks of a uniform grid: ``first + period * k``, plus ``within``."""
 
     first: int | float
@@ -46,9 +52,6 @@ class GridTicks:
         number = np.arange(*key.indices(self.count)) if isinstance(key, slice) else _positive(key, self.count)
         tick = self.first + self.period * number
         return tick if self.within is None else tick + self.within
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype=dtype)
 
 
 class Column(NamedTuple):
@@ -93,7 +96,7 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Stored:
+class Stored(Sliced):
     """A column of numbers of a file, in its recorded type; with ``marks``, whether each number is not zero."""
 
     batches: Batches
@@ -131,9 +134,6 @@ class Stored:
         found = np.concatenate(parts) if len(parts) != 1 else parts[0]
         return found if step == 1 else found[::step]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype=dtype)
-
     def _at(self, index: Any) -> Any:
         index = np.asarray(index)
         number = np.searchsorted(self.batches.row, index.ravel(), side="right") - 1
@@ -151,7 +151,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Changed:
+class Changed(Sliced):
     """A column after ``change``, which computes each value from a reading and those before and after it."""
 
     column: Any
@@ -169,9 +169,6 @@ class Changed:
         value = np.asarray(self.column[low : last + 1], dtype=np.float64)
         return self.change(value)[first - low : last - low : step]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype=dtype)
-
 
 def check_columns(name: str, schema: pa.Schema) -> None:
     """Raise ``StoreError`` if a column's name is no text or is repeated, or if there are too many columns.
@@ -181,11 +178,10 @@ def check_columns(name: str, schema: pa.Schema) -> None:
     try:
         names = schema.names  # decoded only now
     except UnicodeDecodeError as error:
-        what = f"{name} has a column name that is not UTF-8: {error}"
-        raise StoreError(what, field="columns", value=name, remedy=REMEDY) from error
+        raise malformed(name, f"has a column name that is not UTF-8: {error}", name, "columns") from error
     if len({*names}) < len(names) or len(names) > MOST_COLUMNS:
-        what = f"{name} has {len(names)} columns with {len({*names})} names, where at most {MOST_COLUMNS} may be"
-        raise StoreError(what, field="columns", value=len(names), remedy=REMEDY)
+        what = f"has {len(names)} columns with {len({*names})} names, where at most {MOST_COLUMNS} may be"
+        raise malformed(name, what, len(names), "columns")
 
 
 def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
@@ -223,12 +219,12 @@ def _places(name: str, schema: pa.Schema) -> dict[str, tuple[int, int, int]]:
     found, buffer = {}, 0
     for node, column in enumerate(schema):
         type_ = column.type
-        if column.name in NAMES and any(is_(type_) for is_ in _NUMBERS):
+        if column.name in COLUMNS and any(is_(type_) for is_ in _NUMBERS):
             found[column.name] = (node, buffer, type_.bit_width)
         try:
             buffer += buffers_of(type_)
         except Damaged as error:
-            raise StoreError(f"{name} has {error}", field="columns", value=column.name, remedy=REMEDY) from error
+            raise malformed(name, f"has {error}", column.name, "columns") from error
     return found
 
 

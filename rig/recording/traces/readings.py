@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from rig.errors import DiskTooSlowError, RigError
 from rig.recording.columns.arrow_files import CHECK_DRIVER, ArrowFiles
-from rig.recording.columns.buffers import joined, trace_batch
+from rig.recording.columns.buffers import columns_of, joined, trace_batch
 from rig.recording.disk.full_disk import unwritable
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import trace_path
@@ -195,20 +194,16 @@ def _line(arrived: _Arrived) -> ChunkArrived:
     return ChunkArrived(rail=chunk.rail, readings=_count(chunk), arrived_ns=arrived_ns, waiting_s=waiting_s)
 
 
-def _columns(chunk: Chunk) -> list[Any]:
-    return [chunk.value, chunk.start_tick, chunk.end_tick, chunk.flags]
-
-
 def _count(chunk: Chunk) -> int:
     return len(chunk.value) if isinstance(chunk.value, np.ndarray) and chunk.value.ndim == 1 else 0
 
 
 def _bytes(chunk: Chunk) -> int:
-    return sum(getattr(column, "nbytes", 0) for column in _columns(chunk))
+    return sum(getattr(column, "nbytes", 0) for column in columns_of(chunk).values())
 
 
-def _kind(chunk: Chunk) -> list[str]:
-    return [f"{getattr(c, 'dtype', type(c))}, {getattr(c, 'ndim', 0)} axes" for c in _columns(chunk)]
+def _kind(chunk: Chunk) -> dict[str, str]:
+    return {k: f"{getattr(c, 'dtype', type(c))}, {getattr(c, 'ndim', 0)} axes" for k, c in columns_of(chunk).items()}
 
 
 def started(thread: threading.Thread) -> threading.Thread:

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.errors import DataError, StoreError
+from rig.errors import DataError
+from rig.recording.columns.buffers import columns_of
 from rig.recording.columns.stored import Stored
 from rig.recording.disk.bounded import check_texts
 from rig.recording.disk.decoding import strict
-from rig.recording.events import LIMIT, REMEDY
+from rig.recording.events import LIMIT, malformed
 from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
@@ -41,14 +42,12 @@ def check_chunk(rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
 
     Raises ``TypeError`` or ``ValueError``, which names the rail.
     """
-    columns = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
-    given = {name: values for name, values in columns.items() if values is not None}
+    given = columns_of(chunk)
     for name, values in given.items():
         kinds, wanted = ("iuf", "numbers") if name == "value" else ("iu", "whole numbers, such as int64")
         if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in kinds:
-            what = (
-                f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
-            )
+            array = isinstance(values, np.ndarray)
+            what = f"{values.dtype} of shape {values.shape}" if array else type(values).__name__
             raise TypeError(f"{name} of rail {rail.name} is {what}, not a column of {wanted}")
         if len(values) != len(chunk.value):
             raise ValueError(f"rail {rail.name} has {len(chunk.value)} values and {len(values)} of {name}")
@@ -89,7 +88,7 @@ def integers(column: Stored) -> NDArray[np.int64]:
     values = np.asarray(column)
     if len(values) and values.max() > np.iinfo(np.int64).max:
         what = f"has a column {column.name} that does not fit 64 bits"
-        raise _bad(column.batches.file.name, what, column.name)
+        raise malformed(column.batches.file.name, what, column.name)
     return np.asarray(values, dtype=np.int64)
 
 
@@ -97,9 +96,9 @@ def check_numbers(column: Stored) -> None:
     """Refuse a column ``value`` without numbers, and any other without integers. Raises ``StoreError``."""
     file, name, whole = column.batches.file.name, column.name, pa.types.is_integer(column.type)
     if name == "value" and not (whole or pa.types.is_floating(column.type)):
-        raise _bad(file, f"has a column {name} of {column.type}", name)
+        raise malformed(file, f"has a column {name} of {column.type}", name)
     if name != "value" and (not whole or column.absent):
-        raise _bad(file, f"has a column {name} that is not integers throughout", name)
+        raise malformed(file, f"has a column {name} that is not integers throughout", name)
 
 
 def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Floats) -> Bools | None:
@@ -208,7 +207,3 @@ def grid_of(meta: Mapping[str, str]) -> Grid:
     if not (ahead and abs(grid.t0_tick) < LIMIT):
         raise ValueError(f"grid is {meta['grid']}")
     return grid
-
-
-def _bad(where: str, what: str, value: object) -> StoreError:
-    return StoreError(f"{where} {what}", field=where, value=value, remedy=REMEDY)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
 from rig.recording.columns.stored import Batches, Changed, GridTicks, Stored
-from rig.recording.events import REMEDY
+from rig.recording.events import malformed
 from rig.recording.traces import trace_validation
 from rig.types import Floats, Rail
 
@@ -105,7 +105,7 @@ def described(name: str) -> Iterator[None]:
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise StoreError(f"{name} has no valid description: {what}", field=name, value=what, remedy=REMEDY) from error
+        raise malformed(name, f"has no valid description: {what}", what) from error
 
 
 def _in_memory(
