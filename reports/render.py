@@ -215,11 +215,7 @@ def inline(svg: bytes, name: str, label: str) -> Any:
     text = text[text.index("<svg") :]
     text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", text)
     text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = re.sub(
-        r"(?<=(?:fill|roke): )(#?\w+)",
-        lambda found: f"var({_THEME[found[0]]})" if found[0] in _THEME else found[0],
-        text,
-    )
+    text = re.sub(r"(?<=(?:fill|roke): )(#?\w+)", lambda found: _THEME.get(found[0], found[0]), text)
     return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1))
 
 

@@ -103,7 +103,9 @@ def test_pictures_take_their_ink_and_paper_from_the_page() -> None:
     result = made_up()
     drawn = page_of(replace(result, series=replace(result.series, stream=made_up_stream())))
     pictures = "".join(re.findall(r"<svg .*?</svg>", drawn, re.S))
-    assert "var(--ink)" in pictures and "var(--paper)" in pictures and "var(--line)" in pictures
+    colours = set(re.findall(r"(?:fill|stroke): (var[^;\"]*)", pictures))
+    assert {"var(--ink)", "var(--paper)", "var(--line)"} <= colours
+    assert all(re.fullmatch(r"var\(--[a-z]+\)", colour) for colour in colours)
     assert not re.search(r"(fill|stroke): #(ffffff|1a1f26|5b6570|d9dee3|0b3c5d)", pictures)
 
 
