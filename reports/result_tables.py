@@ -13,48 +13,29 @@ from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.result import Result
 from rig.terminal import clean
 
-_POWER = (FigureKey("idle_power_w"), FigureKey("average_power_w"), FigureKey("average_energy_per_sample_j"))
-_ACCURACY, _EXECUTION = FigureKey("accuracy"), FigureKey("execution_time_s")
-_THROUGHPUT = FigureKey("throughput_samples_hz")
+_POWER = tuple(map(FigureKey, ("idle_power_w", "average_power_w", "average_energy_per_sample_j")))
+_ACCURACY, _EXECUTION, _THROUGHPUT = map(FigureKey, ("accuracy", "execution_time_s", "throughput_samples_hz"))
 _LATENCY = tuple(FigureKey("latency_p{percentile}_s", percentile=p) for p in (50, 99))
 _CARDS: Mapping[str, tuple[FigureKey, ...]] = {
-    "offline": (
-        _ACCURACY, _THROUGHPUT, FigureKey("duration_s"), _EXECUTION, *_POWER, FigureKey("dynamic_power_w"),
-    ),
+    "offline": (_ACCURACY, _THROUGHPUT, FigureKey("duration_s"), _EXECUTION, *_POWER, FigureKey("dynamic_power_w")),
     "server": (_ACCURACY, _THROUGHPUT, *_LATENCY, FigureKey("backlog_max"), *_POWER),
     "optimization": (FigureKey("runtime_power_w"), FigureKey("idle_power_w"), _EXECUTION),
     "real-time": (
-        FigureKey("stream_accuracy"),
-        FigureKey("onset_latency_p{percentile}_s", percentile=50),
-        FigureKey("in_time_share"),
-        _LATENCY[1],
-        FigureKey("dropped_share"),
-        *_POWER,
+        FigureKey("stream_accuracy"), FigureKey("onset_latency_p{percentile}_s", percentile=50),
+        FigureKey("in_time_share"), _LATENCY[1], FigureKey("dropped_share"), *_POWER,
     ),
 }  # fmt: skip
 _ONE_BY_ONE = (
-    _ACCURACY,
-    _EXECUTION,
-    FigureKey("execution_time_p{percentile}_s", percentile=99),
-    FigureKey("idle_power_w"),
-    FigureKey("active_power_w"),
-    FigureKey("dynamic_power_w"),
-    FigureKey("energy_per_inference_j"),
+    _ACCURACY, _EXECUTION, FigureKey("execution_time_p{percentile}_s", percentile=99),
+    *map(FigureKey, ("idle_power_w", "active_power_w", "dynamic_power_w", "energy_per_inference_j")),
     FigureKey("dynamic_energy_per_inference_j"),
-)
+)  # fmt: skip
 CARDS = 6
-_SCORES = tuple(
-    FigureKey(name) for name in ("session_accuracy_mean", "learning_energy_per_class_j", "map", "r2", "smape_mean")
-)
+_SCORES = tuple(map(FigureKey, ("session_accuracy_mean", "learning_energy_per_class_j", "map", "r2", "smape_mean")))
 _DETAILS = (
-    "feasible_share",
-    "idle_power_w",
-    "backlog_max",
-    "duration_s",
-    "dropped_share",
-    "dynamic_energy_per_inference_j",
+    "feasible_share", "idle_power_w", "backlog_max", "duration_s", "dropped_share", "dynamic_energy_per_inference_j",
     "execution_time_p{percentile}_s",
-)
+)  # fmt: skip
 """Quantities that are left out when the first screen is full, the last one first."""
 _COMPONENTS = 12
 """The page lists at most this many components of one figure."""
@@ -104,38 +85,26 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
     """What the rules or the task ask for: what a solver reached, and estimates by early stopping."""
     targets = [key.target for key in quantities if key.target]
     target = "official" if FigureKey("gap_{target}_mean", target="official") in quantities else (targets or [""])[0]
+    near = ("reached_gap_{target}_{threshold}_share", "time_to_gap_{target}_{threshold}_s",
+            "energy_to_gap_{target}_{threshold}_j")  # fmt: skip
     solver = (
-        FigureKey("peak_rate_hz"),
-        FigureKey("largest_nodes"),
+        *map(FigureKey, ("peak_rate_hz", "largest_nodes")),
         FigureKey("gap_{target}_mean", target=target),
-        FigureKey("cost_best"),
-        *(() if targets else (FigureKey("cost_mean"),)),
-        FigureKey("feasible_share"),
-        FigureKey("reached_gap_{target}_{threshold}_share", target=target, threshold=0.01),
-        FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=0.01),
-        FigureKey("energy_to_gap_{target}_{threshold}_j", target=target, threshold=0.01),
+        *map(FigureKey, ("cost_best", *(() if targets else ("cost_mean",)), "feasible_share")),
+        *(FigureKey(name, target=target, threshold=0.01) for name in near),
     )
     stopped = [key for key in quantities if key.quantity == "latency_p{percentile}_early_stopping_s"]
     return [*(key for key in solver if key in quantities), *stopped]
 
 
 COMPLEXITY = (
-    "footprint_bytes",
-    "connection_sparsity",
-    "activation_sparsity",
-    "dense_operations_per_sample",
-    "effective_macs_per_sample",
-    "effective_acs_per_sample",
-    "membrane_updates_per_sample",
-)
+    "footprint_bytes", "connection_sparsity", "activation_sparsity", "dense_operations_per_sample",
+    "effective_macs_per_sample", "effective_acs_per_sample", "membrane_updates_per_sample",
+)  # fmt: skip
 _COSTS = (
-    "execution_time_s",
-    "energy_per_inference_j",
-    "energy_per_effective_operation_j",
-    "dynamic_energy_per_effective_operation_j",
-    "energy_per_spike_j",
-    "dynamic_energy_per_spike_j",
-)
+    "execution_time_s", "energy_per_inference_j", "energy_per_effective_operation_j",
+    "dynamic_energy_per_effective_operation_j", "energy_per_spike_j", "dynamic_energy_per_spike_j",
+)  # fmt: skip
 
 
 def beside_cost(result: Result) -> list[tuple[str, str]]:

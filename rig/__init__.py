@@ -78,26 +78,14 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "Evaluated": "rig.session.report",
-    "Quantity": "rig.analysis.result.quantity",
-    "Report": "rig.session.report",
-    "Request": "rig.session.setup",
-    "Result": "rig.analysis.result.result",
-    "RigError": "rig.errors",
-    "Run": "rig.recording.reader",
-    "blocking": "rig.engine.blocking_device",
-    "check_device": "rig.conformance.device",
-    "check_meter": "rig.conformance.meter",
-    "check_workload": "rig.conformance.workload",
-    "evaluate": "rig.analysis.evaluate",
-    "evaluated": "rig.session.report",
-    "measure": "rig.session.measure",
-    "open_run": "rig.recording.reader",
-    "qubo": "rig.solving.model",
-    "report": "rig.session.report",
-    "solver": "rig.solving.function",
-    "workload": "rig.engine.own_workload",
-}
+    "Evaluated": "rig.session.report", "Quantity": "rig.analysis.result.quantity", "Report": "rig.session.report",
+    "Request": "rig.session.setup", "Result": "rig.analysis.result.result", "RigError": "rig.errors",
+    "Run": "rig.recording.reader", "blocking": "rig.engine.blocking_device", "check_device": "rig.conformance.device",
+    "check_meter": "rig.conformance.meter", "check_workload": "rig.conformance.workload",
+    "evaluate": "rig.analysis.evaluate", "evaluated": "rig.session.report", "measure": "rig.session.measure",
+    "open_run": "rig.recording.reader", "qubo": "rig.solving.model", "report": "rig.session.report",
+    "solver": "rig.solving.function", "workload": "rig.engine.own_workload",
+}  # fmt: skip
 """The module of a public name; all other names are in ``rig.types``."""
 
 

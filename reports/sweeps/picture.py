@@ -24,12 +24,9 @@ Figures = Mapping[str, FigureKey]
 """Figures of a table by the names of their columns."""
 WANTED = (
     *(FigureKey("gap_{target}_mean", target=target) for target in ("official", "specified", "best_known")),
-    FigureKey("cost_mean"),
-    FigureKey("energy_per_inference_j"),
-    FigureKey("active_power_w"),
+    *map(FigureKey, ("cost_mean", "energy_per_inference_j", "active_power_w")),
     FigureKey("latency_p{percentile}_s", percentile=99),
-    FigureKey("execution_time_s"),
-    FigureKey("accuracy"),
+    *map(FigureKey, ("execution_time_s", "accuracy")),
 )
 _UNITS = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A"}
 _LINES = 12  # at most this many lines are named; all are drawn
