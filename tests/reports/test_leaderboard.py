@@ -29,15 +29,9 @@ def claim(value: float, unit: str = "W") -> Claim:
 
 def made(folder: Path, name: str, about: About = ABOUT, **more: Any) -> str:
     """Make a submission without sessions in ``folder/name``; return its root hash."""
-    given: dict[str, Any] = {
-        "name": name,
-        "scenario": "single-stream",
-        "workload": "asc",
-        "rules": "quick",
-        "device": "d",
-    }
-    given |= {"class_": "measured", "verdict": "VALID", "page": "report.html", "sessions": ["sessions/a"]}
-    given |= {"claims": {"active_power_w": claim(1e-3)}} | more
+    given: dict[str, Any] = {"name": name, "scenario": "single-stream", "workload": "asc", "rules": "quick"}
+    given |= {"device": "d", "class_": "measured", "verdict": "VALID", "page": "report.html"}
+    given |= {"sessions": ["sessions/a"], "claims": {"active_power_w": claim(1e-3)}} | more
     document = Submission(format=1, rig_version="0", name=name, about=about, configurations=[Configuration(**given)])
     (folder / name).mkdir(parents=True)
     (folder / name / FILE).write_bytes(msgspec.json.encode(document))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
@@ -16,16 +15,14 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from reports.console import print_result
 from reports.figures.draw import draw
 from reports.render import render, write
 from rig.analysis.result.figure_key import FigureKey, Figures
 from rig.analysis.result.quantity import from_json
-from rig.analysis.result.result import Result
 from rig.analysis.result.series import RailSeries
 from rig.recording.events import Stop
 from rig.recording.records import ErrorRecord
-from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures
+from tests.support.made_up import HOSTILE, made_up, made_up_stream, printed, q, without_pictures
 from tests.support.start_lines import start
 
 pytestmark = pytest.mark.pictures
@@ -39,12 +36,6 @@ def simulated() -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def hostile() -> dict[str, bytes]:
     return render(None, made_up(name=HOSTILE))
-
-
-def on_console(result: Result) -> str:
-    out = io.StringIO()
-    print_result(result, out)
-    return out.getvalue()
 
 
 class Tags(HTMLParser):
@@ -74,13 +65,13 @@ def test_simulated_is_said_once_for_the_page_and_in_every_picture(simulated: dic
     text = simulated["report.md"].decode()
     assert text.startswith("# SIMULATED")
     assert text.count("**SIMULATED**") == 1
-    assert on_console(made_up()).startswith("SIMULATED")
+    assert printed(made_up()).startswith("SIMULATED")
 
 
 def test_hardware_does_not_claim_simulation() -> None:
     result = made_up(simulated=False)
     assert all(b"SIMULATED" not in content for content in render(None, result).values())
-    assert "SIMULATED" not in on_console(result)
+    assert "SIMULATED" not in printed(result)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +92,11 @@ def test_incomplete_recording_says_why(run: Any, said: str, tmp_path: Any) -> No
     for name in ("report.html", "report.md"):
         assert "INCOMPLETE RECORDING" in files[name].decode()
         assert said in files[name].decode()
-    assert "INCOMPLETE RECORDING" in on_console(made_up(complete=False))
+    assert "INCOMPLETE RECORDING" in printed(made_up(complete=False))
 
 
 def test_refusals_come_with_their_remedy(simulated: dict[str, bytes]) -> None:
-    for text in (simulated["report.html"].decode(), simulated["report.md"].decode(), on_console(made_up())):
+    for text in (simulated["report.html"].decode(), simulated["report.md"].decode(), printed(made_up())):
         assert "too few inferences" in text
         assert "Measure at least 662" in text
     assert 'class="card refused"' in simulated["report.html"].decode()
@@ -144,7 +135,7 @@ def test_hostile_names_inject_nothing(hostile: dict[str, bytes]) -> None:
             assert "\u202e" not in content.decode(), name
     for name in ("power", "latency", "service", "budget"):
         ET.fromstring(hostile[f"figures/{name}.svg"])
-    console = on_console(made_up(name=HOSTILE))
+    console = printed(made_up(name=HOSTILE))
     assert "\x1b" not in console
     assert "alert" in console
 
@@ -245,7 +236,7 @@ def test_not_a_number_stays_out_of_sight_and_json_strict() -> None:
     assert "n/a" in files["report.html"].decode()
     for name in ("report.html", "report.md"):
         assert not re.search(r"\bnan\b", files[name].decode())
-    assert "n/a" in on_console(replace(result, quantities=Figures(bad)))
+    assert "n/a" in printed(replace(result, quantities=Figures(bad)))
 
 
 def test_files_hold_the_same_bytes_again_whatever_stood_in_their_place(

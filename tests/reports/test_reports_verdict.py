@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
 import pytest
 
-from reports.console import print_result
 from reports.render import render
 from reports.rule_by_rule import verdict_of
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.result import Result
-from tests.support.made_up import HOSTILE, made_up, with_checks, without_pictures
+from tests.support.made_up import HOSTILE, made_up, printed, with_checks, without_pictures
 
 LATE = Finding("performance: p99 of latency", "0.2 s", "at most 0.1 s", False)
 IDLE = Finding("power: shortest idle window", "1 s", "at least 2 s", False)
@@ -23,12 +21,6 @@ WHOLE = Finding("runs for power", "1", "at least 1", True)
 
 def judged(*checks: Finding, submittable: bool = False, **more: Any) -> Result:
     return with_checks(without_pictures(made_up(**more)), *checks, submittable=submittable)
-
-
-def on_console(result: Result) -> str:
-    out = io.StringIO()
-    print_result(result, out)
-    return out.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +47,11 @@ def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str]
         assert found in failing[name].replace("\u00a0", " ")
 
 
-def test_rules_of_a_session_stand_with_their_run() -> None:
-    verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE).validity)
+def test_rules_of_a_session_stand_with_their_run_and_of_one_run_as_they_are() -> None:
+    one = Finding("time of sample a: b repeated", "1", "0.9", True)
+    verdict = verdict_of(judged(LATE, KEPT, IDLE, WHOLE, one).validity)
     assert verdict is not None and [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]
-    assert [rule.rule for rule in verdict.passed] == ["the run", KEPT.rule, WHOLE.rule]
+    assert [rule.rule for rule in verdict.passed] == ["the run", KEPT.rule, WHOLE.rule, one.rule]
 
 
 def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() -> None:
@@ -76,14 +69,8 @@ def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() ->
     ]
 
 
-def test_a_rule_of_one_run_stands_as_it_is() -> None:
-    verdict = verdict_of(judged(Finding("time of sample a: b repeated", "1", "0.9", True)).validity)
-    assert verdict is not None and [rule.rule for rule in verdict.passed] == ["the run", "time of sample a: b repeated"]
-    assert verdict.failed == ()
-
-
 def test_a_terminal_has_one_line_and_then_the_failed_rules() -> None:
-    lines = on_console(judged(LATE, KEPT, IDLE, WHOLE)).split("\n")
+    lines = printed(judged(LATE, KEPT, IDLE, WHOLE)).split("\n")
     assert lines[1:4] == [
         "✗ INVALID by quick, never submittable: 2 of 5 rules failed",
         "  ✗ performance: p99 of latency: 0.2 s, allowed: at most 0.1 s",
@@ -94,7 +81,7 @@ def test_a_terminal_has_one_line_and_then_the_failed_rules() -> None:
 
 def test_a_passed_set_to_submit_by_is_valid_without_a_caveat() -> None:
     result = judged(KEPT, submittable=True, simulated=False)
-    assert on_console(result).startswith("run-core\n✓ VALID by quick: 2 rules passed\n")
+    assert printed(result).startswith("run-core\n✓ VALID by quick: 2 rules passed\n")
     for name in ("report.html", "report.md"):
         text = render(None, result)[name].decode()
         assert "✓ VALID" in text
@@ -111,7 +98,7 @@ def test_without_rules_there_is_no_verdict() -> None:
     files = render(None, without_pictures(made_up()))
     assert b"VALID" not in files["report.md"]
     assert not re.search(rb"VALID", files["report.html"])
-    assert "VALID" not in on_console(made_up())
+    assert "VALID" not in printed(made_up())
 
 
 def test_hostile_rules_inject_nothing() -> None:
@@ -121,4 +108,4 @@ def test_hostile_rules_inject_nothing() -> None:
     assert b"\x1b" not in files["report.html"] + files["report.md"]
     rows = [line for line in files["report.md"].decode().split("\n") if "alert" in line and line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows if row.endswith("| ✓ pass |")} == {5}
-    assert "\x1b" not in on_console(result)
+    assert "\x1b" not in printed(result)

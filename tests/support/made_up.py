@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from reports.console import print_result
 from rig.analysis.result.figure_key import TRIMMED, FigureKey, Figures
 from rig.analysis.result.finding import Finding, Ruling, note, refusal
 from rig.analysis.result.quantity import Component, Quantity
@@ -45,6 +47,13 @@ def made_up_series(name: str, readings: int, spans: int) -> Series:
         stream=None,
         solves=(),
     )
+
+
+def printed(result: Result, verbose: bool = False) -> str:
+    """Return what a terminal shows of a result."""
+    out = io.StringIO()
+    print_result(result, out, verbose=verbose)
+    return out.getvalue()
 
 
 SLOWEST = FigureKey("execution_time_p{percentile}_s", percentile=99)
