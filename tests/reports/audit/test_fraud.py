@@ -9,60 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from reports.audit.audit import Audit, audit
+from reports.audit.audit import audit
 from reports.audit.benchmarks import DECLARED, held_of
-from reports.submission.audit_page import document, html, text
 from rig.analysis.verdict.known_benchmarks import ASC as NAME
 from rig.commands.shell.main import main
-from rig.errors import StoreError
 from scenarios.workloads.asc.benchmark import benchmark_of
 from scenarios.workloads.asc.catalogue import TAU
 from scenarios.workloads.asc.scenes import CLASSES
+from tests.support.forgery import Edit, Lines, Tables, both, column, faults, of, only, read_as, replaced, shorter, start
 from tests.support.hardware_clothes import recorded
-from tests.support.run_by_hand import read_plainly
-from tests.support.submission_folder import altered, forged, listed
+from tests.support.submission_folder import forged, listed
 from tests.support.submissions import session as simulated
 from tests.support.submissions import submitted
 
 MODIFIED = 27
 """Fail if the sources of this project have uncommitted changes."""
-Lines = list[dict[str, Any]]
-Tables = dict[str, pa.Table]
-Edit = Callable[[str, Lines, Tables], None]
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A session of a benchmark of twelve scenes by neurobench-1.0 that keeps every rule."""
-    of_twelve = start(lambda run, line: line["workload"]["benchmark"].update(name="twelve scenes"))
-    folder = tmp_path_factory.mktemp("honest")
-    return forged(recorded("single-stream", folder).folder, folder / "session", of_twelve)
-
-
-@pytest.fixture(scope="module")
-def few(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four of its runs, for what each run shows by itself."""
-    kept, folder = ("accuracy", "performance-1", "power-1", "power-2"), tmp_path_factory.mktemp("few")
-    document = json.loads((session / "session.json").read_text())
-    document["runs"] = [run for run in document["runs"] if run["path"] in kept]
-    shutil.copytree(session, folder / "all")
-    (folder / "all" / "session.json").write_text(json.dumps(document))
-    numbered = start(lambda run, line: line["session"].update(number=kept.index(run) + 1, of=len(kept)))
-    return forged(folder / "all", folder / "few", numbered)
-
-
-def of(session: Path, folder: Path, edit: Edit) -> Audit:
-    return audit(forged(session, folder / "session", edit))
-
-
-def faults(found: Audit) -> dict[str, str]:
-    """Return the broken rules and the checks that failed or warn, with their findings."""
-    broken = {f"{r.run}: {r.rule}".removeprefix(": "): r.found for r in found.rules if not r.ok}
-    return broken | {str(c.number): c.found for c in found.checks if c.outcome in ("failed", "warned")}
 
 
 def test_an_honest_session_keeps_every_rule(session: Path) -> None:
@@ -141,11 +105,9 @@ def quicker(share: float, *trials: str) -> Edit:
     """Shorten spans to this share, in performance runs or in those of these names."""
 
     def edit(name: str, lines: Lines, tables: Tables) -> None:
-        table = tables["replies.arrows"]
+        replies = tables["replies.arrows"]
         if name in trials or (not trials and name.startswith("performance")):
-            on, off = (table[key].to_pylist() for key in ("on_tick", "off_tick"))
-            ends = [b if a is None else b - round(share * (b - a)) for a, b in zip(on, off, strict=True)]
-            tables["replies.arrows"] = with_column(table, "off_tick", ends)
+            tables["replies.arrows"] = shorter(replies, [share] * replies.num_rows)
 
     return edit
 
@@ -165,12 +127,10 @@ def test_power_at_another_speed_than_time(session: Path, tmp_path: Path) -> None
 def unlike_each_other(run: str, lines: Lines, tables: Tables) -> None:
     """Make spans shorter by up to 90 %, by the same shares in every run, under rules without a tolerance."""
     lines[0]["rules"] = {**lines[0]["rules"], "name": "quick", "trial_tolerance": None}
-    table = tables["replies.arrows"]
-    names = sorted(set(table["sample_id"].to_pylist()))
-    share = [0.9 * names.index(name) / len(names) for name in table["sample_id"].to_pylist()]
-    on, off = (table[key].to_pylist() for key in ("on_tick", "off_tick"))
-    ends = [b if a is None else b - round(s * (b - a)) for a, b, s in zip(on, off, share, strict=True)]
-    tables["replies.arrows"] = with_column(table, "off_tick", ends)
+    asked = tables["replies.arrows"]["sample_id"].to_pylist()
+    names = sorted(set(asked))
+    share = [0.9 * names.index(name) / len(names) for name in asked]
+    tables["replies.arrows"] = shorter(tables["replies.arrows"], share)
 
 
 @pytest.mark.parametrize("purpose", ["power", "accuracy"])
@@ -241,231 +201,14 @@ def test_answers_that_differ_a_little_more_than_a_tenth_are_told(
             known = {one: k for k, one in enumerate(sorted(set(ids)))}
             turn = [0, every - 1][name.startswith("power")]
             wrong = [known[one] % every == turn for one in ids]
-            tables["replies.arrows"] = with_column(
-                table, "output", ['{"label": "none"}' if w and s else s for w, s in zip(wrong, said, strict=True)]
-            )
+            noisy_ones = ['{"label": "none"}' if w and s else s for w, s in zip(wrong, said, strict=True)]
+            tables["replies.arrows"] = replaced(table, "output", noisy_ones)
 
     found = of(session, tmp_path, noisy)
     by_number = {c.number: c for c in found.checks}
     assert by_number[28].outcome == outcome
     assert "samples answered otherwise for power than for accuracy" in by_number[28].found
     assert "answered otherwise" not in by_number[15].found
-
-
-def only(runs: tuple[str, ...], edit: Edit) -> Edit:
-    return lambda run, lines, tables: edit(run, lines, tables) if run in runs else None
-
-
-def read_as(change: Callable[[Any], Any]) -> Edit:
-    """Change the watts of the readings of every power run."""
-    return column(CORE, "value", lambda watt: change(np.array(watt)).tolist())
-
-
-CORE = "traces/core.arrows"
-
-
-# ---- a recording that contradicts itself ----------------------------------------------------------
-
-
-def column(file: str, name: str, change: Callable[[list[Any]], list[Any]]) -> Edit:
-    """Change a column of a file in every run that has it."""
-
-    def edit(run: str, lines: Lines, tables: Tables) -> None:
-        if file in tables:
-            tables[file] = with_column(tables[file], name, change(tables[file][name].to_pylist()))
-
-    return edit
-
-
-def start(change: Callable[[str, dict[str, Any]], object]) -> Edit:
-    def edit(run: str, lines: Lines, tables: Tables) -> None:
-        change(run, lines[0])
-
-    return edit
-
-
-def rail(name: str, value: Any) -> Edit:
-    """Something that the trace states about its rail, and the start line does not."""
-
-    def edit(run: str, lines: Lines, tables: Tables) -> None:
-        if CORE in tables:
-            told = dict(tables[CORE].schema.metadata)
-            told[b"rail"] = json.dumps(json.loads(told[b"rail"]) | {name: value}).encode()
-            tables[CORE] = tables[CORE].replace_schema_metadata(told)
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(run: str, lines: Lines, tables: Tables) -> None:
-        for one in edits:
-            one(run, lines, tables)
-
-    return edit
-
-
-def bare(run: str, lines: Lines, tables: Tables) -> None:
-    """A trace that states only what is required about its rail."""
-    if CORE in tables:
-        told = dict(tables[CORE].schema.metadata)
-        kept = {key: value for key, value in json.loads(told[b"rail"]).items() if key != "kind"}
-        tables[CORE] = tables[CORE].replace_schema_metadata(told | {b"rail": json.dumps(kept).encode()})
-
-
-def short(run: str, lines: Lines, tables: Tables) -> None:
-    if CORE in tables:
-        tables[CORE] = tables[CORE].slice(0, tables[CORE].num_rows - 7)
-
-
-def rolled(seconds: float) -> Edit:
-    """Shift the readings of every power run to later; those beyond the end come in at the beginning."""
-    return read_as(lambda watt: np.roll(watt, round(seconds * 500.0)))
-
-
-CONTRADICTIONS: dict[str, tuple[Edit, str, str]] = {
-    "another unit in the trace": (
-        rail("conversion", {"unit": "A", "supply_v": 0.1, "burden_ohm": 0.0, "supply_rail": None}),
-        "1", "conversion of rail core is Conversion(unit='A', supply_v=0.1",
-    ),
-    "another accuracy in the trace": (
-        rail("accuracy", {"of_reading": 1e-9, "offset": 0.0, "source": "", "linearity": 0.0}),
-        "1", "accuracy of rail core is Accuracy(of_reading=1e-09",
-    ),
-    "a kind that the trace leaves out": (
-        both(bare, start(lambda run, line: [one.update(kind="point") for m in line["meters"] for one in m["rails"]])),
-        "24", "rail core has another kind in its trace",
-    ),
-    "a clock that is ten times as fast": (
-        start(lambda run, line: [c.update(tick_hz=1.25e6) for c in (line["device"]["clock"], *line["clocks"][1:2])]),
-        "20", "the clock 'device' is 0.9 off its declared rate",
-    ),
-    "another meter in each power run": (
-        start(lambda run, line: [meter.update(serial_number=run) for meter in line["meters"]]),
-        "24", "power runs have 2 sets of meters",
-    ),
-    "readings that were taken away": (short, "21", "readings, but"),
-    "labels of half of the samples": (
-        column("samples.arrows", "label", lambda labels: [None, *labels[1:]]), "15", "1 of 12 samples have no label"
-    ),
-    "one payload for all samples": (
-        column("samples.arrows", "payload_sha256", lambda all_: all_[:1] * len(all_)),
-        "8", "11 samples have the payload of another",
-    ),
-    "hardware that calls itself simulated": (
-        start(lambda run, line: line["device"].update(description="SIMULATED device on a simulated plant")),
-        "16", "mock says that it is hardware, and describes itself with the word 'SIMULATED'",
-    ),
-    "hardware with the serial number of a stand-in": (
-        start(lambda run, line: [meter.update(serial_number="SIM0000001") for meter in line["meters"]]),
-        "16", "mock says that it is hardware, and describes itself with the word 'SIM0000001'",
-    ),
-    "hardware on the version of a simulator": (
-        start(lambda run, line: line["device"].update(versions={"xylosim": "0.1.3"})),
-        "16", "mock says that it is hardware, and describes itself with the word 'xylosim'",
-    ),
-    "hardware by a simulating command line": (
-        start(lambda run, line: line.update(argv=["rig", "measure", "--simulate"])),
-        "16", "it was recorded with --simulate, and says that all is hardware",
-    ),
-    "executions that were doubled": (
-        column("replies.arrows", "executions", lambda all_: [None if n is None else 2 * n for n in all_]),
-        "28", "a span holds 2 executions, but 1 are declared",
-    ),
-    "inferences that were doubled": (
-        column("samples.arrows", "inferences", lambda all_: [2] * len(all_)),
-        "8", "an inference takes 0.5 s of a sample, and not 1.0 s",
-    ),
-    "two tolerances of one clock": (
-        start(lambda run, line: line["device"]["clock"].update(tolerance=0.4)),
-        "20", "mock describes its clock 'device' otherwise",
-    ),
-    "a clamp the wrong way round": (
-        read_as(np.negative), "24", "active_power_w is -0.002668; the sign of a current clamp or shunt is reversed"
-    ),
-    "a meter on another rail": (
-        read_as(lambda watt: 1e-3 + np.random.default_rng(1).normal(0, 3e-5, len(watt))),
-        "18", "power-1: the readings show no step at the spans",
-    ),
-    "a trace that was rolled": (rolled(0.04), "19", "the trace of core shows the spans 0.04"),
-    "a trace that was rolled back": (rolled(-0.04), "19", "the trace of core shows the spans 0.039"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", CONTRADICTIONS)
-def test_a_recording_that_contradicts_itself(few: Path, tmp_path: Path, what: str) -> None:
-    edit, number, words = CONTRADICTIONS[what]
-    assert words in faults(of(few, tmp_path, edit))[number]
-
-
-def test_a_recording_with_two_rates_of_one_clock_is_none(few: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="the clock device of the device has 1 ticks a second"):
-        of(few, tmp_path, start(lambda run, line: line["device"]["clock"].update(tick_hz=1.0)))
-
-
-@pytest.mark.parametrize("inferences", [[1] * 12, [1, 2] * 6])
-def test_inferences_of_no_length_are_in_doubt_unless_each_sample_has_one(
-    few: Path, tmp_path: Path, inferences: list[int]
-) -> None:
-    """Samples of 1 s to 2.1 s for a task that does not state the length of an inference."""
-    lasts = column("samples.arrows", "duration_s", lambda _: [1.0 + 0.1 * k for k in range(12)])
-    hold = column("samples.arrows", "inferences", lambda _: inferences)
-    task = start(lambda run, line: line["workload"].update(task="words"))
-    found = of(few, tmp_path, both(lasts, hold, task))
-    assert 8 not in {c.number for c in found.failed}
-    assert ("nothing shows how many a sample holds" in faults(found).get("8", "")) is (2 in inferences)
-
-
-def test_what_no_audit_sees_is_listed_by_name(session: Path, tmp_path: Path) -> None:
-    found = audit(session, quick=True)
-    assert "a moved trace" in json.loads(document([found]))["not_seen"]
-    assert "<dt>selection</dt>" in html([found])
-    assert any(line.startswith("unseen  selection, ") for line in text(found))
-
-
-def test_one_recording_under_two_names(session: Path, tmp_path: Path) -> None:
-    events, first = read_plainly(session / "power-1")
-
-    def again(run: str, lines: Lines, tables: Tables) -> None:
-        if run.startswith("power"):
-            lines[:] = [lines[0], *events[1:-1], lines[-1]]
-            tables |= {name: table.slice(0) for name, table in first.items()}
-
-    told = faults(of(session, tmp_path, again))["2"]
-    assert "runs that share a recording: power-1 and power-2 hold the same stamps" in told
-
-
-@pytest.mark.parametrize(("file", "said"), [("replies.arrows", "stamps"), (CORE, "readings of core")])
-def test_one_recording_in_other_batches_at_another_time(session: Path, tmp_path: Path, file: str, said: str) -> None:
-    _, first = read_plainly(session / "power-1")
-
-    def again(run: str, lines: Lines, tables: Tables) -> None:
-        if run == "power-2":
-            table = first[file]
-            for name in {"issued_ns", "completed_ns"} & set(table.column_names):
-                later = [None if ns is None else ns + 10**9 for ns in table[name].to_pylist()]
-                table = with_column(table, name, later)
-            tables[file] = pa.concat_tables([table.slice(0, 5), table.slice(5)])  # separate batches
-
-    assert f"power-1 and power-2 hold the same {said}" in faults(of(session, tmp_path, again))["2"]
-
-
-def test_readings_of_a_coarse_meter_may_repeat(session: Path, tmp_path: Path) -> None:
-    def coarse(run: str, lines: Lines, tables: Tables) -> None:
-        if CORE in tables:
-            tables[CORE] = with_column(tables[CORE].slice(0, 1000), "value", [1e-3 * (k % 50) for k in range(1000)])
-
-    assert "2" not in faults(audit(forged(session, tmp_path / "session", coarse), quick=True))
-
-
-def test_a_file_of_a_closed_run_has_an_end(session: Path, tmp_path: Path) -> None:
-    run = tmp_path / "power-1"
-    shutil.copytree(session / "power-1", run)
-    content = (run / CORE).read_bytes()
-    (run / CORE).write_bytes(content[:-100])
-    altered(run, lambda lines: None)
-    told = faults(audit(run))
-    assert "2" not in told
-    assert "core.arrows has lost its end, and its run was closed" in told["1"]
 
 
 # ---- claims ---------------------------------------------------------------------------------------
@@ -518,12 +261,3 @@ def test_sessions_of_a_row_that_lie_apart(handed_in: Path, tmp_path: Path) -> No
 
     told = claimed(handed_in, tmp_path, apart)
     assert "active_power_w: a session lies 0.00026" in told["17"]
-
-
-def with_column(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
-    field = table.schema.field(name)
-    return table.set_column(
-        table.schema.get_field_index(name),
-        field,
-        pa.array(values, None if any(values) else field.type).cast(field.type),
-    )
