@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gzip
-import hashlib
 import json
 import shutil
 import tarfile
@@ -14,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.faults.forge import bind_again, hash_again, lines_of
+from rig.recording.layout import sha256_of
 from tests.support.run_by_hand import read_plainly, write_lines
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -44,14 +45,8 @@ def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
     for key, one in results["quantities"].items():
         if one["value"] is not None:
             low, high = one["interval_95"] or (None, None)
-            claims[key] = {
-                "value": one["value"],
-                "unit": one["unit"],
-                "low": low,
-                "high": high,
-                "trials": [one["value"]],
-            }
-            claims[key]["runs"] = 1
+            claims[key] = {key: one[key] for key in ("value", "unit")} | {"low": low, "high": high}
+            claims[key] |= {"trials": [one["value"]], "runs": 1}
     fields = ("title", "organization", "contact", "date", "availability", "system", "model", "tuning", "split")
     about = dict.fromkeys((*fields, "components", "host", "software", "licence"), "told") | {"notes": ""}
     about |= {"date": "2026-11-22", "availability": "research"}
@@ -74,29 +69,17 @@ def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
 def listed(folder: Path) -> None:
     """Write the manifest of a submission again."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    rows = [f"{_sha(folder / n)}  {n}\n" for n in names if not n.startswith("MANIFEST") and "derived/" not in n]
+    rows = [f"{sha256_of(folder / n)}  {n}\n" for n in names if not n.startswith("MANIFEST") and "derived/" not in n]
     (folder / "MANIFEST.sha256").write_text("".join(rows))
 
 
 def altered(run: Path, change: Callable[[list[Json]], None], session: Path | None = None) -> None:
     """Change the lines of a run, and hash all of it again: chain, files, seal and session."""
-    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    lines = lines_of(run)
     change(lines)
-    lines[-1]["files"] = {name: _sha(run / name) for name in lines[-1]["files"] if (run / name).is_file()}
-    whole, previous = b"", "0" * 64
-    for number, line in enumerate(lines):
-        text = json.dumps(line | {"seq": number, "prev": previous}).encode()
-        whole, previous = whole + text + b"\n", hashlib.sha256(text).hexdigest()
-    (run / "events.jsonl").write_bytes(whole)
-    if (run / "events.jsonl.sha256").is_file():
-        (run / "events.jsonl.sha256").write_text(f"{hashlib.sha256(whole).hexdigest()}  events.jsonl\n")
+    hash_again(run, lines)
     if session is not None:
-        document = json.loads((session / "session.json").read_text())
-        for one in document["runs"]:
-            one["events_sha256"] = _sha(session / one["path"] / "events.jsonl")
-        (session / "session.json").write_text(json.dumps(document))
-        seal = session / "session.json.sha256"
-        seal.unlink(missing_ok=True)
+        bind_again(session)
 
 
 def chained(session: Path, name: str) -> None:
@@ -106,15 +89,11 @@ def chained(session: Path, name: str) -> None:
     for number, run in enumerate(runs, start=1):
         link = {"id": name, "number": number, "of": len(runs), "previous": previous}
         altered(session / run["path"], functools.partial(_linked, link), session)
-        previous = _sha(session / run["path"] / "events.jsonl")
+        previous = sha256_of(session / run["path"] / "events.jsonl")
 
 
 def _linked(link: Json, lines: list[Json]) -> None:
     lines[0]["session"] = link
-
-
-def _sha(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def forged(session: Path, to: Path, edit: Callable[[str, list[Json], dict[str, pa.Table]], None]) -> Path:
@@ -131,9 +110,9 @@ def forged(session: Path, to: Path, edit: Callable[[str, list[Json], dict[str, p
             if content is not before.get(place):
                 with pa.ipc.new_stream(str(to / name / place), content.schema) as stream:
                     stream.write_table(content)
-                events[-1]["files"][place] = _sha(to / name / place)
+                events[-1]["files"][place] = sha256_of(to / name / place)
         write_lines(to / name, events)
-        bound["events_sha256"] = previous = _sha(to / name / "events.jsonl")
+        bound["events_sha256"] = previous = sha256_of(to / name / "events.jsonl")
     (to / "session.json").write_text(json.dumps(document))
-    (to / "session.json.sha256").write_text(f"{_sha(to / 'session.json')}  session.json\n")
+    (to / "session.json.sha256").write_text(f"{sha256_of(to / 'session.json')}  session.json\n")
     return to

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from benchmarks.faults.forge import read, store
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.labs.lab_kinds import KINDS as LAB_KINDS
 from fixtures.worlds.labs.more_lab_kinds import KINDS as MORE_LAB_KINDS
@@ -123,20 +123,21 @@ def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
 
 
 def test_what_the_submitter_left_empty_has_a_check_of_its_own(folder: Path) -> None:
-    document = json.loads((folder / "submission.json").read_text())
-    document["about"] |= {"contact": "", "tuning": " ", "date": "tomorrow"}
-    (folder / "submission.json").write_text(json.dumps(document))
-    listed(folder)
+    told_of(folder, lambda document: document["about"].update(contact="", tuning=" ", date="tomorrow"))
     found = {c.number: c for c in audit(folder, quick=True).failed}
     assert 1 not in found
     assert found[31].found.startswith("contact, tuning: empty; about.date: Expected `str` matching regex")
 
 
-def claim(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def told_of(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     document = json.loads((folder / "submission.json").read_text())
-    change(document["configurations"][0])
+    change(document)
     (folder / "submission.json").write_text(json.dumps(document, indent=1))
     listed(folder)
+
+
+def claim(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    told_of(folder, lambda document: change(document["configurations"][0]))
 
 
 @pytest.mark.parametrize("key", ["active_power_w", "energy_per_inference_j", "execution_time_s", "latency_mean_s"])
@@ -314,13 +315,10 @@ def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path:
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        ("drops_now_and_then", 18),
-        ("drops_now_and_then", 35),
-        ("every_reading_twice", 14),
-        ("lost_block", 5),
+        ("drops_now_and_then", 18), ("drops_now_and_then", 35), ("every_reading_twice", 14), ("lost_block", 5),
         ("pulses_timed_by_a_smart_plug", 2),
     ],
-)
+)  # fmt: skip
 def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
     lab = plain_lab(seed, kind)
     (LAB_KINDS | MORE_LAB_KINDS | MANUAL_KINDS)[kind](lab)
@@ -338,11 +336,8 @@ def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -
     """The gain of every reading, in the start line and in the trace alike."""
     run = unpacked("current-burden", tmp_path)
     assert 24 not in failed(audit(run))
-    place = run / "traces/core.arrows"
-    with pa.OSFile(str(place)) as file:
-        table = pa.ipc.open_stream(file).read_all()
+    table = read(place := run / "traces/core.arrows")
     meta = {key: value.replace(b'"supply_v": 1.8', b'"supply_v": 0.9') for key, value in table.schema.metadata.items()}
-    with pa.ipc.new_stream(str(place), table.schema.with_metadata(meta)) as stream:
-        stream.write_table(table.replace_schema_metadata(meta))
+    store(place, table.replace_schema_metadata(meta))
     altered(run, lambda lines: lines[0]["meters"][0]["rails"][0]["conversion"].update(supply_v=0.9))
     assert "supply_v is 0.9 in the conversion, and 1.8 as stated" in told(audit(run), 24).found
