@@ -110,13 +110,10 @@ def accuracy(
     if on is None:
         said.append("validity not checked, since the recording has no date")
     elif not calibration.valid_from <= on <= calibration.valid_until:
-        raise DataError(
-            f"the calibration {calibration.path} holds from {calibration.valid_from} to {calibration.valid_until}, "
-            f"and the recording is of {on}",
-            field="calibration",
-            value=str(on),
-            remedy="Give the calibration that was valid then",
-        )
+        span = f"from {calibration.valid_from} to {calibration.valid_until}"
+        what = f"the calibration {calibration.path} holds {span}, and the recording is of {on}"
+        remedy = "Give the calibration that was valid then"
+        raise DataError(what, field="calibration", value=str(on), remedy=remedy)
     of_reading, of_range = chosen.of_reading_percent, chosen.of_range_percent
     if temperature_c is None:
         said.append("temperature not stated, taken as that of the calibration")
@@ -155,15 +152,8 @@ def stated(
         aperture_s = rail.aperture_s
     elif rail.rate_hz > 0:
         aperture_s = 1.0 / rail.rate_hz
-    found = accuracy(
-        load(Path(path)),
-        rail.conversion.unit,
-        range_max=range_max,
-        temperature_c=temperature_c,
-        aperture_s=aperture_s,
-        on=on,
-    )
-    return replace(rail, accuracy=found)
+    conditions = {"range_max": range_max, "temperature_c": temperature_c, "aperture_s": aperture_s}
+    return replace(rail, accuracy=accuracy(load(Path(path)), rail.conversion.unit, **conditions, on=on))
 
 
 def certificate(path: str | None) -> Certificate | None:

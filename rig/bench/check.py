@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rig.bench.file_checks import clashes, wrong_value
@@ -79,7 +79,7 @@ def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
     return {key: _text(value) for key, value in given.items()}
 
 
-def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | None = None) -> list[Problem]:
+def problems_of(bench: BenchFile, entries: Mapping[str, Entry]) -> list[Problem]:
     """Return the problems that the text of entries alone does not show; ``entries`` are by name."""
     notes = Notes(bench.path, bench.lines)
     declared = {name: _declared(notes, bench, entry) for name, entry in entries.items()}
@@ -88,7 +88,7 @@ def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | No
         if options is not None:
             _check_options(notes, entry, options, driver_name(bench, entry))
         if isinstance(entry, MeterEntry):
-            _check_calibration(notes, entry, today or datetime.now(UTC).date())
+            _check_calibration(notes, entry)
     for first, second, option, place in clashes(entries, {n: d or {} for n, d in declared.items()}):
         key = (*where_of(entries[second]), "options", option)
         what = f"is {place}, which {first} uses too (line {line_of(bench.lines, where_of(entries[first]))})"
@@ -104,14 +104,9 @@ def where_of(entry: Entry) -> Where:
 
 
 def _own(m: MeterEntry) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    if len(m.rails) == 1:
-        found["rail"] = m.rails[0]
-    if m.supply_v is not None:
-        found["supply_v"] = m.supply_v
-    if m.calibration is not None:
-        found["calibration"] = str(m.calibration)
-    return found
+    calibration = None if m.calibration is None else str(m.calibration)
+    own = {"rail": m.rails[0] if len(m.rails) == 1 else None, "supply_v": m.supply_v, "calibration": calibration}
+    return {key: value for key, value in own.items() if value is not None}
 
 
 def _text(value: Value) -> str:
@@ -137,12 +132,8 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
     own = OWN_KEYS if isinstance(entry, MeterEntry) else ()
     for key, value in entry.options.items():
         if key in own and key in declared:
-            notes.add(
-                (*above, key),
-                "does not belong in the table of options",
-                value,
-                f"Write it as {key} = ... in [{'.'.join(above[:2])}]",
-            )
+            remedy = f"Write it as {key} = ... in [{'.'.join(above[:2])}]"
+            notes.add((*above, key), "does not belong in the table of options", value, remedy)
         elif key not in declared:
             remedy = closest(key, {*declared} - {*own}, f"`rig list {driver}` shows them")
             notes.add((*above, key), f"is not an option of {driver}", value, remedy)
@@ -155,15 +146,11 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
             if key not in declared and key != "rail":  # a rail is wiring, even if the driver has no option for it
                 notes.add((*above[:2], key), f"is not an option of {driver}", key, "Leave it out")
         if len(entry.rails) > 1 and "rail" in declared:
-            notes.add(
-                (*above[:2], "rail"),
-                f"names {len(entry.rails)} rails, but {driver} sees one",
-                entry.rails,
-                "Name one rail",
-            )
+            what = f"names {len(entry.rails)} rails, but {driver} sees one"
+            notes.add((*above[:2], "rail"), what, entry.rails, "Name one rail")
 
 
-def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
+def _check_calibration(notes: Notes, m: MeterEntry) -> None:
     if m.calibration is None:
         return
     from rig.bench.calibration import load as load_calibration
@@ -174,17 +161,13 @@ def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
     except RigError as error:
         notes.add(where, f"cannot be used: {error.message}", str(m.calibration), error.remedy)
         return
-    span = f"from {found.valid_from} to {found.valid_until}"
+    span, today = f"from {found.valid_from} to {found.valid_until}", datetime.now(UTC).date()
     if today > found.valid_until:
         what = f"has expired: {found.path} is valid {span}, and today is {today}"
         notes.add(where, what, str(found.valid_until), "Have the instrument calibrated, and name its new file")
     elif today < found.valid_from:
-        notes.add(
-            where,
-            f"is not valid yet: {found.path} is valid {span}",
-            str(found.valid_from),
-            "Name the earlier calibration file",
-        )
+        what = f"is not valid yet: {found.path} is valid {span}"
+        notes.add(where, what, str(found.valid_from), "Name the earlier calibration file")
 
 
 def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:

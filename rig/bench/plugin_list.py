@@ -37,18 +37,9 @@ def describe() -> list[dict[str, Any]]:
             modes, line = source_facts(module, attribute if group == "rules" else "")
             needed = [package for extra in extras for package, of in asked[info] if extra in of]
             missing = [package for package in needed if _plain(package) not in packages]
-            rows.append(
-                {
-                    "group": group,
-                    "name": name,
-                    "package": next(iter(re.findall(r"^Name: *(.*)", about[info], re.M)), info.name),
-                    "modes": modes,
-                    "extra": ", ".join(extras),
-                    "installed": not missing,
-                    "missing": missing,
-                    "description": line,
-                }
-            )
+            package = next(iter(re.findall(r"^Name: *(.*)", about[info], re.M)), info.name)
+            row = {"group": group, "name": name, "package": package, "modes": modes, "extra": ", ".join(extras)}
+            rows.append(row | {"installed": not missing, "missing": missing, "description": line})
     return rows
 
 

@@ -163,9 +163,8 @@ def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
     code = code_of_others(named, notes.path, home_of(notes.path))
     for name, why in list(code.items())[:1]:
         what = f"names the code {name}, which others can write: {why}"
-        notes.add(
-            (kind, entry.name, "driver"), what, name, "Read this code, and give --trust to run it, or make it your own"
-        )
+        remedy = "Read this code, and give --trust to run it, or make it your own"
+        notes.add((kind, entry.name, "driver"), what, name, remedy)
     return not code
 
 

@@ -11,7 +11,8 @@ from rig.terminal import answer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig compare A B...``."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "path",
         nargs="+",
         type=Path,
@@ -19,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run, a session, a folder of runs as folds, or a submission, or a name below runs/; the first is the "
         "reference",
     )
-    parser.add_argument(
+    add(
         "--fail-if", action="append", default=[], metavar="LIMIT",
         help="exit with 34 if a figure is worse than this, such as 'energy_per_inference_j > +5%%', and with 35 if "
         "that is not decided; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--verbose", action="store_true", help="show every figure, and all that differs")
+    add("--verbose", action="store_true", help="show every figure, and all that differs")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,19 +10,15 @@ from rig.terminal import answer, command
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig import --format NAME SOURCE --out RUN``."""
-    parser.add_argument("source", type=Path, metavar="SOURCE", help="the file or folder as it was recorded")
-    parser.add_argument(
-        "--format", required=True, metavar="NAME", help="an importer of `rig list`, or path.py:function"
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
+    add = parser.add_argument
+    add("source", type=Path, metavar="SOURCE", help="the file or folder as it was recorded")
+    add("--format", required=True, metavar="NAME", help="an importer of `rig list`, or path.py:function")
+    add(
+        "--option", action="append", default=[], metavar="KEY=VALUE",
         help="set an option of the importer; may be repeated",
-    )
-    parser.add_argument("--keep-identity", action="store_true", help="also record home directories and absolute paths")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new run directory or session")
+    )  # fmt: skip
+    add("--keep-identity", action="store_true", help="also record home directories and absolute paths")
+    add("--out", type=Path, required=True, metavar="DIR", help="the new run directory or session")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,16 +18,12 @@ from rig.terminal import answer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig init``."""
-    parser.add_argument(
-        "--address",
-        action="append",
-        default=[],
-        metavar="VISA",
+    add = parser.add_argument
+    add(
+        "--address", action="append", default=[], metavar="VISA",
         help="also ask the instrument at this address, such as TCPIP::192.0.2.7::5025::SOCKET; may be repeated",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path(FILE), metavar="FILE", help="the file to write; default: %(default)s"
-    )
+    )  # fmt: skip
+    add("--out", type=Path, default=Path(FILE), metavar="FILE", help="the file to write; default: %(default)s")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig list [NAME]``."""
     parser.add_argument(
-        "name",
-        nargs="?",
+        "name", nargs="?",
         help="show the options of this device, meter, scenario, workload or importer, or what a set of rules asks",
-    )
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -67,22 +67,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
     add("--per-phase", "--apart", action="store_true", help="issue each phase by itself, and measure its power")
     add(
-        "--rules",
-        default="quick",
-        metavar="SET",
+        "--rules", default="quick", metavar="SET",
         help="set of rules that decides whether a result is valid; default: %(default)s",
-    )
+    )  # fmt: skip
     add(
         "--mode", default="session", metavar="MODE",
         help="session: performance, accuracy and power in separate runs; together: all in one run; "
         "performance, accuracy or power: only that run; default: %(default)s",
     )  # fmt: skip
     add(
-        "--trials",
-        type=int,
-        metavar="N",
+        "--trials", type=int, metavar="N",
         help="repeat the performance run and the power run N times; default: as the rules ask",
-    )
+    )  # fmt: skip
     add("--compliance", action="store_true", help="add a run that repeats samples, to find caches and shortcuts")
     add(
         "--configuration", default="", metavar="NAME",
@@ -104,11 +100,9 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that name the parts of a bench besides the device, and their options."""
     add = parser.add_argument
     add(
-        "--bench",
-        type=Path,
-        metavar="FILE",
+        "--bench", type=Path, metavar="FILE",
         help="bench file with the instruments of this lab; default: $RIG_BENCH, or ./bench.toml",
-    )
+    )  # fmt: skip
     add(
         "--meter", action="append",
         help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: the device's own meter",
@@ -124,12 +118,9 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
     add("--data", metavar="PATH", help="the data of the workload: a folder, or a file; default: synthetic samples")
     add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
+        "--option", action="append", default=[], metavar="KEY=VALUE",
         help="set an option that `rig list NAME` shows; may be repeated",
-    )
+    )  # fmt: skip
     add("--trust", action="store_true", help="run code that a file of others names by its path")
 
 

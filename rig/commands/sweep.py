@@ -16,7 +16,7 @@ from rig.session.asked import check_continued
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
 from rig.sweep.grid import Cell, GridSpec, cells_of
-from rig.sweep.loop import Means, available_cores, compute_rows, work_off
+from rig.sweep.loop import Means, compute_rows, work_off
 from rig.sweep.pool import Brake
 from rig.sweep.reading import from_texts, values_in, with_workload
 from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen, keep
@@ -60,10 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--scheduler", metavar="ADDRESS", help="spread simulated cells over a Dask cluster")
     add(
-        "--no-wait",
-        action="store_true",
+        "--no-wait", action="store_true",
         help="end with an error, instead of waiting, when another process uses the device",
-    )
+    )  # fmt: skip
     add("--trust", action="store_true", help="run code and programs that the directory of others names")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.scheduler is not None:
         check_address(args.scheduler, args.trust)
     folder, spec = _target(args)
-    means = _means(args)
+    means = Means(args.jobs, args.scheduler, not args.no_wait, args.retry_failed)
     if args.table:
         grids: Sequence[Frozen] = frozen(folder)
         cells = cells_of(entry.grid for entry in grids)
@@ -125,17 +124,10 @@ def _spec(args: argparse.Namespace) -> GridSpec:
     options = from_texts(args.option or [], "option") | ({"workload.data": args.data} if args.data else {})
     given = {"devices": args.device, "meters": args.meter, "options": options, "repetition_seeds": args.repetition_seed}
     given["vary"] = {key: values_in(key, text) for key, text in from_texts(args.vary or [], "vary").items()}
-    given |= {
-        name: getattr(args, name) for name in ("scenario", "workload", "rules", "mode", "simulate", "repetitions")
-    }
+    plain = ("scenario", "workload", "rules", "mode", "simulate", "repetitions")
+    given |= {name: getattr(args, name) for name in plain}
     known = {name: value for name, value in given.items() if value is not None}
     return msgspec.convert(with_workload(known), GridSpec)
-
-
-def _means(args: argparse.Namespace) -> Means:
-    if args.jobs is not None and args.jobs < 0:
-        raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
-    return Means(available_cores(), args.jobs, args.scheduler, not args.no_wait, args.retry_failed)
 
 
 def _write(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> tuple[list[Cell], Table, list[Path]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rig.errors import Ended, RigError, SetupError, UsageError
+from rig.errors import Ended, RigError, SetupError
 from rig.plugins import load
 from rig.sweep.grid import cells_of
-from rig.sweep.loop import Means, available_cores, work_off
+from rig.sweep.loop import Means, work_off
 from rig.sweep.reading import with_workload
 from rig.sweep.store import error_of, keep, state_of
 from rig.sweep.table import table_of, write
@@ -46,14 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure open cells, write page and table; return 0, or the first failure's code. Raises a ``RigError``."""
-    if args.jobs is not None and args.jobs < 0:
-        raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
+    means = Means(args.jobs, wait=not args.no_wait, retry_failed=args.retry_failed)
     names = {name: getattr(args, name) for name in ("scenario", "workload", "rules", "mode")}
     others = with_workload({name: value for name, value in names.items() if value is not None})
     options = (*args.option, *([f"workload.data={args.data}"] if args.data else []))
     devices = tuple(name.strip() for name in args.devices.split(",") if name.strip())
     asked = Asked(tuple(args.network), devices, options, tuple(args.meter), args.simulate, others)
-    means = Means(available_cores(), args.jobs, wait=not args.no_wait, retry_failed=args.retry_failed)
     grids, refusals = grids_of(args.out, asked, args.extend, means.wait, tell)
     try:
         cells = work_off(args.out, grids, means)

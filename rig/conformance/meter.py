@@ -148,22 +148,15 @@ def _columns(c: Checks, chunks: Sequence[Chunk]) -> bool:
 
 def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
     """Check levels and ticks of a logic input, which may have no edges."""
-    c.rule("edges.ticks", all(k.start_tick is not None for k in chunks), "edges without ticks", "the tick of each edge")
-    ticks = np.concatenate([np.zeros(0, np.int64), *(k.start_tick for k in chunks if k.start_tick is not None)])
+    pairs = [(k.start_tick, k.end_tick) for k in chunks if k.start_tick is not None and k.end_tick is not None]
+    c.rule("edges.ticks", len(pairs) == len(chunks), "edges without ticks", "the tick of each edge")
+    ticks = np.concatenate([np.zeros(0, np.int64), *(on for on, _ in pairs)])
     value = np.concatenate([np.zeros(0), *(np.asarray(k.value) for k in chunks)])
-    c.rule(
-        "edges.level", bool(np.all((value == 0) | (value == 1))), "another level", "0 or 1, the level after the edge"
-    )
-    same = all(
-        np.array_equal(k.start_tick, k.end_tick) for k in chunks if k.start_tick is not None and k.end_tick is not None
-    )
-    ordered = same and bool(np.all(np.diff(ticks) > 0))
-    c.rule(
-        "edges.order",
-        ordered,
-        "ticks that differ, or do not grow",
-        "the same tick twice, each later than the one before",
-    )
+    level = bool(np.all((value == 0) | (value == 1)))
+    c.rule("edges.level", level, "another level", "0 or 1, the level after the edge")
+    ordered = all(np.array_equal(*pair) for pair in pairs) and bool(np.all(np.diff(ticks) > 0))
+    asked = "the same tick twice, each later than the one before"
+    c.rule("edges.order", ordered, "ticks that differ, or do not grow", asked)
 
 
 def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:

@@ -147,9 +147,8 @@ def check_size(spec: GridSpec) -> None:
             raise UsageError(f"{key} is both varied and fixed", field=key, value=spec.options[key], remedy="Choose one")
     count = len(spec.devices) * prod(map(len, spec.vary.values())) * spec.repetitions
     if count > MOST_CELLS:
-        raise UsageError(
-            f"the grid has {count} cells", field="vary", value=count, remedy=f"Give at most {MOST_CELLS} cells"
-        )
+        remedy = f"Give at most {MOST_CELLS} cells"
+        raise UsageError(f"the grid has {count} cells", field="vary", value=count, remedy=remedy)
 
 
 def check_whole_grid(grid: Grid) -> None:
@@ -201,11 +200,7 @@ def _cells(grid: Grid) -> Iterator[Cell]:
 
 def _key(cell: Cell, varied: Mapping[str, str]) -> str:
     identity = {name: getattr(cell, name) for name in _IDENTITY}
-    words = [
-        cell.device.rpartition("/")[2],
-        *(f"{key}={value}" for key, value in varied.items()),
-        f"r{cell.repetition}",
-    ]
+    words = [cell.device.rpartition("/")[2], *(f"{k}={v}" for k, v in varied.items()), f"r{cell.repetition}"]
     safe = "".join(c if (c.isalnum() and c.isascii()) or c in "._=+-" else "_" for c in "-".join(words))
     return f"{safe.lstrip('.-')[:_KEY_LENGTH]}-{digest(identity)[:12]}"
 

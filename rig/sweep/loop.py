@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import psutil
 
 from rig import errors
 from rig.engine.interrupts import on_signals
-from rig.errors import Interrupted, RigError, SetupError
+from rig.errors import Interrupted, RigError, SetupError, UsageError
 from rig.recording.disk.atomic_write import set_aside
 from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
@@ -25,25 +25,29 @@ from rig.sweep.store import Frozen, failure_of, place_of, state_of, torn
 from rig.terminal import command, say
 
 
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count() or 1
+
+
 @dataclass(frozen=True)
 class Means:
     """How to carry out a sweep. ``jobs`` None: the number of cores if cells may overlap, else 1."""
 
-    cores: int = 1
     jobs: int | None = None
     scheduler: str | None = None
     wait: bool = True
     retry_failed: bool = False
+    cores: int = field(default_factory=available_cores)
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 0:
+            raise UsageError(f"{self.jobs} jobs", field="jobs", value=self.jobs, remedy="Give 0 or more")
 
     @property
     def row_jobs(self) -> int:
         """Return how many rows are computed at once."""
         return self.cores if self.jobs is None else self.jobs
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count() or 1
 
 
 def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
@@ -67,10 +71,8 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
             progress.end()
         if brake.level:
             done = sum(state_of(folder, cell) == "done" for cell in cells)
-            raise Interrupted(
-                f"interrupted with {done} of {len(cells)} cells done",
-                remedy=f"Continue with: {command('sweep', folder)}",
-            )
+            remedy = f"Continue with: {command('sweep', folder)}"
+            raise Interrupted(f"interrupted with {done} of {len(cells)} cells done", remedy=remedy)
         if missing := sum(state_of(folder, cell) == "open" for cell in cells):
             what = f"{missing} of {len(cells)} cells are missing now"
             raise SetupError(what, field="out", value=str(folder), remedy="Give the same command again to measure them")
@@ -133,11 +135,8 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
         for outcome in outcomes:
             if brake.level > asked:
                 asked = brake.level
-                progress.say(
-                    "finishing the cells in progress; press Ctrl-C again to interrupt them"
-                    if asked == 1
-                    else "interrupting the cells in progress"
-                )
+                gently = "finishing the cells in progress; press Ctrl-C again to interrupt them"
+                progress.say(gently if asked == 1 else "interrupting the cells in progress")
             if outcome is not None:
                 _stop_if_halted(outcome)
                 if outcome.state == "interrupted":
