@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -368,10 +367,7 @@ options = { rate_hz = 2000.0 }
 
 
 def asked(chosen: Chosen) -> Request:
-    return Request(
-        chosen.device, chosen.meters, "single-stream", "asc", False, None, None,
-        (*chosen.options, "samples=2", "idle_s=0.1"), None, (),
-    )  # fmt: skip
+    return Request(**vars(chosen) | {"options": (*chosen.options, "samples=2", "idle_s=0.1")})
 
 
 def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
@@ -387,8 +383,7 @@ def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
 def test_a_meter_reports_no_rail_of_power_that_the_device_does_not_have(rails: str, said: str, tmp_path: Path) -> None:
     """The file names no rail for the meter: its rails are only known when it is open."""
     text = SIMULATED.replace("[devices.sim]", f'[devices.sim]\nrails = ["{rails}"]')
-    chosen = request_of(written(tmp_path, text), "sim", (), ())
-    request = replace(asked(chosen), rails=chosen.rails, places=chosen.places)
+    request = asked(request_of(written(tmp_path, text), "sim", (), ()))
     with pytest.raises(SetupError, match=said) if said else nullcontext(), set_up_bench(request):
         pass
 

@@ -111,12 +111,7 @@ def open_device(*, port: str = "x", size: int = 1):
 def test_a_measurement_names_file_and_line_of_what_does_not_open(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(DRIVER)
     path = written(tmp_path, '[devices.b]\ndriver = "own.py:open_device"\n[devices.b.options]\nsize = 2\nport = "y"\n')
-    chosen = request_of(path, "b", (), ())
-    request = Request(
-        chosen.device, ("none",), "single-stream", "asc", False, None, None, chosen.options, None, (),
-        places=chosen.places,
-    )  # fmt: skip
-    with pytest.raises(SetupError) as caught, set_up_bench(request):
+    with pytest.raises(SetupError) as caught, set_up_bench(Request(**vars(request_of(path, "b", ("none",), ())))):
         pass
     assert caught.value.message == f"{path}:5: devices.b.options.port: it is not there"
     assert caught.value.remedy == 'Write port = "/dev/ttyACM0" among the options of [devices.b]'

@@ -34,13 +34,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def sweep_of(folder: Path, spec: GridSpec) -> Path:
+def sweep_of(folder: Path, spec: GridSpec, **more: str) -> Path:
     folder.mkdir()
-    freeze(
-        folder,
-        Grid(spec, spec.options, spec.vary, {d: {} for d in spec.devices}, {d: Facts(False, ()) for d in spec.devices}),
-        (),
-    )
+    seeds, facts = {d: dict[str, int]() for d in spec.devices}, {d: Facts(False, ()) for d in spec.devices}
+    freeze(folder, Grid(spec, spec.options | more, spec.vary, seeds, facts), ())
     return folder
 
 
@@ -99,10 +96,7 @@ def test_ones_own_sweep_runs_no_code_that_everyone_may_write(
 def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
     """It asks for typed input, and measures with an option that names a program."""
     spec = GridSpec(("mock",), simulate=True, options={"samples": "2"})
-    folder = here / "sweep"
-    folder.mkdir()
-    options = spec.options | {"interpreter": "/tmp/evil"}
-    freeze(folder, Grid(spec, options, spec.vary, {"mock": {}}, {"mock": Facts(False, ())}), ())
+    sweep_of(here / "sweep", spec, interpreter="/tmp/evil")
     words = ["--device", "mock", "--simulate", "--option", "samples=2"]
     assert main(["sweep", *words, "--out", "sweep", "--jobs", "0"]) in (UsageError.exit_code, IntegrityError.exit_code)
 

@@ -14,7 +14,7 @@ from fixtures.bench.true_power import VirtualClock
 from rig.conformance.device import ConformanceError, check_meter
 from rig.errors import MeterError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
-from tests.conformance.test_conformance_devices import does, refuse, restless, says
+from tests.conformance.test_conformance_devices import does, refuse, restless, says, slow
 
 PERIOD_TICKS = 1000
 
@@ -86,20 +86,6 @@ def wrong(value: Any) -> Any:
     return value
 
 
-def waiting(m: GoodMeter) -> Any:
-    own = m.read
-
-    def read() -> Sequence[Chunk]:
-        m.clock.sleep_until(m.clock.now_ns() + 200_000_000)
-        return own()
-
-    return read
-
-
-def still_running(m: GoodMeter) -> Any:
-    return m.read
-
-
 def starts_once(m: GoodMeter) -> Any:
     own, starts = m.start, count()
 
@@ -136,7 +122,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("timer.whole", does("timer", lambda m: lambda: m.clock.now_ns() / 1000)),
     ("timer.monotone", does("timer", lambda m: count(10**15, -1).__next__)),
     ("timer.rate", ticking(tick_hz=1.1e6)),
-    ("read.returns", does("read", waiting)),
+    ("read.returns", slow("read")),
     ("read.some", silent("ticked")),
     ("read.count", gives("grid", lambda c: replace(c, value=c.value[::2]))),
     ("chunk.rail", gives("ticked", lambda c: replace(c, rail="other"))),
@@ -148,7 +134,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("chunk.steady", gives("grid", other_types())),
     ("chunk.grow", gives("ticked", lambda c: replace(c, start_tick=wrong(c.start_tick) * 0))),
     ("chunk.order", gives("ticked", lambda c: replace(c, end_tick=wrong(c.start_tick) - 1))),
-    ("stop.rest", does("stop", still_running)),
+    ("stop.rest", does("stop", lambda m: m.read)),
     ("methods", lambda driver: setattr(driver, "read", None)),
     ("close.twice", does("close", lambda m: refuse)),
 ]

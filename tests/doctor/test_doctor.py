@@ -349,8 +349,6 @@ def test_ctrl_c_ends_it_and_closes_what_is_open(tmp_path: Path, rogue: Doctor) -
     assert closed.wait(2.0)
 
 
-# ---- drivers with a doctor of their own ----------------------------------------------------------------------------
-
 # ---- the host ------------------------------------------------------------------------------------------------------
 
 

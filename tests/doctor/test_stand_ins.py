@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -47,84 +49,47 @@ driver = "{driver}"
 sees = "board"
 {options}
 """
-Opened = Callable[[LivePlant, pytest.MonkeyPatch, Path], AbstractContextManager[str]]
+Make = Callable[[LivePlant, pytest.MonkeyPatch, Path], AbstractContextManager[Any]]
 
 
 @contextmanager
-def ppk2(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    with Ppk2Sim(plant) as sim:
-        yield f'supply_v = 1.8\noptions = {{ port = "{sim.port}" }}'
-
-
-@contextmanager
-def lpm01a(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    with Lpm01aSim(plant) as sim:
-        yield f'options = {{ port = "{sim.port}" }}'
-
-
-@contextmanager
-def otii(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    with OtiiServer(plant) as sim:
-        yield f"supply_v = 1.8\noptions = {{ port = {sim.port} }}"
-
-
-@contextmanager
-def joulescope(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    driver = joulescope_driver.installed(plant, patch)
+def joulescope(plant: LivePlant, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    driver = joulescope_driver.installed(plant, monkeypatch)
     driver.paths = ("u/js110/000007",)
-    yield "options = { rate_hz = 20000.0 }"
+    yield
     driver.latest.finalize()
 
 
-@contextmanager
-def truevolt(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    with ScpiServer(TruevoltSim(plant, EXACT)) as server:
-        yield f'supply_v = 1.8\noptions = {{ address = "{server.address}" }}'
+def fed(options: str) -> str:
+    return f"supply_v = 1.8\n{options}"
 
 
-@contextmanager
-def serial_text(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    with TextBoard(plant, Sketch()) as sim:
-        yield f'options = {{ port = "{sim.port}", columns = "time:ms, core:mW", kind = "point" }}'
+ADDRESS, PORT = 'options = {{ address = "{0.address}" }}', 'options = {{ port = "{0.port}" }}'
+STAND_INS: list[tuple[str, Make, str, str, float | None]] = [
+    ("ppk2", lambda plant, *_: Ppk2Sim(plant), fed(PORT), "SIMULATED Nordic PPK2, source mode", 100_000),
+    ("lpm01a", lambda plant, *_: Lpm01aSim(plant), PORT, "SIMULATED ST PowerShield, energy", 1000),
+    ("otii", lambda plant, *_: OtiiServer(plant), fed("options = {{ port = {0.port} }}"),
+     "SIMULATED Otii Simulator", 4000),
+    ("joulescope", joulescope, "options = {{ rate_hz = 20000.0 }}", "Joulescope u/js110/000007, power", 20_000),
+    ("scpi-dmm", lambda plant, *_: ScpiServer(TruevoltSim(plant, EXACT)), fed(ADDRESS),
+     "34465A on its 3 A terminals", 1000),
+    ("serial-text", lambda plant, *_: TextBoard(plant, Sketch()),
+     'options = {{ port = "{0.port}", columns = "time:ms, core:mW", kind = "point" }}', "serial", 0),
+    ("nvml", lambda plant, *_: patch.dict(sys.modules, {"pynvml": FakeNvml(plant)}), "", "SIM", None),
+    (DMM6500, lambda *_: ScpiServer(DigitizerSim()), fed(ADDRESS), "DMM6500, FRON terminals", 10_000),
+    ("rapl", lambda plant, _, folder: PowercapTree(folder / "powercap", plant, DESKTOP),
+     'options = {{ root = "{0.root}" }}', "RAPL", 100),
+]  # fmt: skip
 
 
-@contextmanager
-def nvml(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    patch.setitem(sys.modules, "pynvml", FakeNvml(plant))
-    yield ""
-
-
-@contextmanager
-def dmm6500(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    with ScpiServer(DigitizerSim()) as server:
-        yield f'supply_v = 1.8\noptions = {{ address = "{server.address}" }}'
-
-
-@contextmanager
-def rapl(plant: LivePlant, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
-    with PowercapTree(folder / "powercap", plant, DESKTOP) as tree:
-        yield f'options = {{ root = "{tree.root}" }}'
-
-
-@pytest.mark.parametrize(
-    ("driver", "stand_in", "says", "rate_hz"),
-    [
-        ("ppk2", ppk2, "SIMULATED Nordic PPK2, source mode", 100_000),
-        ("lpm01a", lpm01a, "SIMULATED ST PowerShield, energy", 1000),
-        ("otii", otii, "SIMULATED Otii Simulator", 4000),
-        ("joulescope", joulescope, "Joulescope u/js110/000007, power", 20_000),
-        ("scpi-dmm", truevolt, "34465A on its 3 A terminals", 1000),
-        ("serial-text", serial_text, "serial", 0),
-        ("nvml", nvml, "SIM", None),
-        (DMM6500, dmm6500, "DMM6500, FRON terminals", 10_000),
-        ("rapl", rapl, "RAPL", 100),
-    ],
-)
+@pytest.mark.parametrize(("driver", "make", "template", "says", "rate_hz"), STAND_INS)
 def test_the_doctor_names_the_meter_its_range_its_rate_and_the_order_of_power(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, stand_in: Opened, says: str, rate_hz: float | None
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    driver: str, make: Make, template: str, says: str, rate_hz: float | None,
+) -> None:  # fmt: skip
     plant = live_plant()
-    with TinyBoardSim(Chip(), plant) as board, stand_in(plant, monkeypatch, tmp_path) as options:
+    with TinyBoardSim(Chip(), plant) as board, make(plant, monkeypatch, tmp_path) as stand_in:
+        options = template.format(stand_in)
         path = tmp_path / "bench.toml"
         path.write_text(BENCH.format(board=BOARD, port=board.port, driver=driver, options=options), encoding="utf-8")
         found = [f for f in diagnose([], path, Settings(seconds=0.6)) if f.item != "host"]

@@ -78,26 +78,16 @@ def opened_at_s(folder: Path) -> float:
 
 
 def request(path: Path) -> Request:
-    chosen = request_of(path, "board", (), ())
-    return Request(
-        chosen.device,
-        chosen.meters,
-        options=chosen.options,
-        places=chosen.places,
-        feeds=chosen.feeds,
-        boot_s=chosen.boot_s,
-    )
+    return Request(**vars(request_of(path, "board", (), ())))
 
 
 @pytest.mark.parametrize(
     ("driver", "feeds", "first"),
     [
-        ("feeding", "", "feeder"),
-        ("plain", "feeds = true", "feeder"),
-        ("feeding", "feeds = false", "board"),
+        ("feeding", "", "feeder"), ("plain", "feeds = true", "feeder"), ("feeding", "feeds = false", "board"),
         ("plain", "", "board"),
     ],
-)
+)  # fmt: skip
 def test_what_feeds_the_board_is_opened_before_it_and_closed_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str, feeds: str, first: str
 ) -> None:
