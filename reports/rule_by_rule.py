@@ -92,13 +92,5 @@ def _named(runs: Sequence[str], of: int) -> str:
 def _split(check: Finding) -> tuple[str, Rule]:
     match = _OF_RUN.fullmatch(check.rule)
     run, rule = (match["run"], match["rule"]) if match else ("", check.rule)
-    outcome = PASS if check.ok else FAIL
-    return clean(run), Rule(
-        clean(rule),
-        clean(check.found),
-        clean(check.allowed),
-        outcome,
-        check.ok,
-        clean(check.source),
-        clean(check.remedy),
-    )
+    said, told = (clean(rule), clean(check.found), clean(check.allowed)), (clean(check.source), clean(check.remedy))
+    return clean(run), Rule(*said, PASS if check.ok else FAIL, check.ok, *told)

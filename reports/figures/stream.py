@@ -172,11 +172,8 @@ def _power(axis: Any, series: Series, limits: tuple[float, float], quantities: M
     axis.set_ylabel(f"power, {unit}")
     if axis.collections:
         axis.plot([], [], color=TRACE, linewidth=0.9, label="mean, in least to greatest")
-    for word, key, dash in (
-        ("idle", FigureKey("idle_power_w"), (0, (5, 2))),
-        ("average", FigureKey("average_power_w"), (0, (1, 1.5))),
-    ):
-        q = quantities.get(key)
+    for word, dash in (("idle", (0, (5, 2))), ("average", (0, (1, 1.5)))):
+        q = quantities.get(key := FigureKey(f"{word}_power_w"))
         if q is not None and np.isfinite(q.value):
             label = f"{word} {text_of(key, q)}"
             axis.axhline(q.value * factor, color=LIMIT, linestyle=dash, linewidth=1.3, zorder=4, label=label)

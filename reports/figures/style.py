@@ -84,6 +84,15 @@ def margins(figure: Any, top: float, left: float = 0.8, gap: float = 0.0) -> Non
     figure.subplots_adjust(**edges, hspace=gap / mean)
 
 
+def panel() -> tuple[Any, Any]:
+    """Return a figure with one panel, and room for a legend at its right."""
+    figure = new_figure(PAIR_IN)
+    axis = figure.subplots()
+    margins(figure, 0.35)
+    figure.subplots_adjust(right=1 - KEY_IN / WIDTH_IN)
+    return figure, axis
+
+
 def panel_pair(wspace: float, sharey: bool = False) -> tuple[Any, Any, Any]:
     """Return a figure with two panels side by side, the left one wider, and room for a legend at the right."""
     figure = new_figure(PAIR_IN)

@@ -31,12 +31,11 @@ CLASSES = {
 """Each class has its own table: measured figures are never in one column with others."""
 TARGETS = ("official", "specified", "best_known")
 COLUMNS = (
-    FigureKey("accuracy"), FigureKey("stream_accuracy"),
+    *map(FigureKey, ("accuracy", "stream_accuracy")),
     *(FigureKey("gap_{target}_mean", target=target) for target in TARGETS),
-    FigureKey("execution_time_s"), FigureKey("latency_mean_s"), FigureKey("throughput_samples_hz"),
-    FigureKey("onset_latency_mean_s"), FigureKey("idle_power_w"), FigureKey("active_power_w"),
-    FigureKey("dynamic_power_w"), FigureKey("average_power_w"), FigureKey("runtime_power_w"),
-    FigureKey("energy_per_inference_j"), FigureKey("dynamic_energy_per_inference_j"),
+    *map(FigureKey, ("execution_time_s", "latency_mean_s", "throughput_samples_hz", "onset_latency_mean_s",
+                     "idle_power_w", "active_power_w", "dynamic_power_w", "average_power_w", "runtime_power_w",
+                     "energy_per_inference_j", "dynamic_energy_per_inference_j")),
 )  # fmt: skip
 TIERS = (0.01, 0.05, 0.1)
 """Gaps to the target that the benchmark names (NeuroBench, QUBO); it defines no tiers of accuracy."""

@@ -89,12 +89,8 @@ def _about(about: About) -> list[tuple[str, str]]:
 def _row(row: Configuration, shared: str, keys: Sequence[FigureKey], result: Result) -> dict[str, Any]:
     figures = [short_text(key, result.quantities[key]) if key in result.quantities else "—" for key in keys]
     trials = f"{len(row.sessions)} sessions" if len(row.sessions) > 1 else "1 session"
-    cells = [
-        row.class_.upper() if row.class_ == "simulated" else row.class_,
-        row.verdict or "no rules",
-        trials,
-        *figures,
-    ]
+    kind = row.class_.upper() if row.class_ == "simulated" else row.class_
+    cells = [kind, row.verdict or "no rules", trials, *figures]
     return {"name": row.name.removeprefix(shared), "page": row.page, "cells": cells}
 
 

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-from reports.figures.style import (
-    HUES,
-    KEY_IN,
-    LIMIT,
-    PAIR_IN,
-    WIDTH_IN,
-    key_beside,
-    log_axis,
-    margins,
-    new_figure,
-    panel_pair,
-    styled,
-    svg_of,
-)
+from reports.figures.style import HUES, LIMIT, key_beside, log_axis, panel, panel_pair, styled, svg_of
 from reports.format import prefix
 from reports.names import title
 from reports.sweeps.axes import logarithmic
@@ -43,7 +30,7 @@ def front_figure(found: Tracks) -> bytes | None:
         return None
     with styled():
         costs = [key for key in COSTS if any(key in t.figures for t in points)]
-        figure, *axes = panel_pair(0.12, sharey=True) if len(costs) > 1 else _panel()
+        figure, *axes = panel_pair(0.12, sharey=True) if len(costs) > 1 else panel()
         best = front(found.tracks)
         for axis, key in zip(axes, costs, strict=True):
             _costs(axis, [t for t in points if key in t.figures], key, found, best)
@@ -67,7 +54,7 @@ def line_figure(found: Tracks) -> bytes | None:
         return None
     factor, unit = prefix(max(abs(p.dynamic.value) for of in points.values() for p in of), "J")
     with styled():
-        figure, axis = _panel()
+        figure, axis = panel()
         hollow = {t.device for t in found.tracks if t.simulated}
         for device, of in points.items():
             colour = HUES[found.devices.index(device) % len(HUES)]
@@ -86,15 +73,6 @@ def line_figure(found: Tracks) -> bytes | None:
         _hollow(axis, [t for t in found.tracks if t.device in points])
         key_beside(figure, [axis])
         return svg_of(figure, "energy", {t.simulated for t in found.tracks if t.device in points})
-
-
-def _panel() -> tuple[Any, Any]:
-    """Return a figure with one panel, and room for a legend at its right."""
-    figure = new_figure(PAIR_IN)
-    axis = figure.subplots()
-    margins(figure, 0.35)
-    figure.subplots_adjust(right=1 - KEY_IN / WIDTH_IN)
-    return figure, axis
 
 
 def _colours(axis: Any, found: Tracks, shown: Set[str]) -> None:

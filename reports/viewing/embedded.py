@@ -49,16 +49,12 @@ def embedded(series: Series, simulated: bool, run: Run | None = None) -> dict[st
     near = list(dict.fromkeys((2 * j.low - j.high, 2 * j.high - j.low) for j in jumps))
     each = min(NEAR, NEAR_ALL // max(3 * len(near) * len(shown), 1))
     few = sum(map(len, windows.values())) <= SPANS
-    traces = _long(rails, run)
+    traces, most = _long(rails, run), WHOLE // len(shown)
     return {
         "mark": "SIMULATED" if simulated else "",
         "extent": [float(total.start_s[0]), float(total.end_s[-1])],
         "rails": [
-            {
-                "name": clean(r.rail),
-                "unit": "W",
-                "layers": _layers(r, traces.get(r.rail), near, each, WHOLE // len(shown)),
-            }
+            {"name": clean(r.rail), "unit": "W", "layers": _layers(r, traces.get(r.rail), near, each, most)}
             for r in shown
         ],
         "phases": [{"name": clean(name), "colour": colour} for name, colour in colours_of(windows).items()],

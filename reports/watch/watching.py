@@ -125,16 +125,9 @@ class Growing:
             if last is not None and (power := _latest_w(last)) is not None:
                 watts[power[0]] = power[1]
         stop = next((line for line in _last_lines(self.path / EVENTS) if isinstance(line, Stop)), None)
-        error = None if stop is None else stop.error
-        return Standing(
-            self.path,
-            answered(self.path / "replies.arrows"),
-            _total(self.path),
-            watts,
-            self.room.look(),
-            stop is not None,
-            "" if error is None else clean(error.message),
-        )
+        said = "" if stop is None or stop.error is None else clean(stop.error.message)
+        done = answered(self.path / "replies.arrows")
+        return Standing(self.path, done, _total(self.path), watts, self.room.look(), stop is not None, said)
 
 
 def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -142,16 +142,10 @@ def open_session(path: Path) -> Session:
         _altered(path, f"{path / FILE} binds {min(double)} twice")
     links = [_link(folder, run) for run in document.runs]
     _check_chain(path, document.runs, links)
-    return Session(
-        path,
-        tuple((path / run.path, run.purpose) for run in document.runs),
-        tuple(document.tried or ()),
-        tuple(document.repeated),
-        digest,
-        seal is not None,
-        folder,
-        tuple(run.events_sha256 for run in document.runs),
-    )
+    runs = tuple((path / run.path, run.purpose) for run in document.runs)
+    tried, repeated = tuple(document.tried or ()), tuple(document.repeated)
+    digests = tuple(run.events_sha256 for run in document.runs)
+    return Session(path, runs, tried, repeated, digest, seal is not None, folder, digests)
 
 
 def runs_in(path: Path) -> list[tuple[Path, str]]:

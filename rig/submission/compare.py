@@ -251,21 +251,13 @@ def compared(first: Subject, second: Subject) -> Comparison:
     a, b = first.result.quantities, second.result.quantities
     judged = first.submitted and second.submitted
     shared = frozenset(k for k, said in first.instruments.items() if said == second.instruments.get(k))
-    return Comparison(
-        first,
-        second,
-        shared,
-        tuple(
-            _paired(_difference(key, first, second, shared, judged), first, second)
-            for key in a
-            if key in b and a[key].unit == b[key].unit
-        ),
-        tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b)),
-        (
-            *_unlike(first.result, second.result),
-            *(["recordings: some are in both, so that they repeat nothing"] if first.digests & second.digests else []),
-        ),
-    )
+    alike = [key for key in a if key in b and a[key].unit == b[key].unit]
+    found = (_paired(_difference(key, first, second, shared, judged), first, second) for key in alike)
+    alone = tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b))
+    unlike = list(_unlike(first.result, second.result))
+    if first.digests & second.digests:
+        unlike.append("recordings: some are in both, so that they repeat nothing")
+    return Comparison(first, second, shared, tuple(found), alone, tuple(unlike))
 
 
 def _paired(d: Difference, first: Subject, second: Subject) -> Difference:

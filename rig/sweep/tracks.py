@@ -27,13 +27,10 @@ from rig.sweep.reading import from_texts
 from rig.sweep.rows import kept_row
 from rig.sweep.store import Frozen, State, error_of, frozen, is_sweep, state_of
 
-ALGORITHM = tuple(
-    map(
-        FigureKey,
-        ("accuracy", "footprint_bytes", "connection_sparsity", "activation_sparsity", "executions_per_sample",
-         "dense_operations_per_execution", "effective_macs_per_execution", "effective_acs_per_execution"),
-    )
-)  # fmt: skip
+ALGORITHM = tuple(map(FigureKey, (
+    "accuracy", "footprint_bytes", "connection_sparsity", "activation_sparsity", "executions_per_sample",
+    "dense_operations_per_execution", "effective_macs_per_execution", "effective_acs_per_execution",
+)))  # fmt: skip
 SYSTEM = (
     FigureKey("execution_time_s"), FigureKey("latency_p{percentile}_s", percentile=50),
     FigureKey("latency_p{percentile}_s", percentile=99),
