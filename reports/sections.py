@@ -44,16 +44,12 @@ def led(pairs: Pairs, titles: Collection[str]) -> Led:
 def architecture(device: DeviceRecord) -> Pairs:
     """Return the system under test, as its driver declared it."""
     pairs = [
-        ("System", say(device.name)),
-        ("Mode", say(device.mode)),
-        ("Description", say(device.description)),
+        ("System", say(device.name)), ("Mode", say(device.mode)), ("Description", say(device.description)),
         ("Device clock", _clock_text(device.clock) if device.clock else "none; spans are stamped by the host"),
-        ("Phases", say(device.phases)),
-        ("Largest batch", say(device.max_batch)),
-        ("On-board meter", say(device.onboard_meter or "none")),
-        ("Versions", say(device.versions)),
+        ("Phases", say(device.phases)), ("Largest batch", say(device.max_batch)),
+        ("On-board meter", say(device.onboard_meter or "none")), ("Versions", say(device.versions)),
         ("Artifacts (digest)", say(device.artifacts)),
-    ]
+    ]  # fmt: skip
     details = {k: v for k, v in device.details.items() if k not in Algorithm.__struct_fields__}
     return pairs + [(_words(key), text) for key, text in flatten(details) if key]
 
@@ -81,11 +77,9 @@ def _baselines(start: Start) -> Pairs:
     """Return the software versions of the benchmark's published baselines beside those of this device."""
     benchmark, ours = start.workload.benchmark, start.device.versions
     named = {} if benchmark is None else benchmark.baselines
+    used = {name: clean(ours.get(name, "not used")) for name in named}
     return [
-        (
-            f"Version of {clean(name)}",
-            f"{clean(ours.get(name, 'not used'))}; the published baseline used {clean(theirs)}",
-        )
+        (f"Version of {clean(name)}", f"{used[name]}; the published baseline used {clean(theirs)}")
         for name, theirs in named.items()
     ]
 
@@ -200,11 +194,9 @@ def environment(start: Start) -> Pairs:
 def occasion(start: Start) -> Pairs:
     """Return when, with what, by whom and where the recording was made; the first screen shows it."""
     instruments = [" ".join(filter(None, (m.name, m.serial_number))) for m in start.meters]
+    what = "Recorded (UTC)" if start.imported is None else "Imported (UTC)"
     return [
-        (
-            "Recorded (UTC)" if start.imported is None else "Imported (UTC)",
-            say(start.created_utc.replace("T", " ").removesuffix("+00:00")),
-        ),
+        (what, say(start.created_utc.replace("T", " ").removesuffix("+00:00"))),
         ("Device", say(start.device.name)),
         ("Instrument", say(", ".join(instruments) or "none")),
         ("Operator", say(start.operator)),

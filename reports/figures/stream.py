@@ -295,18 +295,8 @@ def shown_of(stream: Stream) -> Shown:
     by_scene = np.array([place.get(c, -1) for c in stream.scene])
     heard = by_scene[np.clip(np.searchsorted(stream.onset_s, middle, side="right") - 1, 0, None)]
     room = 0.02 * (end - begin) or 0.5
-    return Shown(
-        limits=(begin - room, end + room),
-        rows=rows,
-        onset_s=stream.onset_s[:count],
-        end_s=ends,
-        scene=stream.scene[:count],
-        knots=knots,
-        least=least,
-        mean=mean,
-        most=most,
-        heard=heard,
-    )
+    limits, scenes = (begin - room, end + room), (stream.onset_s[:count], ends, stream.scene[:count])
+    return Shown(limits, rows, *scenes, knots, least, mean, most, heard)
 
 
 def _rows(stream: Stream, count: int) -> tuple[str, ...]:

@@ -25,44 +25,22 @@ PAIR_IN, KEY_IN = 2.95, 1.95
 INK, MUTED, GRID = "#1a1f26", "#5b6570", "#d9dee3"
 TRACE = "#0b3c5d"
 COLOURS = {  # Okabe and Ito's palette, which colour-blind readers can distinguish
-    "idle": "#b8bec5",
-    "load": "#56b4e9",
-    "host_preprocess": "#f0e442",
-    "preprocess": "#e69f00",
-    "inference": "#0072b2",
-    "solve": "#cc79a7",
-    "postprocess": "#009e73",
-    "warm-up": "#7a6a53",
-    "mark": "#d55e00",
-}
+    "idle": "#b8bec5", "load": "#56b4e9", "host_preprocess": "#f0e442", "preprocess": "#e69f00",
+    "inference": "#0072b2", "solve": "#cc79a7", "postprocess": "#009e73", "warm-up": "#7a6a53", "mark": "#d55e00",
+}  # fmt: skip
 HUES = tuple(COLOURS[name] for name in ("inference", "preprocess", "postprocess", "solve", "load", "mark", "warm-up"))
 SIM = "#a3195b"
 LIMIT = "#b3420a"  # a bound, and what exceeds it
 RC: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "neurorig",
-    "text.parse_math": False,
-    "font.family": ["DejaVu Sans", "sans-serif"],
-    "font.size": 9.0,
-    "axes.titlesize": 9.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
+    "svg.fonttype": "none", "svg.hashsalt": "neurorig", "text.parse_math": False, "path.simplify": True,
+    "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 9.0,
+    "axes.titlesize": 9.0, "axes.titleweight": "bold", "axes.titlelocation": "left",
     "axes.titley": 1.0,  # otherwise the extents of all ticks decide where a title is
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
-    "path.simplify": True,
-}
+    "axes.edgecolor": MUTED, "axes.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "axes.axisbelow": True, "axes.formatter.useoffset": False,
+    "grid.color": GRID, "grid.linewidth": 0.6,
+    "text.color": INK, "xtick.color": MUTED, "ytick.color": MUTED, "legend.frameon": False,
+}  # fmt: skip
 
 
 def new_figure(height_in: float) -> Any:

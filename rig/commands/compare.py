@@ -13,13 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig compare A B...``."""
     add = parser.add_argument
     add(
-        "path",
-        nargs="+",
-        type=Path,
-        metavar="PATH",
+        "path", nargs="+", type=Path, metavar="PATH",
         help="a run, a session, a folder of runs as folds, or a submission, or a name below runs/; the first is the "
         "reference",
-    )
+    )  # fmt: skip
     add(
         "--fail-if", action="append", default=[], metavar="LIMIT",
         help="exit with 34 if a figure is worse than this, such as 'energy_per_inference_j > +5%%', and with 35 if "

@@ -15,7 +15,7 @@ from rig.bench.bench_file import find_bench
 from rig.bench.read import PATIENCE_S
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
-from rig.errors import UsageError
+from rig.errors import refused
 from rig.session.live_line import LiveLine
 from rig.terminal import answer, say
 
@@ -45,9 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Print each finding as it comes, then a summary; with ``--json``, one document at the end."""
     for name, value in (("seconds", args.seconds), ("timeout", args.timeout)):
         if value is not None and not 0.0 < value < 3600.0:
-            raise UsageError(
-                f"--{name} is {value}", field=name, value=value, remedy="Give seconds above 0 and below 3600"
-            )
+            raise refused(name, value, "Give seconds above 0 and below 3600", f"--{name} is {value}")
     quiet = args.json
     live = LiveLine(quiet)
 

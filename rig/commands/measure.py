@@ -179,9 +179,8 @@ def run(args: argparse.Namespace) -> int:
         found = report(path, tell=teller(args.json, args.verbose))
     except StoreError as error:
         if error.field == "out":
-            error.remedy = (
-                f"The recording is kept. Make room or correct the permissions, then: {command('report', path)}"
-            )
+            then = command("report", path)
+            error.remedy = f"The recording is kept. Make room or correct the permissions, then: {then}"
         raise
     return show(found, args.json, args.allow_invalid)
 
@@ -244,11 +243,5 @@ def _request(args: argparse.Namespace) -> Request:
     options += (f"scenario.repeat={args.repeat}",) if args.repeat is not None else ()
     options += ("scenario.apart=true",) if args.per_phase else ()
     options += (f"bench.speed={args.speed}",) if args.speed is not None else ()
-    return replace(
-        asked,
-        **{name: getattr(args, name) for name in _COPIED},
-        amortise_s=args.amortise,
-        options=options,
-        argv=tuple(sys.argv),
-        repeats_sha256="" if taken is None else taken.digest_sha256,
-    )
+    copied = {name: getattr(args, name) for name in _COPIED} | {"amortise_s": args.amortise, "argv": tuple(sys.argv)}
+    return replace(asked, **copied, options=options, repeats_sha256="" if taken is None else taken.digest_sha256)

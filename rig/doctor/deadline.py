@@ -67,11 +67,6 @@ def _work(steps: Steps, out: queue.SimpleQueue[Finding | str | BaseException | N
 
 
 def _late(item: str, step: str, patience_s: float) -> Finding:
-    return broken(
-        item,
-        "patience",
-        f"no answer within {patience_s:g} s while {step}",
-        "Check its power and its cable, and close other programs that use it. To wait longer, set patience_s in the "
-        "bench file, or --timeout",
-        SetupError,
-    )
+    remedy = "Check its power and its cable, and close other programs that use it. "
+    remedy += "To wait longer, set patience_s in the bench file, or --timeout"
+    return broken(item, "patience", f"no answer within {patience_s:g} s while {step}", remedy, SetupError)

@@ -109,9 +109,8 @@ def _clock(
 def _info(info: Callable[[], T], wanted: type[T], error: type[RigError]) -> T:
     found = info()
     if not isinstance(found, wanted):
-        raise error(
-            f"its info() gives a {type(found).__name__}", field="info", remedy=f"Return a {wanted.__name__} from it"
-        )
+        what, remedy = f"its info() gives a {type(found).__name__}", f"Return a {wanted.__name__} from it"
+        raise error(what, field="info", remedy=remedy)
     return found
 
 

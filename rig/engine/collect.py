@@ -129,22 +129,16 @@ def _check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
         return
     pins = [rail.name for info in meters for rail in info.rails if rail.kind == "edges" and rail.pin is not None]
     if len(pins) != 1:
-        raise SetupError(
-            f"device {device.name} marks its spans only on a pin, but "
-            f"{'no meter watches it' if not pins else 'several inputs are declared as that pin: ' + ', '.join(pins)}",
-            field="pin",
-            value=", ".join(pins),
-            remedy="Wire the pin and its ground to a logic input of the power meter, and declare that input with what "
-            "the pin does, as with --meter joulescope --option mark_input=0 --option pin=stamp",
-        )
+        found = "no meter watches it" if not pins else f"several inputs are declared as that pin: {', '.join(pins)}"
+        what = f"device {device.name} marks its spans only on a pin, but {found}"
+        remedy = "Wire the pin and its ground to a logic input of the power meter, and declare that input with what "
+        remedy += "the pin does, as with --meter joulescope --option mark_input=0 --option pin=stamp"
+        raise SetupError(what, field="pin", value=", ".join(pins), remedy=remedy)
     if device.clock is not None or len(device.phases) != 1 or device.max_batch != 1:
-        raise SetupError(
-            f"device {device.name} marks its spans on a pin and declares a clock, {len(device.phases)} phases and a "
-            f"batch of {device.max_batch}",
-            field="spans_on_pin",
-            value=True,
-            remedy="Such a device has no clock, one phase, and takes one sample at a time",
-        )
+        what = f"device {device.name} marks its spans on a pin and declares a clock, {len(device.phases)} phases "
+        what += f"and a batch of {device.max_batch}"
+        remedy = "Such a device has no clock, one phase, and takes one sample at a time"
+        raise SetupError(what, field="spans_on_pin", value=True, remedy=remedy)
 
 
 def _pause(step: Mark | Idle, acquisition: Acquisition) -> None:
@@ -186,9 +180,8 @@ def _pulse(device: Marks, seconds: float) -> Span:
 
 def _idle(step: Idle, acquisition: Acquisition) -> None:
     if not (step.seconds >= 0 and math.isfinite(step.seconds)):
-        raise SetupError(
-            f"an idle window of {step.seconds} s", field="seconds", value=step.seconds, remedy="Give a positive number"
-        )
+        what = f"an idle window of {step.seconds} s"
+        raise SetupError(what, field="seconds", value=step.seconds, remedy="Give a positive number")
     housekeep(acquisition, force=True)
     on_ns = acquisition.bench.clock.now_ns()
     sleep(acquisition, step.seconds)

@@ -168,16 +168,9 @@ def environment() -> Environment:
             packages[name] = version(name)
         except PackageNotFoundError:
             packages[name] = "not installed"
-    commit, dirty = _commit()
-    return Environment(
-        python=platform.python_version(),
-        platform=platform.platform(),
-        processor=platform.processor() or platform.machine(),
-        cpus=os.cpu_count(),
-        packages=packages,
-        commit=commit,
-        dirty=dirty,
-    )
+    processor = platform.processor() or platform.machine()
+    host = (platform.python_version(), platform.platform(), processor, os.cpu_count())
+    return Environment(*host, packages, *_commit())
 
 
 def _commit() -> tuple[str | None, bool | None]:

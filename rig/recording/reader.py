@@ -105,10 +105,8 @@ class Run:
                 raise altered(self.path, f"{name} differs from what was recorded")
             stored: NDArray[Any] = np.load(BytesIO(content), allow_pickle=False)
         except (OSError, ValueError, EOFError, MemoryError) as error:
-            raise DataError(
-                f"{self.path / name} cannot be read: {error}", field="payload", value=sample_id,
-                remedy="Restore the recording",
-            ) from error  # fmt: skip
+            what = f"{self.path / name} cannot be read: {error}"
+            raise DataError(what, field="payload", value=sample_id, remedy="Restore the recording") from error
         return stored
 
     def idle_windows_ns(self) -> NDArray[np.int64]:
@@ -152,13 +150,8 @@ def _opened(folder: Folder, at_once: int) -> Run:
     found = [read_trace(batches, hz, at_once) for batches in trace_files]
     by_name = by_rail(folder.path, [trace for trace, _ in found])
     check_descriptions(log.start, {name: trace.rail for name, trace in by_name.items()})
+    left_out = (*left_out, *(what for _, lost in found for what in lost))
     return Run(
-        path=folder.path,
-        **vars(log),
-        **read,
-        traces=by_name,
-        truncated=tuple(truncated),
-        left_out=(*left_out, *(what for _, lost in found for what in lost)),
-        folder=folder,
-        trace_files=tuple(trace_files),
-    )
+        path=folder.path, folder=folder, **vars(log), **read, traces=by_name, trace_files=tuple(trace_files),
+        truncated=tuple(truncated), left_out=left_out,
+    )  # fmt: skip

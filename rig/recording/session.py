@@ -191,6 +191,5 @@ def _check_chain(path: Path, runs: Sequence[BoundRun], links: Sequence[SessionLi
 
 
 def _altered(path: Path, what: str) -> NoReturn:
-    raise IntegrityError(
-        what, field="session", value=str(path), remedy="Restore the original recording, or report the run by itself"
-    )
+    remedy = "Restore the original recording, or report the run by itself"
+    raise IntegrityError(what, field="session", value=str(path), remedy=remedy)

@@ -146,34 +146,18 @@ def _record(
     total = solves * len(planned.workload.samples)
     with nullcontext() if quiet else load("reports", "live")(total, path) as progress:
         return record(
-            path,
-            bench,
-            planned.workload,
-            steps,
-            scenario=scenario,
-            rules=setup.rules,
-            purpose=planned.purpose,
-            argv=list(request.argv),
-            artifacts=request.artifacts,
-            progress=progress,
-            keep_identity=request.keep_identity,
-            configuration=request.configuration,
-            session=None if link is None else link(),
-            workload_options=setup.workload_options,
+            path, bench, planned.workload, steps, scenario=scenario, rules=setup.rules, purpose=planned.purpose,
+            argv=list(request.argv), artifacts=request.artifacts, progress=progress,
+            keep_identity=request.keep_identity, configuration=request.configuration,
+            session=None if link is None else link(), workload_options=setup.workload_options,
             local_code=setup.local_code,
-        )
+        )  # fmt: skip
 
 
 def steps_of(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapping[str, str]) -> Iterator[Step]:
     """Yield the steps of a run, by its scenario."""
-    given = {
-        "workload": planned.workload,
-        "phases": bench.device.info().phases,
-        "rules": setup.rules,
-        "clock": bench.clock,
-        "purpose": planned.purpose,
-        "metered": bool(bench.meters),
-    }
+    given = {"workload": planned.workload, "phases": bench.device.info().phases, "purpose": planned.purpose}
+    given |= {"rules": setup.rules, "clock": bench.clock, "metered": bool(bench.meters)}
     steps: Iterator[Step] = build(setup.scenario, given, options)
     return steps
 

@@ -67,9 +67,8 @@ def limit_of(text: str) -> Limit:
     except ValueError:
         change = math.nan
     if found is None or math.isnan(change):
-        raise refused(
-            "fail-if", text, f"Write a figure, > or <, and a change, such as '{EXAMPLE}'", f"{text!r} is no limit"
-        )
+        remedy = f"Write a figure, > or <, and a change, such as '{EXAMPLE}'"
+        raise refused("fail-if", text, remedy, f"{text!r} is no limit")
     relative = bool(found["of"])
     return Limit(text.strip(), found["figure"], found["sign"] == ">", change / 100 if relative else change, relative)
 
@@ -113,9 +112,8 @@ def _samples_more(over: Quantity, n: int) -> int | None:
 
     def missing(times: float) -> float:
         left = own / math.sqrt(times)
-        return (
-            coverage_factor(over.dof) * math.hypot(left, fixed) + sure + normal_quantile(POWER) * left - abs(over.value)
-        )
+        doubt = coverage_factor(over.dof) * math.hypot(left, fixed) + sure
+        return doubt + normal_quantile(POWER) * left - abs(over.value)
 
     if missing(MOST_TIMES) > 0.0:
         return None
@@ -133,9 +131,8 @@ def _checked(c: Comparison, limit: Limit) -> FigureKey:
         raise _refused(limit, f"{c.first.path} and {c.second.path} cannot be compared: {'; '.join(unlike)}", remedy)
     for subject in (c.first, c.second):
         if (validity := subject.result.validity) is not None and not validity.valid:
-            raise _refused(
-                limit, f"{subject.path} is INVALID", f"See what it breaks: {command('report', subject.path)}"
-            )
+            remedy = f"See what it breaks: {command('report', subject.path)}"
+            raise _refused(limit, f"{subject.path} is INVALID", remedy)
     a, b = ({str(key): key for key in subject.result.quantities} for subject in (c.first, c.second))
     for subject, known in ((c.first, a), (c.second, b)):
         if limit.figure not in known:

@@ -61,9 +61,6 @@ def _check_apart(read: Sequence[tuple[str, Evaluated]]) -> None:
     runs = ((f"{found.path}/{part.name}", part.run) for _, found in read for part in found.parts)
     if shared := shared_recording(runs):
         one, other, what = shared
-        raise DataError(
-            f"{one} and {other} hold one recording: their {what} are equal",
-            field="session",
-            value=other,
-            remedy="Hand in each recording once, and measure again for another trial",
-        )
+        said = f"{one} and {other} hold one recording: their {what} are equal"
+        remedy = "Hand in each recording once, and measure again for another trial"
+        raise DataError(said, field="session", value=other, remedy=remedy)

@@ -75,9 +75,8 @@ def _greeted(client: Any, address: str, folder: Path) -> int:
     try:
         client.wait_for_workers(1, timeout=TIMEOUT_S)
     except (OSError, TimeoutError) as error:
-        raise SetupError(
-            f"the scheduler {address} has no worker", field="scheduler", value=address, remedy="Start `dask worker`"
-        ) from error
+        what = f"the scheduler {address} has no worker"
+        raise SetupError(what, field="scheduler", value=address, remedy="Start `dask worker`") from error
     token = folder / f".greeting-{secrets.token_hex(4)}"
     token.write_text(token.name)
     try:
@@ -92,9 +91,8 @@ def _greeted(client: Any, address: str, folder: Path) -> int:
         if seen != token.name:
             raise _unfit(worker, f"does not see {folder}", "Use a folder that every worker has under the same path")
         if made_of != figures_by():
-            raise _unfit(
-                worker, "runs another version of neurorig, numpy or scipy", "Install the same versions on every host"
-            )
+            what = "runs another version of neurorig, numpy or scipy"
+            raise _unfit(worker, what, "Install the same versions on every host")
     return int(sum(client.nthreads().values())) or 1
 
 

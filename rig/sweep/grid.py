@@ -188,13 +188,9 @@ def _cells(grid: Grid) -> Iterator[Cell]:
                 options = grid.options | varied
                 options |= {key: str(int(options.get(key, base)) + k) for key, base in grid.seeds[device].items()}
                 cell = Cell(
-                    **{name: getattr(spec, name) for name in _PASSED_ON},
-                    key="",
-                    device=device,
-                    options=dict(sorted(options.items())),
-                    repetition=k,
-                    exclusive=grid.devices[device].exclusive,
-                )
+                    **{name: getattr(spec, name) for name in _PASSED_ON}, key="", device=device, repetition=k,
+                    options=dict(sorted(options.items())), exclusive=grid.devices[device].exclusive,
+                )  # fmt: skip
                 yield msgspec.structs.replace(cell, key=_key(cell, varied))
 
 

@@ -41,44 +41,41 @@ def test_recordings_of_two_workloads_are_not_compared(
     assert "audio and chaos cannot be compared: workload: asc and mackey-glass" in err
 
 
-def test_an_interruption_of_the_imports_is_one_line() -> None:
-    code = (
-        "import signal, sys; from rig.commands.start import main\n"
-        "class Finder:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'rig.commands.shell.main': raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Finder()); sys.exit(main())"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (130, "rig: interrupted\n")
+IMPORTS = """
+import sys; from rig.commands.start import main
+class Finder:
+    def find_spec(self, name, *_):
+        if name == 'rig.commands.shell.main': raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder()); sys.exit(main())
+"""
+CALLBACK = """
+import sys, time; from rig.engine.interrupts import again
+class Falls:
+    def __del__(self): raise KeyboardInterrupt
+sys.unraisablehook = again
+try:
+    Falls()
+    for _ in range(900): time.sleep(0.01)
+except KeyboardInterrupt: sys.exit(130)
+"""
+CHILD = """
+import os, signal, sys, time; from rig.supervision import supervised
+parent = os.getpid()
+def work():
+    try:
+        os.kill(parent, signal.SIGINT); time.sleep(9)
+    except KeyboardInterrupt: os._exit(130)
+sys.exit(supervised(work, None, parent=True))
+"""
+"""The second signal of a terminal may come at any point; a child that it ends is no fault of a driver."""
+no_parent = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="there is no parent here")
 
 
-def test_an_interruption_that_falls_into_a_callback_comes_again() -> None:
-    code = (
-        "import sys, time; from rig.engine.interrupts import again\n"
-        "class Falls:\n"
-        "    def __del__(self): raise KeyboardInterrupt\n"
-        "sys.unraisablehook = again\n"
-        "try:\n"
-        "    Falls()\n"
-        "    for _ in range(900): time.sleep(0.01)\n"
-        "except KeyboardInterrupt: sys.exit(130)"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (130, "")
-
-
-@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="there is no parent here")
-def test_a_child_that_ends_of_an_interruption_is_no_fault_of_a_driver() -> None:
-    """The second signal of a terminal may come at any point."""
-    code = (
-        "import os, signal, sys, time; from rig.supervision import supervised\n"
-        "parent = os.getpid()\n"
-        "def work():\n"
-        "    try:\n"
-        "        os.kill(parent, signal.SIGINT); time.sleep(9)\n"
-        "    except KeyboardInterrupt: os._exit(130)\n"
-        "sys.exit(supervised(work, None, parent=True))"
-    )
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [(IMPORTS, "rig: interrupted\n"), (CALLBACK, ""), pytest.param(CHILD, "", marks=no_parent)],
+    ids=["of the imports", "in a callback", "of a child"],
+)
+def test_an_interruption_anywhere_is_one_line_at_most(code: str, says: str) -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30)
-    assert (ended.returncode, ended.stderr) == (130, "")
+    assert (ended.returncode, ended.stderr) == (130, says)
