@@ -18,10 +18,10 @@ from rig.recording.reader import open_run
 from rig.supervision import HAS_PARENT
 from tests.support.hostile.drivers import VERDICT
 from tests.support.paths import ROOT
+from tests.support.processes import MAIN, begun
 from tests.support.undrawn import UNDRAWN
 
 DRIVERS = ROOT / "tests" / "support" / "hostile" / "drivers.py"
-PROGRAM = "import sys; from rig.commands.shell.main import main; sys.exit(main())"
 BRIEF = ("--meter", "none", "--mode", "together", "--option", "samples=4", "--option", "idle_s=0.01", "--quiet")
 needs_a_parent = pytest.mark.skipif(not HAS_PARENT, reason="this system has no parent for a measurement")
 
@@ -35,11 +35,8 @@ class Ended:
 
 
 def started(path: Path, *words: str, umask: int = -1) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", UNDRAWN + PROGRAM, "measure", "--out", str(path), "--json", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, umask=umask
-    )
+    return begun(UNDRAWN + MAIN, "measure", "--out", path, "--json", *words, env=environment, umask=umask)
 
 
 def measured(path: Path, device: str, *words: str, umask: int = -1) -> Ended:
@@ -130,7 +127,7 @@ def test_what_is_written_follows_the_umask_and_no_one_else_can_write_it(
 def test_where_a_package_finds_no_memory_one_line_says_so(tmp_path: Path, kilobytes: int) -> None:
     command = f'ulimit -v {kilobytes}; exec "$0" -c "$1" measure --device mock --out run'
     ended = subprocess.run(
-        ["sh", "-c", command, sys.executable, PROGRAM], capture_output=True, text=True, check=False, timeout=60,
+        ["sh", "-c", command, sys.executable, MAIN], capture_output=True, text=True, check=False, timeout=60,
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     assert ended.returncode == SetupError.exit_code

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rig.commands.shell.main import main
+from tests.support.processes import python
 
 
 def told(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -77,5 +76,5 @@ no_parent = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="ther
     ids=["of the imports", "in a callback", "of a child"],
 )
 def test_an_interruption_anywhere_is_one_line_at_most(code: str, says: str) -> None:
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30)
-    assert (ended.returncode, ended.stderr) == (130, says)
+    done = python(code)
+    assert (done.returncode, done.stderr) == (130, says)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from rig.commands.shell.main import main
 from rig.recording.disk.atomic_write import not_stored
 from rig.recording.reader import open_run
 from tests.support.paths import ROOT
+from tests.support.processes import MAIN, python
 from tests.support.undrawn import UNDRAWN
 
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
@@ -244,13 +243,11 @@ def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_told_of
     source = GOOD.replace("        return", "        once()\n        return") + once
     (elsewhere / "board.py").write_text(source)
     words = ["measure", "--device", "board.py:open_board", "--meter", "none", "--mode", "together", "--out", "run"]
-    code = f"{UNDRAWN}import sys; from rig.commands.shell.main import main; "
-    code += f"sys.exit(main({[*words, *BRIEF, '--allow-invalid']}))"
     env = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "nope"}
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)
-    assert ended.returncode == 0
-    assert "Traceback" not in ended.stderr
-    assert "rig report run" in ended.stderr
+    done = python(UNDRAWN + MAIN, *words, *BRIEF, "--allow-invalid", env=env)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "rig report run" in done.stderr
     assert (elsewhere / "run" / "derived" / "report.html").is_file()
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fixtures.worlds.lab_recording import plain_lab, write
-
-REPORT = "import sys; from rig.commands.shell.main import main; sys.exit(main(['report', *sys.argv[1:], '--json']))"
+from tests.support.processes import MAIN, python
 
 
 def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> None:
@@ -21,8 +18,7 @@ def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> No
     said = []
     for threads in ("1", "2"):
         env = os.environ | {"OPENBLAS_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
-        call = [sys.executable, "-c", REPORT, str(tmp_path / "run")]
-        said.append(subprocess.run(call, env=env, capture_output=True, check=True).stdout)
+        said.append(python(MAIN, "report", tmp_path / "run", "--json", env=env).stdout)
         shutil.rmtree(tmp_path / "run" / "derived")  # otherwise the second report reads files of the first
     assert len(said[0]) > 1000
     assert said[0] == said[1]
@@ -34,7 +30,7 @@ def test_a_measurement_is_computed_on_one_thread_as_a_report_is() -> None:
     code += "threads = ctypes.CDLL(_umath_linalg.__file__).scipy_openblas_get_num_threads64_\n"
     code += "before = threads(); compute_on_one_thread(); print(before, threads())"
     env = os.environ | {"OPENBLAS_NUM_THREADS": "2"}
-    ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    if "undefined symbol" in ended.stderr:
+    done = python(code, env=env)
+    if "undefined symbol" in done.stderr:
         pytest.skip("numpy is built on another library")
-    assert ended.stdout == "2 1\n", ended.stderr
+    assert done.stdout == "2 1\n", done.stderr

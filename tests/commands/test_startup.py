@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from fixtures.worlds.lab_recording import plain_lab, write
 from rig.commands.shell.main import parser
 from rig.session.report import report
 from tests.support.paths import ROOT
+from tests.support.processes import python
 
 HEAVY = {"numpy", "scipy", "pandas", "matplotlib", "pyarrow", "rich", "jinja2", "soundfile", "soxr", "torch"}
 VENDORS = {"rockpool", "xylosim", "samna", "lava", "spynnaker", "nest", "pyvisa", "serial"}
@@ -32,9 +31,9 @@ print(*sorted(sys.modules), file=sys.stderr)
 @cache
 def ran(*argv: str, times: int = 1) -> tuple[str, set[str]]:
     """Return the output of a command in a fresh process, and the modules that it imports."""
-    program = PROGRAM.format(argvs=[list(argv)] * times)
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    return ended.stdout, set(ended.stderr.split())
+    done = python(PROGRAM.format(argvs=[list(argv)] * times))
+    assert done.returncode == 0, done.stderr
+    return done.stdout, set(done.stderr.split())
 
 
 @pytest.mark.parametrize("argv", [("--help",), ("list",), ("list", "--json"), ("measure", "--help")], ids=" ".join)

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 from rig.commands.shell.main import main
 from rig.terminal import MOST, clean, say, usable_streams
 from tests.support.paths import ROOT
+from tests.support.processes import MAIN, options, python
 from tests.support.submission_folder import unpacked
 
-RIG = [sys.executable, "-c", "import sys; from rig.commands.shell.main import main; sys.exit(main())"]
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x00\u202e\u2066"
 
 
@@ -56,7 +55,7 @@ def test_an_error_that_quotes_what_it_was_given_is_clean(capsys: pytest.CaptureF
     assert shown.err.count("\n") == 2
 
 
-SMALL = [w for o in ("workload.samples=8", "audio_hz=1000", "idle_s=0.5") for w in ("--option", o)]
+SMALL = options("workload.samples=8", "audio_hz=1000", "idle_s=0.5")
 
 
 def measure(path: Path, *words: str) -> int:
@@ -118,8 +117,8 @@ def test_a_command_ends_as_ever_where_a_stream_is_closed_or_full(
 @pytest.mark.parametrize("asked", ["--version", "list"])
 def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(asked: str) -> None:
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run([*RIG, asked], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr[:33]) == (4, "rig: the operating system refused")
+        done = python(MAIN, asked, stdout=full)
+    assert (done.returncode, done.stderr[:33]) == (4, "rig: the operating system refused")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes are POSIX")
@@ -131,9 +130,9 @@ def test_a_reader_that_leaves_early_changes_no_exit_code(asked: str, code: int, 
         words.append(str(unpacked("crash-device-raises", tmp_path)))
     ear, mouth = os.pipe()
     os.close(ear)
-    ended = subprocess.run([*RIG, *words], stdout=mouth, stderr=subprocess.PIPE, text=True, check=False)
+    done = python(MAIN, *words, stdout=mouth)
     os.close(mouth)
-    assert (ended.returncode, ended.stderr) == (code, "")
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 def test_what_an_encoding_lacks_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +148,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     look = (
         "import os; os.closerange(0, 3); from rig.terminal import usable_streams; usable_streams(); os._exit(os.dup(0))"
     )
-    assert subprocess.run([sys.executable, "-c", look], check=False).returncode > 2
+    assert python(look).returncode > 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
@@ -160,5 +159,5 @@ def test_a_signal_ends_any_command_with_a_message(name: str) -> None:
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # the suite may run under nohup
         f"report.report = lambda *given, **more: signal.raise_signal(signal.{name})\nsys.exit(main(['report', 'run']))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (130, "rig: interrupted\n")
+    done = python(code)
+    assert (done.returncode, done.stderr) == (130, "rig: interrupted\n")

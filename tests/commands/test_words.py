@@ -6,8 +6,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from rig.analysis.result.figure_key import FigureKey
 from rig.commands.shell.main import GROUPS, main, parser
 from rig.errors import Interrupted, UsageError
 from rig.session import measure as module
+from tests.support.processes import MAIN, python
 
 
 @pytest.fixture(params=[60, 80, 120])
@@ -126,8 +125,7 @@ def completed(line: str, folder: Path) -> set[str]:
         "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_POINT": str(len(line)),
         "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / "out"),
     }  # fmt: skip
-    code = "from rig.commands.shell.main import main; main()"
-    subprocess.run([sys.executable, "-c", code], env=env, check=False, cwd=folder)
+    python(MAIN, env=env, cwd=folder)
     return {word.strip() for word in (folder / "out").read_text().splitlines()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 from rig.engine.blocking_device import BlockingDevice, blocking
 from rig.errors import DeviceError
 from rig.types import DeviceInfo, Reply, Sample, Span
+from tests.support.processes import python
 
 pytestmark = pytest.mark.real_time
 
@@ -181,9 +181,9 @@ started.wait()
 assert device.poll(0.01) == []
 device.close()
 """
-    ended = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True, check=False)
+    done = python(program)
 
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_function_of_batches_is_given_all_samples_of_an_issue_and_its_call_is_the_span_of_each() -> None:

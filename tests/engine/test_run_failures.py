@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ import pytest
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
 from rig.recording.reader import open_run
+from tests.support.processes import MAIN, begun, options
 
 PATIENT_S = 60.0
 """A subprocess may take this long; only a broken one makes a test wait for it."""
@@ -61,10 +60,6 @@ def rig(path: Path, *argv: str) -> Outcome:
     with redirect_stdout(out), redirect_stderr(err):
         code = main(argv)
     return Outcome(code, out.getvalue(), err.getvalue(), path)
-
-
-def options(*texts: str) -> list[str]:
-    return [word for text in texts for word in ("--option", text)]
 
 
 def answered(path: Path) -> int:
@@ -135,11 +130,8 @@ def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, in
     Return how it ended, and how many answered samples were on disk before the signal.
     """
     unshielded = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # the suite may run under nohup
-    program = f"{unshielded}; import sys; from rig.commands.shell.main import main; sys.exit(main())"
     argv = [*MEASURE[:6], *options("workload.samples=2000", "bench.speed=4", "idle_s=0.1"), "--out", str(path), *more]
-    running = subprocess.Popen(
-        [sys.executable, "-c", program, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    running = begun(f"{unshielded}; {MAIN}", *argv)
     try:
         seen, deadline = 0, time.monotonic() + PATIENT_S
         while seen < 3 and running.poll() is None and time.monotonic() < deadline:

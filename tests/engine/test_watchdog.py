@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from rig.session import setup
 from rig.session.setup import opened
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Idle, Issue, Mark, MeterInfo, Rail, Reply, Span, Step
 from tests.support.ended_runs import before
+from tests.support.processes import python
 from tests.support.serving import Blank, Queue
 
 pytestmark = pytest.mark.real_time
@@ -239,9 +239,7 @@ played(Path(sys.argv[1]), before(device(), "poll", stubborn, at=4), None, Watch(
 
 
 def test_a_call_that_cannot_be_interrupted_ends_the_process_and_the_recording_is_sealed(tmp_path: Path) -> None:
-    program = STUBBORN.format(folder=str(Path(__file__).parent))
-    argv = [sys.executable, "-c", program, str(tmp_path / "run")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = python(STUBBORN.format(folder=str(Path(__file__).parent)), tmp_path / "run")
     assert done.returncode == DeviceTimeoutError.exit_code, done.stderr
     assert done.stderr.startswith("rig: poll() of the device has not returned for "), done.stderr
     run = open_run(tmp_path / "run")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 
 from rig.recording.columns.buffers import array_of, of
 from tests.support.paths import ROOT
+from tests.support.processes import python
 
 NUMBERS = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1), pa.uint8(): st.integers(0, 255),
@@ -56,8 +55,7 @@ def test_no_column_of_a_recording_imports_pandas() -> None:
     code += "for table in TABLES.values():\n"
     code += "    [of([False] if str(column.type) == 'bool' else [None], column.type) for column in table]\n"
     code += "print('pandas' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert python(code, cwd=ROOT).stdout == "False\n"
 
 
 def test_an_absent_number_can_be_one_of_the_same_type() -> None:

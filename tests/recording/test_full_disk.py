@@ -16,6 +16,7 @@ from rig.recording.lines import ROOM
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
+from tests.support.processes import python
 from tests.support.start_lines import start
 
 RUN = """
@@ -35,8 +36,7 @@ OPTIONS = ("idle_s=2", "workload.samples=60", "rate_hz=20000")
 
 def measured(path: Path, limits: str = "", *more: str) -> subprocess.CompletedProcess[str]:
     """Measure in a separate process under limits."""
-    argv = [sys.executable, "-c", RUN.format(limits=limits), str(path), *OPTIONS, *more]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return python(RUN.format(limits=limits), path, *OPTIONS, *more, timeout=PATIENCE_S)
 
 
 def ended_well(path: Path, done: subprocess.CompletedProcess[str]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.session.test_energy_of_session import recorded
+from tests.support.processes import python
 
 TWO_CORES = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
 pytestmark = pytest.mark.skipif(not TWO_CORES, reason="a second process starts only where there are two cores")
@@ -30,8 +29,8 @@ here, power = os.getpid(), [k for k, run in enumerate(runs) if run.traces]
 
 def told(folder: Path, body: str) -> str:
     """Run a script in a process without threads, as the command line is, and return what it prints."""
-    done = subprocess.run([sys.executable, "-c", BEGIN + body, str(folder)], capture_output=True, text=True, check=True)
-    assert not done.stderr
+    done = python(BEGIN + body, folder)
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 

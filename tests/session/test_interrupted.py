@@ -16,6 +16,7 @@ from rig.recording.session import open_session
 from rig.session.book import request_in
 from rig.session.measure import measure
 from rig.types import Budget, Sample
+from tests.support.processes import options
 
 SOLVER = '''
 """A solver that finds a node of any graph below 45 nodes; once, while it solves, this process is interrupted."""
@@ -49,10 +50,6 @@ def open_device():
     return blocking(solve, DeviceInfo("own", "hardware", phases=("solve",)))
 '''
 ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-def options(*given: str) -> list[str]:
-    return [word for option in given for word in ("--option", option)]
 
 
 def searched(folder: Path, number: int) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rig.session.searches import memory_bound
+from tests.support.processes import MAIN, options, python
 from tests.support.undrawn import UNDRAWN
 
 resource = pytest.importorskip("resource")
@@ -67,13 +66,9 @@ def test_a_solver_that_runs_out_of_memory_ends_the_search_with_the_size_before(t
     driver = tmp_path / "hungry.py"
     driver.write_text(HUNGRY)
     asked = ["--scenario", "optimization", "--workload", "qubo-mis", "--find-size", "--meter", "none"]
-    options = ["--option", "nodes=10", "--option", "density=0.5", "--option", "idle_s=0", "--option", "seeds=0"]
-    program = f"{UNDRAWN}import sys; from rig.commands.shell.main import main; sys.exit(main())"
-    command = [
-        sys.executable, "-c", program, "measure", "--device", f"{driver}:open_device", *asked, *options, "--out",
-        str(tmp_path / "run"),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    given = options("nodes=10", "density=0.5", "idle_s=0", "seeds=0")
+    words = ["measure", "--device", f"{driver}:open_device", *asked, *given, "--out", tmp_path / "run"]
+    done = python(UNDRAWN + MAIN, *words, timeout=120)
     assert done.returncode in (0, 30), done.stderr
     found = re.search(r"the largest is (\d+) nodes", done.stderr)
     assert found is not None, done.stderr

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from rig.errors import RigError
 from rig.recording.submission import Submission, manifest_of
 from rig.submission.again import differences, made_again, margin
 from rig.submission.made import Made, made_of
+from tests.support.processes import python
 from tests.support.submissions import session, submitted
 from tests.support.undrawn import UNDRAWN
 
@@ -77,7 +76,8 @@ def test_the_number_of_threads_changes_nothing(made: Path, tmp_path: Path) -> No
     program += "from rig.submission.again import made_again; "
     program += "found = made_again(Path(sys.argv[1])); assert not found.documents + found.pages, found"
     surroundings = os.environ | {"OPENBLAS_NUM_THREADS": "2", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
-    subprocess.run([sys.executable, "-c", program, str(made)], check=True, env=surroundings)
+    done = python(program, made, env=surroundings)
+    assert done.returncode == 0, done.stderr
 
 
 def test_quick_leaves_it_out_and_says_so(made: Path, tmp_path: Path) -> None:

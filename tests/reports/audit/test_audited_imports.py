@@ -13,6 +13,7 @@ from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.importing.write import write
 from tests.support.import_traces import table, trace, windows
+from tests.support.processes import options
 from tests.support.submissions import submitted
 
 HASHES, DESCRIPTION, CALIBRATED = 2, 6, 23
@@ -26,8 +27,7 @@ def test_an_import_is_described_by_its_options(
     """The import names what an audit will ask for and was not told."""
     seconds, watts, _ = trace()
     source = table(tmp_path / "trace.csv", "t,p", seconds, watts)
-    options = ("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)
-    given = [word for option in options for word in ("--option", option)]
+    given = options("time=t:s", "power=p:W", f"windows={windows(tmp_path)}", *told)
 
     assert main(["import", "--format", "plain-csv", str(source), "--out", str(tmp_path / "run"), *given]) == 0
     said = capsys.readouterr().out

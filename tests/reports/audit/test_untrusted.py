@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -20,6 +19,7 @@ from reports.submission.archive import unpack
 from rig.commands.shell.main import main
 from rig.errors import StoreError
 from scenarios.rules import SETS, rules
+from tests.support.processes import MAIN, python
 from tests.support.submission_folder import submission, unpacked
 
 
@@ -43,15 +43,12 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: 
 @pytest.mark.skipif(sys.platform != "linux", reason="how many descriptors are open is counted on Linux")
 def test_a_recording_is_not_blamed_for_what_the_system_refused(tmp_path: Path) -> None:
     held = unpacked("single-session", tmp_path)
-    code = (
-        "import resource, sys; from rig.commands.shell.main import main; "
-        "import reports.submission.command, reports.audit.audit\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); sys.exit(main(['audit', '--quick', sys.argv[1]]))"
-    )
-    ended = subprocess.run([sys.executable, "-c", code, held], capture_output=True, text=True, check=False)
-    assert ended.returncode == 7
-    assert "cannot be read: [Errno 24] Too many open files" in ended.stderr
-    assert "ulimit" in ended.stderr
+    few = "import resource, reports.submission.command, reports.audit.audit, rig.commands.shell.main\n"
+    few += "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); "
+    done = python(few + MAIN, "audit", "--quick", held)
+    assert done.returncode == 7
+    assert "cannot be read: [Errno 24] Too many open files" in done.stderr
+    assert "ulimit" in done.stderr
 
 
 @pytest.mark.parametrize(

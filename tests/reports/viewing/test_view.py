@@ -8,8 +8,6 @@ import re
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +24,7 @@ from rig.commands.shell.main import main
 from rig.errors import SetupError, StoreError
 from tests.support.made_up import HOSTILE
 from tests.support.paths import ROOT
+from tests.support.processes import MAIN, begun
 from tests.support.run_by_hand import observed, rewritten
 
 PAGE = b"<!DOCTYPE html><p>the page</p>"
@@ -240,9 +239,7 @@ def test_a_recording_that_was_altered_is_not_shown(recording: Path, tmp_path: Pa
 
 def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) -> None:
     """One start of the interpreter, so that the signal is real."""
-    program = "import sys; from rig.commands.shell.main import main; sys.exit(main(sys.argv[1:]))"
-    call = [sys.executable, "-c", program, "view", str(recording), "--json"]
-    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with begun(MAIN, "view", recording, "--json", cwd=ROOT) as process:
         try:
             assert process.stdout is not None
             document = json.loads(process.stdout.readline())

@@ -1,0 +1,31 @@
+"""Python in a process of its own, such as the command line of the rig."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+MAIN = "import sys; from rig.commands.shell.main import main; sys.exit(main())"
+"""The program of the command line, which takes its words from ``sys.argv``."""
+
+
+def begun(program: str, *words: object, **more: Any) -> subprocess.Popen[str]:
+    """Start a program; what it prints is kept as text."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
+    return subprocess.Popen([sys.executable, "-c", program, *map(str, words)], **given)
+
+
+def python(program: str, *words: object, timeout: float = 300.0, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and return its exit code and what it printed."""
+    with begun(program, *words, **more) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            process.kill()  # a broken program fails its test instead of waiting for ever
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def options(*texts: str) -> list[str]:
+    """Return the words of a command line that give these options."""
+    return [word for text in texts for word in ("--option", text)]
