@@ -76,10 +76,8 @@ def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, 
     off, twice_u = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
     offset_s = base.ref_tick / info.tick_hz - (now_ns * 1e-9 + base.ref_s)
     ppm, u_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(twice_u * 1e6, 2)  # so that 1e-10 ppm is 0
-    text = (
-        f"{info.name} at {si(info.tick_hz, 'Hz', 6)} runs {ppm} +- {u_ppm} ppm against the host (declared: within "
-        f"{info.tolerance * 1e6:g}), offset {offset_s:.6f} s +- {si(2.0 * base.sigma_s, 's', 2)}"
-    )
+    text = f"{info.name} at {si(info.tick_hz, 'Hz', 6)} runs {ppm} +- {u_ppm} ppm against the host (declared: within "
+    text += f"{info.tolerance * 1e6:g}), offset {offset_s:.6f} s +- {si(2.0 * base.sigma_s, 's', 2)}"
     values = {"off": off, "off_doubt": twice_u, "offset_s": offset_s, "offset_doubt_s": 2.0 * base.sigma_s}
     if abs(off) - twice_u > info.tolerance:
         remedy = f"Declare tick_hz {info.tick_hz * (1.0 + off):.7g} in its driver, or a tolerance that holds this"

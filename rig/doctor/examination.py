@@ -92,36 +92,31 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
         given |= {"bench": plant, "clock": plant.clock}
     try:
         for meter in feeding:
-            if (yield from _ready(meter, s)):
-                steps = examine_meter(meter, given, given["clock"], s.seconds, fed)
-                yield from s.within_deadline(meter.name, steps, meter.patience_s)
+            yield from _examined(meter, examine_meter(meter, given, s.seconds, fed), s)
         if fed and device is not None:
             boot(given["clock"], device.boot_s)
-        if device is not None and (yield from _ready(device, s)):
-            steps = examine_device(device, given, given["clock"], s.seconds, held)
-            yield from s.within_deadline(device.name, steps, device.patience_s)
+        if device is not None:
+            yield from _examined(device, examine_device(device, given, s.seconds, held), s)
         given["device"] = held[0] if held else None
         given["bench"] = given["bench"] or (bench_of(held[0]) if held else None)
         for meter in others:
             if given["device"] is None and needs(meter.factory, "device"):
                 text = f"it opens only with its device, but {device.name if device else 'no device'} is not open"
                 yield broken(meter.name, "open", text, "Name the device that it `sees`, and correct that device first")
-            elif (yield from _ready(meter, s)):
-                steps = examine_meter(meter, given, given["clock"], s.seconds)
-                yield from s.within_deadline(meter.name, steps, meter.patience_s)
+            else:
+                yield from _examined(meter, examine_meter(meter, given, s.seconds), s)
     finally:
         if fed or held:
             list(s.within_deadline("bench", _close([*fed, *held]), PATIENCE_S))
 
 
-def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
-    """Yield what a driver lacks; return whether to open the item."""
-    needed = [
-        *extra_findings(item.name, item.group, item.driver),
-        *permission_findings(item.name, item.driver, item.paths),
-    ]
+def _examined(item: Item, steps: Steps, s: Settings) -> Iterator[Finding]:
+    """Yield what a driver needs of the host and, unless something of it is broken, the findings of its examination."""
+    needed = list(extra_findings(item.name, item.group, item.driver))
+    needed += permission_findings(item.name, item.driver, item.paths)
     yield from needed
-    return all(finding.level != "broken" for finding in needed)
+    if all(finding.level != "broken" for finding in needed):
+        yield from s.within_deadline(item.name, steps, item.patience_s)
 
 
 def _close(held: Sequence[Any]) -> Steps:

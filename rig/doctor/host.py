@@ -57,10 +57,8 @@ def _clock_source(root: Path) -> Finding:
     steps = np.diff(stamps)
     step_s = float(steps[steps > 0].min()) * 1e-9 if np.any(steps > 0) else 0.0
     source = _first_line(root / "sys/devices/system/clocksource/clocksource0/current_clocksource") or "not stated"
-    text = (
-        f"{info.implementation.partition('(')[2].rstrip(')') or info.implementation}, source {source}, resolution "
-        f"{si(info.resolution, 's')}, {si(step_s, 's')} from one reading to the next"
-    )
+    text = f"{info.implementation.partition('(')[2].rstrip(')') or info.implementation}, source {source}, resolution "
+    text += f"{si(info.resolution, 's')}, {si(step_s, 's')} from one reading to the next"
     values: dict[str, Number] = {"source": source, "resolution_s": info.resolution, "read_s": read_s, "step_s": step_s}
     slow = read_s > CLOCK_READ_S or info.resolution > 1e-6
     remedy = "Choose a faster clock source (tsc) at boot: each time stamp of a run takes this long" if slow else ""
@@ -68,9 +66,7 @@ def _clock_source(root: Path) -> Finding:
 
 
 def _governor(root: Path) -> Finding:
-    found = {
-        _first_line(path) for path in sorted(root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
-    }
+    found = {_first_line(path) for path in root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")}
     if not found:
         return ok(ITEM, "cpu", f"{os.cpu_count()} CPUs; their frequency is not set from here (a virtual machine?)")
     text = f"{os.cpu_count()} CPUs, governor {', '.join(sorted(found))}"
@@ -100,10 +96,8 @@ def _wakes(seconds: float) -> Finding:
         late.append(time.monotonic_ns() - due_ns)
     both = {"sleep": slept, "wait": late}
     values = {f"{what}_{tag}_s": _percentile(rows, p) for what, rows in both.items() for tag, p in PERCENTILES}
-    text = (
-        f"a sleep of 1 ms ends {si(values['sleep_median_s'], 's')} late, {si(values['sleep_p99_s'], 's')} at the 99th "
-        f"percentile; the waits of the rig end {si(values['wait_p99_s'], 's')} late (of {len(late)})"
-    )
+    text = f"a sleep of 1 ms ends {si(values['sleep_median_s'], 's')} late, {si(values['sleep_p99_s'], 's')} at the "
+    text += f"99th percentile; the waits of the rig end {si(values['wait_p99_s'], 's')} late (of {len(late)})"
     awake_s = SPIN_NS * 1e-9
     late_for = f"The rig spins for only {si(awake_s, 's')} at the end of a wait"
     remedy = f"{late_for}. Close other programs, or give the rig its own CPU"
@@ -119,9 +113,8 @@ def _disk(runs: Path) -> Finding:
     """Find whether the default directory of runs can be written, and how much space it has."""
     there = next(p for p in (runs.absolute(), *runs.absolute().parents) if p.exists())
     if not os.access(there, os.W_OK):
-        return broken(
-            ITEM, "disk", f"{there} cannot be written", "Run it where you may write, or give --out", StoreError
-        )
+        remedy = "Run it where you may write, or give --out"
+        return broken(ITEM, "disk", f"{there} cannot be written", remedy, StoreError)
     free = float(shutil.disk_usage(there).free)
     text = f"{si(free, 'B')} free for {runs}/"
     if free < DISK_FULL:

@@ -43,7 +43,7 @@ class Item:
     boot_s: float | None = None
 
 
-def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, seconds: float, held: list[Any]) -> Steps:
+def examine_device(device_item: Item, given: Mapping[str, Any], seconds: float, held: list[Any]) -> Steps:
     """Yield the findings of a device. It stays open, in ``held``, for the meters that see it."""
     item = device_item.name
     yield "opening it"
@@ -55,7 +55,7 @@ def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, se
         yield ok(item, "identity", _identity(info.name, info.mode, info.description, info.versions))
         if info.clock is not None and isinstance(device, Clocked):
             yield f"reading its clock for {seconds:g} s"
-            yield from _clock(item, info.clock, device, clock, seconds, DeviceError)
+            yield from _clock(item, info.clock, device, given["clock"], seconds, DeviceError)
         elif info.clock is None:
             yield ok(item, "clock", "stamped by the host")
         else:
@@ -65,9 +65,7 @@ def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, se
     held.append(device)
 
 
-def examine_meter(
-    meter_item: Item, given: Mapping[str, Any], clock: Clock, seconds: float, held: list[Any] | None = None
-) -> Steps:
+def examine_meter(meter_item: Item, given: Mapping[str, Any], seconds: float, held: list[Any] | None = None) -> Steps:
     """Yield the findings of a meter, and close it, or leave it open in ``held``."""
     item = meter_item.name
     yield "opening it"
@@ -79,13 +77,13 @@ def examine_meter(
         sees = ", ".join(f"{r.name} ({r.conversion.unit}, {r.kind}{_range(r)})" for r in info.rails)
         yield ok(item, "identity", f"{_identity(info.name, info.mode, info.description, info.versions)}; rails: {sees}")
         yield f"reading it for {seconds:g} s"
-        taken = take(meter, info, clock, seconds)
+        taken = take(meter, info, given["clock"], seconds)
         trip_s = (taken.trigger.after_ns - taken.trigger.before_ns) * 1e-9
         yield ok(item, "trigger", f"{si(trip_s, 's')} from asking to answer", trip_s=trip_s)
         yield from reading_findings(item, info, taken, meter_item.rails)
         if isinstance(meter, Clocked) and info.clock.name != "host":
             yield f"reading its clock for {seconds:g} s"
-            yield from _clock(item, info.clock, meter, clock, seconds, MeterError)
+            yield from _clock(item, info.clock, meter, given["clock"], seconds, MeterError)
         if held is not None:
             opened.pop_all()
             held.append(meter)

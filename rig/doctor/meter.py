@@ -158,10 +158,8 @@ def noise_finding(item: str, rail: Rail, value: Floats, start_s: Floats, unit: s
     mean = float(np.mean(value))
     deviation = math.sqrt(float(np.sum((value - level - slope * start_s) ** 2)) / (n - 2))
     twice_u = 2.0 * deviation / (float(np.std(start_s)) * math.sqrt(n))
-    text = (
-        f"{rail.name}: mean {si(mean, unit, 4)}, standard deviation {si(deviation, unit)} of {n} readings, drift "
-        f"{si(float(slope), unit)}/s +- {si(twice_u, unit, 2)}/s"
-    )
+    text = f"{rail.name}: mean {si(mean, unit, 4)}, standard deviation {si(deviation, unit)} of {n} readings, drift "
+    text += f"{si(float(slope), unit)}/s +- {si(twice_u, unit, 2)}/s"
     values: dict[str, Number] = {"mean": mean, "deviation": deviation, "unit": unit, "n": n}
     values |= {"drift_per_s": float(slope), "doubt_per_s": twice_u}
     drifted = abs(float(slope)) * span_s > max(deviation, 1e-3 * abs(mean)) and abs(float(slope)) > 1.5 * twice_u

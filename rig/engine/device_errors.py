@@ -28,9 +28,8 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
 
 def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) -> RigError:
     """Return the error for a driver that raised ``error`` during ``what``."""
-    return kind(
-        f"{what}: {said(error)}", value=said(error), remedy="The recording up to here is kept; `rig report` reads it"
-    )
+    remedy = "The recording up to here is kept; `rig report` reads it"
+    return kind(f"{what}: {said(error)}", value=said(error), remedy=remedy)
 
 
 def failed_on(sample_id: str, error: BaseException) -> RigError:

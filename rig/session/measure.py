@@ -30,6 +30,7 @@ MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
 MOST_TRIALS = 1000
 REPEATS_LEAST = 64
+Link = Callable[[], SessionLink]
 """A compliance run issues the same sample at least this many times."""
 
 
@@ -127,12 +128,7 @@ def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:
 
 
 def _record(
-    request: Request,
-    setup: BenchSetup,
-    planned: PlannedRun,
-    path: Path,
-    quiet: bool,
-    link: Callable[[], SessionLink] | None = None,
+    request: Request, setup: BenchSetup, planned: PlannedRun, path: Path, quiet: bool, link: Link | None = None
 ) -> Path:
     options = {**setup.scenario_options, **planned.options}
     # if a device marks its spans on a pin, only a meter sees them

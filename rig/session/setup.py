@@ -35,6 +35,8 @@ METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "r
 OPENING_S = "start_s"
 """The option for how long a driver may take to open (s), if it takes longer than usual."""
 YEAR_S = 365.25 * 86400
+Takers = dict[str, Factory]
+"""What takes options, by the name under which options address it."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +210,7 @@ def boot(clock: Clock, boot_s: float | None) -> None:
     clock.sleep_until(clock.now_ns() + round(1e9 * (BOOT_S if boot_s is None else boot_s)))
 
 
-def _feeding(
-    request: Request, given: Mapping[str, Any], takers: Mapping[str, Factory], handles: ExitStack
-) -> dict[str, Meter]:
+def _feeding(request: Request, given: Mapping[str, Any], takers: Takers, handles: ExitStack) -> dict[str, Meter]:
     """Open the named meters that feed the device, and let it boot; return them by slot."""
     named = _slots(request.meters)
     slots = [slot for slot, name in named.items() if feeds(load("meters", name), request.feeds.get(slot))]
@@ -226,12 +226,7 @@ def _slots(meters: Sequence[str]) -> dict[str, str]:
 
 
 def _meter(
-    slot: str,
-    request: Request,
-    chosen: Sequence[str],
-    given: Mapping[str, Any],
-    takers: Mapping[str, Factory],
-    handles: ExitStack,
+    slot: str, request: Request, chosen: Sequence[str], given: Mapping[str, Any], takers: Takers, handles: ExitStack
 ) -> Meter:
     """Split the options among ``takers`` and all chosen meters, and open the meter of a slot with its own."""
     slots = _slots(chosen)
@@ -281,7 +276,7 @@ def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
     let_go(close, f"close() of {type(driver).__name__}", patience_of("close", timeout_s))
 
 
-def _of_takers(texts: Iterable[str], takers: Mapping[str, Factory]) -> list[str]:
+def _of_takers(texts: Iterable[str], takers: Takers) -> list[str]:
     """Return the options that these takers declare. Others may belong to a meter that is not chosen yet."""
     known = {key for factory in takers.values() for key in options_of(factory)}
 

@@ -16,12 +16,10 @@ from rig.plugins import load
 from rig.session.asked import note
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
-from rig.session.setup import plant_factory_of, set_up_bench, which_of
+from rig.session.setup import Takers, plant_factory_of, set_up_bench, which_of
 from rig.sweep.grid import AUTO, NONE, Cell, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
 from rig.sweep.store import FILE, Frozen, check_empty, freeze, frozen, is_sweep
 from rig.types import Workload
-
-Takers = dict[str, Factory]
 
 
 def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) -> Sequence[Frozen]:
@@ -69,13 +67,8 @@ def checked(spec: GridSpec, wait: bool = True, say: Say | None = None) -> Grid:
         double = next((v for v, count in Counter(values[key]).items() if count > 1), None)
         if double is not None:
             raise UsageError(f"{key} has the value {double} twice", field=key, value=double, remedy="Give it once")
-    return Grid(
-        asked=spec,
-        options={key: values[key][0] for key in spec.options},
-        vary={key: values[key] for key in spec.vary},
-        seeds=seeds,
-        devices=facts,
-    )
+    options, vary = {key: values[key][0] for key in spec.options}, {key: values[key] for key in spec.vary}
+    return Grid(spec, options, vary, seeds, facts)
 
 
 def _all(spec: GridSpec) -> list[tuple[str, tuple[str, ...]]]:

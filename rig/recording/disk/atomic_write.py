@@ -19,9 +19,8 @@ Refuse = Callable[[Path, str, str], RigError]
 
 def bad_out(path: Path, what: str, remedy: str = "") -> UsageError:
     """Return the error for a path that a user named but that cannot be written."""
-    return UsageError(
-        f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy or "Choose a path that can be written"
-    )
+    remedy = remedy or "Choose a path that can be written"
+    return UsageError(f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy)
 
 
 def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:

@@ -128,6 +128,5 @@ def check_dense(found: os.stat_result, name: str) -> None:
 
 
 def _beyond(where: str, what: str, value: int) -> StoreError:
-    return StoreError(
-        f"{where} {what}", field="bounds", value=value, remedy="No recording of the rig is like this; see its origin"
-    )
+    remedy = "No recording of the rig is like this; see its origin"
+    return StoreError(f"{where} {what}", field="bounds", value=value, remedy=remedy)
