@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.bench.option_checks import one_of, within
 from rig.errors import DataError, unfit
 from rig.recording.layout import sha256_of
-from rig.types import Benchmark, Sample
+from rig.types import Benchmark, Sample, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.benchmark import WHOLE_SLICES, benchmark_of
@@ -47,16 +48,11 @@ _CLIPS_KEPT = 32
 _SLICES_KEPT = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AscWorkload:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AscWorkload(SampleSet):
     """The workload: see ``rig.types.Workload``. ``details`` says where the audio came from."""
 
-    name: str
-    task: str
-    version: str
-    digest_sha256: str
     samples: Lazy[Unit]
-    details: Mapping[str, Any]
     benchmark: Benchmark
     rate_hz: float
     load: Loader
@@ -123,19 +119,19 @@ def open_workload(
     Raises UsageError for options that are not valid, DataError for data that cannot be used, and
     MissingExtraError when a folder is given and ``neurorig[audio]`` is not installed.
     """
-    _check_options(samples, sample_seed, audio_hz, split, clipped_limit)
+    one_of(SPLITS, split=split)
+    within(1, math.inf, samples=1 if samples is None else samples)
+    within(0, math.inf, sample_seed=sample_seed)
+    within(0.0, 1.0, clipped_limit=clipped_limit)
+    low_hz, high_hz = _RATES_HZ
+    if not (low_hz <= audio_hz <= high_hz and float(audio_hz).is_integer()):
+        raise unfit("audio_hz", audio_hz, "is not a usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
+    rate_hz = float(audio_hz)
     if data is None and fold is not None:
         raise unfit("fold", fold, "is of a folder", "Give data too, or leave it out")
     if data is None:
-        return _synthetic(_SYNTHETIC_DEFAULT if samples is None else samples, sample_seed, audio_hz, split)
-    return _from_files(
-        _catalogue(Path(data), split, fold),
-        samples=samples,
-        seed=sample_seed,
-        rate_hz=audio_hz,
-        split=split,
-        clipped_limit=clipped_limit,
-    )
+        return _synthetic(_SYNTHETIC_DEFAULT if samples is None else samples, sample_seed, rate_hz, split)
+    return _from_files(_catalogue(Path(data), split, fold), samples, sample_seed, rate_hz, split, clipped_limit)
 
 
 def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload:
@@ -154,31 +150,35 @@ def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload
         key = f"{label}-{own:05d}"
         slices.append(Slice(key, label, key, 0, own))
     basis = {"recipe": RECIPE, "seeds": [first, first + -(-count // of_seed)]}
-    details = {"source": "synthetic", "recipe": RECIPE, "seeds": basis["seeds"], "unseen": split == "test"}
+    details = {"source": "synthetic", **basis, "unseen": split == "test"}
 
     def load(part: Slice) -> NDArray[np.float32]:
         return synthesize(part.label, part.seed or 0, SLICE_S, rate_hz)
 
-    return _workload(slices, load, rate_hz=rate_hz, split=split, classes=CLASSES, basis=basis, details=details)
+    return _workload(slices, load, rate_hz, split, CLASSES, basis, details)
 
 
 def _from_files(
-    found: Catalogue, *, samples: int | None, seed: int, rate_hz: float, split: str, clipped_limit: float
+    found: Catalogue, samples: int | None, seed: int, rate_hz: float, split: str, clipped_limit: float
 ) -> AscWorkload:
     everything = [
         Slice(f"{clip.name}:{second}", clip.label, clip.name, second)
         for clip in found.clips
         for second in range(clip.seconds)
     ]
-    slices = interleave(_drawn(everything, samples, seed))
+    if samples is not None and samples > len(everything):
+        raise unfit("samples", samples, "is more than there are", f"Use at most {len(everything)}")
+    slices = interleave(everything if samples is None else draw(everything, samples, seed))
     clips = {clip.name: clip for clip in found.clips}
-    used = sorted({part.clip for part in slices})
-    files = [(name, _checked_digest(clips[name].path, clipped_limit)) for name in used]
+    files = []
+    for name in sorted({part.clip for part in slices}):
+        audio.read_native(clips[name].path, clipped_limit=clipped_limit)
+        files.append((name, sha256_of(clips[name].path)))
     drawn = None if samples is None else {"drawn": len(slices), "of": len(everything), "seed": seed}
     details = {
         **found.details,
         "source": found.source,
-        "clips": len(used),
+        "clips": len(files),
         "selection": drawn or "all",
         "clipped_limit": clipped_limit,
         "decoder": audio.versions(),
@@ -194,41 +194,24 @@ def _from_files(
         size = round(SLICE_S * rate_hz)
         return decode(part.clip)[part.start_s * size : (part.start_s + 1) * size]
 
-    basis = {"files": files}
-    return _workload(slices, load, rate_hz=rate_hz, split=split, classes=found.classes, basis=basis, details=details)
+    return _workload(slices, load, rate_hz, split, found.classes, {"files": files}, details)
 
 
 def _workload(
-    slices: Sequence[Slice],
-    load: Loader,
-    *,
-    rate_hz: float,
-    split: str,
-    classes: Sequence[str],
-    basis: Mapping[str, Any],
+    slices: Sequence[Slice], load: Loader, rate_hz: float, split: str, classes: Sequence[str], basis: Mapping[str, Any],
     details: Mapping[str, Any],
-) -> AscWorkload:
-    recipe = {
-        "version": VERSION,
-        "slice_s": SLICE_S,
-        "rate_hz": float(rate_hz),
-        "split": split,
-        "classes": list(classes),
-        "order": [part.id for part in slices],
-    }
+) -> AscWorkload:  # fmt: skip
+    asked = {"rate_hz": rate_hz, "split": split, "classes": list(classes)}
     counts = Counter(part.label for part in slices)
-    about = {
-        **details,
-        "rate_hz": float(rate_hz),
-        "split": split,
-        "classes": list(classes),
-        "counts": {label: counts[label] for label in classes},
-        "slices": len(slices),
-    }
+    about = {**details, **asked, "counts": {label: counts[label] for label in classes}, "slices": len(slices)}
+    order = [part.id for part in slices]
+    digest = _digest({"version": VERSION, "slice_s": SLICE_S, **asked, "order": order, **basis})
     units = tuple(Unit(part.id, part.label, (part,)) for part in slices)
-    samples = Lazy(units, partial(sample_of, load=load, rate_hz=float(rate_hz)))
-    digest = _digest({**recipe, **basis})
-    return AscWorkload(NAME, TASK, VERSION, digest, samples, about, benchmark_of(about), float(rate_hz), load)
+    samples = Lazy(units, partial(sample_of, load=load, rate_hz=rate_hz))
+    return AscWorkload(
+        NAME, TASK, VERSION, digest, details=about,
+        samples=samples, benchmark=benchmark_of(about), rate_hz=rate_hz, load=load,
+    )  # fmt: skip
 
 
 def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:
@@ -246,32 +229,5 @@ def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:
     )
 
 
-def _drawn(slices: Sequence[Slice], samples: int | None, seed: int) -> list[Slice]:
-    if samples is None:
-        return list(slices)
-    if samples > len(slices):
-        raise unfit("samples", samples, "is more than there are", f"Use at most {len(slices)}")
-    return draw(slices, samples, seed)
-
-
-def _checked_digest(path: Path, clipped_limit: float) -> str:
-    audio.read_native(path, clipped_limit=clipped_limit)
-    return sha256_of(path)
-
-
 def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _check_options(samples: int | None, seed: int, rate_hz: float, split: str, clipped_limit: float) -> None:
-    if split not in SPLITS:
-        raise unfit("split", split, "is unknown", f"Known: {', '.join(SPLITS)}")
-    if samples is not None and samples <= 0:
-        raise unfit("samples", samples, "is not positive", "Use 1 or more")
-    if seed < 0:
-        raise unfit("sample_seed", seed, "is negative", "Use 0 or more")
-    low_hz, high_hz = _RATES_HZ
-    if not (low_hz <= rate_hz <= high_hz and float(rate_hz).is_integer()):
-        raise unfit("audio_hz", rate_hz, "is not a usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
-    if not 0 <= clipped_limit <= 1:
-        raise unfit("clipped_limit", clipped_limit, "is not a share", "Use a number from 0 to 1")

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rig.bench.option_checks import one_of, parts_of, within
 from rig.errors import DataError, refused, unfit
 from rig.recording.layout import sha256_of
-from rig.types import Sample
+from rig.types import Sample, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.event_detection.files import FRAME_US, SENSOR, SHAPE, Recorded, boxes_of, opened
 
 NAME = "event-detection"
+TASK = "event camera object detection: boxes of pedestrians, two wheelers and cars"
 SPLITS = ("train", "val", "test")
 SUFFIXES = (".h5", ".raw", ".dat")
 CLASSES = ("pedestrian", "two wheeler", "car")
@@ -33,15 +33,8 @@ FRAME_S = FRAME_US / 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drive:
+class Drive(SampleSet):
     """The workload; see ``rig.types.Workload`` and ``rig.types.Streams``."""
-
-    digest_sha256: str
-    samples: Lazy[tuple[Recorded, int]]
-    details: Mapping[str, Any]
-    name: str = field(default=NAME, init=False)
-    task: str = field(default="event camera object detection: boxes of pedestrians, two wheelers and cars", init=False)
-    version: str = field(default="1", init=False)
 
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
@@ -88,7 +81,7 @@ def open_workload(
             truth[_name(one, k)] = [[int(row[0]), *np.round(row[1:], 3).tolist()] for row in kept]
     detect = {"classes": CLASSES, "shape": SHAPE, "least_diagonal": LEAST_DIAGONAL, "boxes": truth}
     details = {"split": split, "files": [one.path.name for one in recorded], "frame_s": FRAME_S, "detect": detect}
-    return Drive(digest.hexdigest(), Lazy(places, _sample), details)
+    return Drive(NAME, TASK, "1", digest.hexdigest(), Lazy(places, _sample), details)
 
 
 def _name(file: Recorded, frame: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from rig.bench.option_checks import one_of, within
 from rig.errors import DataError, refused
-from rig.types import Sample
+from rig.types import Sample, SampleSet
 from scenarios.workloads.mswc import front_ends
 from scenarios.workloads.mswc.words import Clips, languages, read_split, sound_of
 
-NAME = "mswc-fscil"
+NAME, TASK = "mswc-fscil", "keyword few-shot class-incremental learning"
 OLD, NEW = "old", "new"
 
 Heard = NDArray[np.float32]
@@ -30,19 +30,13 @@ FRONT_ENDS: Mapping[str, Callable[[Any], Heard]]
 FRONT_ENDS = {"mfcc": front_ends.mfcc, "spikes": front_ends.spikes, "audio": np.asarray}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sessions:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sessions(SampleSet):
     """The workload; see ``rig.types.Workload``. ``base`` names the base words, in the order of their classes."""
 
-    digest_sha256: str
-    samples: tuple[Sample, ...]
-    details: Mapping[str, Any]
     base: tuple[str, ...]
     training: Clips
     front_end: str
-    name: str = field(default=NAME, init=False)
-    task: str = field(default="keyword few-shot class-incremental learning", init=False)
-    version: str = field(default="1", init=False)
 
     def base_training(self) -> Iterator[tuple[str, Heard]]:
         """Yield each base word with all of its training samples after the front end."""
@@ -124,7 +118,10 @@ def open_workload(
         "languages": order, "shots": shots, "way": way, "base_words": len(training), "source": "MSWC", "split": split,
         "classes": sorted({sample.label for sample in samples if sample.label is not None}),
     }  # fmt: skip
-    return Sessions(_digest(samples), tuple(samples), details, tuple(training), training, front_end)
+    return Sessions(
+        NAME, TASK, "1", _digest(samples), tuple(samples), details,
+        base=tuple(training), training=training, front_end=front_end,
+    )  # fmt: skip
 
 
 def _asked(session: int, asked: Sequence[tuple[str, str, int, Heard]], rate_hz: float | None) -> Iterator[Sample]:

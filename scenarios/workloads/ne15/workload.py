@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rig.bench.option_checks import one_of, positive, within
 from rig.errors import DataError, refused, unfit
-from rig.types import Sample
+from rig.types import Sample, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.ne15 import mnist
 from scenarios.workloads.ne15.aer import DIALECTS, PIXELS, read_aedat
@@ -44,18 +44,13 @@ class Image(NamedTuple):
     label: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Digits:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Digits(SampleSet):
     """The workload; see ``rig.types.Workload``. ``show`` encodes an image for any time; None if that is impossible."""
 
-    digest_sha256: str
-    samples: Lazy[Image]
-    details: Mapping[str, Any]
+    images: Sequence[Image]
     blank_s: float
-    show: Show | None = None
-    name: str = field(default=NAME, init=False)
-    task: str = field(default=TASK, init=False)
-    version: str = field(default="1", init=False)
+    show: Show | None
 
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
@@ -65,7 +60,7 @@ class Digits:
             encoding = self.details["encoding"]
             raise unfit("encoding", encoding, "cannot be shown for any time", "Use poisson for the scenario real-time")
         lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
-        _, ids, labels = zip(*self.samples.items, strict=True)
+        _, ids, labels = zip(*self.images, strict=True)
         return frames_of(self.show, ids, labels, **lengths, blank_s=self.blank_s, seed=seed)
 
 
@@ -190,4 +185,6 @@ def _workload(
         found.update(f"{sample.id} {sample.label} {len(sample.payload)}".encode() + sample.payload.tobytes())
         events += len(sample.payload)
     about = {"classes": sorted({image.label for image in images}), **details, "events": events}
-    return Digits(found.hexdigest(), samples, about, float(details["blank_s"]), show)
+    return Digits(
+        NAME, TASK, "1", found.hexdigest(), samples, about, images=images, blank_s=float(details["blank_s"]), show=show
+    )
