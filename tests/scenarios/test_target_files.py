@@ -291,5 +291,5 @@ def test_what_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
     others = {"official": None, "best_known": None}
     late = replace(row(5), found_s=0.037)
-    assert command._line(late, others, 0.01).endswith("found after 0.037 s, more than the 0.01 s asked for\n")
-    assert command._line(late, others, 1.0).endswith("found after 0.037 s\n")
+    assert command._line(late, others, 0.01).endswith("found after 0.037 s, more than the 0.01 s asked for")
+    assert command._line(late, others, 1.0).endswith("found after 0.037 s")

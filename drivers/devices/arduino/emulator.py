@@ -51,17 +51,16 @@ class SocketPort:
     @property
     def in_waiting(self) -> int:
         """Bytes that can be read at once. Raises ``OSError`` where the other end hung up."""
-        if not select.select([self._peer], [], [], 0.0)[0]:
-            return 0
-        if count := len(self._peer.recv(1 << 16, socket.MSG_PEEK)):
-            return count
-        raise OSError("QEMU has ended")
+        return len(self._received(0.0, 1 << 16, socket.MSG_PEEK))
 
     def read(self, size: int) -> bytes:
         """Wait a moment for up to ``size`` bytes. Raises ``OSError`` where the other end hung up."""
-        if not select.select([self._peer], [], [], SLICE_S)[0]:
+        return self._received(SLICE_S, size)
+
+    def _received(self, wait_s: float, size: int, flags: int = 0) -> bytes:
+        if not select.select([self._peer], [], [], wait_s)[0]:
             return b""
-        if got := self._peer.recv(size):
+        if got := self._peer.recv(size, flags):
             return got
         raise OSError("QEMU has ended")
 

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 from drivers.devices.arduino import mfe
 from drivers.devices.arduino.mfe import FILTERS, FRAMES, array
 from rig.errors import DataError, reason
-from rig.network.description import Connection, Layer, Memory, NetworkInfo
+from rig.network.counting import memory_of
+from rig.network.description import Connection, Layer, NetworkInfo
 from rig.recording.disk.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
@@ -189,39 +189,21 @@ def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> 
 
 def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
     """Describe an exported network; activations are counted after pooling. ``takes`` is the memory of the build."""
-    first, height, width = _convolved("first", "input", network.first, FRAMES, FILTERS)
-    second, height, width = _convolved("second", first[0].name, network.second, height, width)
-    weights = network.dense_weights
-    zeros = int(weights.size - (weights != 0).sum())
-    dense = Connection("dense", second[0].name, "classes", weights.size, zeros, weights.size, len(network.classes))
-    memory = chain(
-        _memory("first", network.first),
-        _memory("second", network.second),
-        [Memory("dense.weights", "weights", weights.size, 8), Memory("dense.bias", "weights", len(weights), 32)],
-    )
-    layers = (first[0], second[0], Layer("classes", len(network.classes)))
-    return NetworkInfo(layers, (first[1], second[1], dense), tuple(memory), 1.0, CONVENTION + takes)
-
-
-def _convolved(
-    name: str, source: str, layer: Convolution, height: int, width: int
-) -> tuple[tuple[Layer, Connection], int, int]:
-    """Return a convolution without padding and its pooling, with the height and the width of its output.
-
-    Pooling drops an odd last row or column, which the firmware does not compute.
-    """
-    high, wide = (height - KERNEL + 1) // 2, (width - KERNEL + 1) // 2
-    weights, channels = layer.weights, len(layer.weights)
-    zeros = int(weights.size - (weights != 0).sum())
-    neurons = Layer(f"{name}.pooled", high * wide * channels)
-    dense = weights.size * 4 * high * wide
-    synapses = Connection(name, source, neurons.name, weights.size, zeros, dense, KERNEL**2 * channels)
-    return (neurons, synapses), high, wide
-
-
-def _memory(name: str, layer: Convolution) -> list[Memory]:
-    parts = (("bias", layer.bias), ("multiplier", layer.multiplier), ("shift", layer.shift))
-    return [
-        Memory(f"{name}.weights", "weights", layer.weights.size, 8),
-        *(Memory(f"{name}.{part}", "weights", array.size, 8 * array.itemsize) for part, array in parts),
-    ]
+    source, size, layers, connections = "input", (FRAMES, FILTERS), list[Layer](), list[Connection]()
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, convolution in (("first", network.first), ("second", network.second)):
+        # pooling drops an odd last row or column, which the firmware does not compute
+        size = (size[0] - KERNEL + 1) // 2, (size[1] - KERNEL + 1) // 2
+        weights, channels, places = convolution.weights, len(convolution.weights), size[0] * size[1]
+        layers.append(Layer(f"{name}.pooled", places * channels))
+        zeros, dense = int((weights == 0).sum()), weights.size * 4 * places
+        ends = source, layers[-1].name
+        connections.append(Connection(name, *ends, weights.size, zeros, dense, KERNEL**2 * channels))
+        arrays |= {f"{name}.{part}": getattr(convolution, part) for part in ("weights", "bias", "multiplier", "shift")}
+        source = layers[-1].name
+    weights, classes = network.dense_weights, len(network.classes)
+    zeros = int((weights == 0).sum())
+    connections.append(Connection("dense", source, "classes", weights.size, zeros, weights.size, classes))
+    layers.append(Layer("classes", classes))
+    memory = memory_of(arrays | {"dense.weights": weights, "dense.bias": network.dense_bias}, "weights")
+    return NetworkInfo(tuple(layers), tuple(connections), memory, 1.0, CONVENTION + takes)

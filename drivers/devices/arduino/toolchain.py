@@ -10,7 +10,6 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,13 +59,6 @@ class Firmware:
         return self.data_bytes + self.bss_bytes
 
 
-@dataclass(frozen=True)
-class _Generated:
-    headers: Mapping[str, str]
-    source_sha256: str
-    network_sha256: str
-
-
 def build(out: Path, network: Path | None = None) -> Firmware:
     """Build the firmware for ``mps2-an386`` in the folder ``out``, with an exported ``network`` (default: the shipped).
 
@@ -75,16 +67,14 @@ def build(out: Path, network: Path | None = None) -> Firmware:
     compiler = _program(COMPILER, "gcc-arm-none-eabi and libnewlib-arm-none-eabi")
     folder, version = _board_folder(BOARD), re.sub(r"[\"\\\[\]]", "", _ran([compiler, "-dumpfullversion"]).strip())
     flags = f"{COMPILER} {version} {' '.join(FLAGS)}"
-    made = _generated(BOARD, f'#define BUILD_FLAGS "{flags}"\n', network)
     out.mkdir(parents=True, exist_ok=True)
-    for name, text in made.headers.items():
-        (out / name).write_text(text)
+    digests = _generate(out, BOARD, f'#define BUILD_FLAGS "{flags}"\n', network)
     elf = out / "firmware.elf"
     sources = [str(path) for place in (FOLDER / "core", folder) for path in sorted(place.glob("*.c"))]
     script = ["-T", str(folder / "link.ld")]
     _ran([compiler, *FLAGS, f"-I{FOLDER / 'core'}", f"-I{out}", *sources, *LINK_FLAGS, *script, "-o", str(elf)])
     sizes = _ran([compiler.removesuffix("gcc") + "size", str(elf)]).splitlines()[1].split()
-    return Firmware(elf, BOARD, made.source_sha256, made.network_sha256, flags, *(int(n) for n in sizes[:3]))
+    return Firmware(elf, BOARD, *digests, flags, *(int(n) for n in sizes[:3]))
 
 
 def sketch(out: Path, network: Path | None = None) -> Path:
@@ -92,13 +82,12 @@ def sketch(out: Path, network: Path | None = None) -> Path:
 
     It holds the sketch, the core and what is generated. Raises as ``build``, but needs no compiler.
     """
-    made = _generated(SKETCH_BOARD, _SKETCH_FLAGS, network)
+    sources = [*_board_folder(SKETCH_BOARD).iterdir(), *(FOLDER / "core").iterdir()]
     folder = out / "neurorig_mcu"
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [*(FOLDER / "core").iterdir(), *_board_folder(SKETCH_BOARD).iterdir()]:
+    _generate(folder, SKETCH_BOARD, _SKETCH_FLAGS, network)
+    for path in sources:
         shutil.copyfile(path, folder / path.name)
-    for name, text in made.headers.items():
-        (folder / name).write_text(text)
     return folder
 
 
@@ -133,12 +122,14 @@ def _board_folder(board: str) -> Path:
     return folder
 
 
-def _generated(board: str, flags: str, network: Path | None) -> _Generated:
+def _generate(out: Path, board: str, flags: str, network: Path | None) -> tuple[str, str]:
+    """Write the generated headers; return the digests of the sources and of the network."""
     source, found = source_sha256(board), read_network(network or DEFAULT_NETWORK)
     stated = {"SOURCE_SHA256": source, "NETWORK_SHA256": found.sha256}
     info = flags + "".join(f'#define BUILD_{name} "{value}"\n' for name, value in stated.items())
-    headers = {_TABLES: mfe_header(), "trained_network.h": found.text, "build_info.h": info}
-    return _Generated(headers, source, found.sha256)
+    for name, text in ((_TABLES, mfe_header()), ("trained_network.h", found.text), ("build_info.h", info)):
+        (out / name).write_text(text)
+    return source, found.sha256
 
 
 def _program(name: str, packages: str) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import numpy as np
 
-from drivers.devices.cpu.numpy_device import Model, forecasting_device
+from drivers.devices.cpu.numpy_device import forecasting_device
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.errors import DataError
@@ -49,14 +49,16 @@ def open_device(settings: Shape) -> Device:
     """
     shape, seed = settings, settings.seed
     drawn = weights_of(shape, np.random.default_rng([seed, 0]))
-    model = Model(
+    return forecasting_device(
         NAME,
         f"echo state network of {shape.neurons} neurons",
         "regularised least squares on the first half of each sample",
         {name: value for name, value in asdict(shape).items() if name != "seed"},
-        Trained(shape, *drawn, np.ones(shape.neurons + 2), np.zeros(0), 0.0),
+        Trained(shape, *drawn, np.ones(shape.neurons + 2), np.zeros(0), 0.0).network(),
+        lambda series, rng: (trained(shape, series, rng), {}),
+        shape.washout,
+        seed,
     )
-    return forecasting_device(model, lambda series, rng: (trained(shape, series, rng), {}), shape.washout, seed)
 
 
 @dataclass(frozen=True, slots=True)

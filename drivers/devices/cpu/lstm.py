@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from drivers.devices.cpu.numpy_device import Model, forecasting_device
+from drivers.devices.cpu.numpy_device import forecasting_device
 from rig.bench.option_checks import within
 from rig.bench.settings import Positive, of_settings
 from rig.network.counting import Synapses, linear, memory_of
@@ -201,15 +201,17 @@ def open_device(settings: Lstm) -> Device:
         weights, memories, read, losses = fitted(first, series, s.washout, s.epochs, s.learning_rate)
         return Trained(weights, memories, read), {"training_loss": losses}
 
-    model = Model(
+    return forecasting_device(
         NAME,
         f"long short-term memory of {s.cells} cells",
         f"{s.epochs} epochs of the first half of each sample by Adam on the squared error at a learning rate of "
         f"{s.learning_rate:g}; the last network is taken",
         {"cells": s.cells, "window": s.window, "washout": s.washout},
-        Trained(unlearnt, Memories.none(s.cells), np.zeros(s.window)),
+        Trained(unlearnt, Memories.none(s.cells), np.zeros(s.window)).network(),
+        learn,
+        s.washout,
+        s.seed,
     )
-    return forecasting_device(model, learn, s.washout, s.seed)
 
 
 @dataclass(frozen=True, slots=True)

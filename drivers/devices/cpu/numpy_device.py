@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,29 +63,19 @@ class Forecaster(Protocol):
     def synapses(self) -> tuple[Synapses, ...]:
         """Return the connections."""
 
-    def network(self) -> NetworkInfo:
-        """Return the description."""
-
 
 Learn = Callable[[Floats, np.random.Generator], tuple[Forecaster, Mapping[str, Any]]]
 """Draws a network, lets it learn a series of shape (n,), and returns it with a record of the training."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A kind of network: its name, training and parameters, and an untrained one."""
-
-    name: str
-    title: str
-    training: str
-    parameters: Mapping[str, Any]
-    first: Forecaster
-
-
-def forecasting_device(model: Model, learn: Learn, washout: int, seed: int) -> Device:
+def forecasting_device(
+    name: str, title: str, training: str, parameters: Mapping[str, Any], network: NetworkInfo, learn: Learn,
+    washout: int, seed: int,
+) -> Device:  # fmt: skip
     """Return a device that learns the first half of each sample once, outside the span, and forecasts the second.
 
-    The weights of sample k are drawn from ``seed`` and the seed of the sample.
+    ``title`` names the kind of network, of which ``network`` describes an untrained one. The weights of sample k are
+    drawn from ``seed`` and the seed of the sample.
     """
     learnt: dict[tuple[str, bytes], tuple[Forecaster, Mapping[str, Any]]] = {}
 
@@ -97,24 +86,20 @@ def forecasting_device(model: Model, learn: Learn, washout: int, seed: int) -> D
 
     def forecast(sample: Sample) -> tuple[dict[str, Any], Seen]:
         load([sample])
-        network, said = learnt[_key(sample)]
-        points, seen = network.forecast(len(sample.payload) - len(sample.payload) // 2)
+        learner, said = learnt[_key(sample)]
+        points, seen = learner.forecast(len(sample.payload) - len(sample.payload) // 2)
         return {"forecast": [float(p) if np.isfinite(p) else None for p in points], **said}, seen
 
     algorithm = {
-        "model": f"{model.title}, weights of each sample drawn anew",
-        "training": f"{model.training}, outside the span",
-        "parameters": model.parameters,
+        "model": f"{title}, weights of each sample drawn anew",
+        "training": f"{training}, outside the span",
+        "parameters": parameters,
     }
-    return numpy_device(
-        model.name,
-        model.title,
-        model.first.network(),
-        algorithm,
-        forecast,
-        lambda sample: learnt[_key(sample)][0].synapses(),
-        load,
-    )
+
+    def synapses(sample: Sample) -> Sequence[Synapses]:
+        return learnt[_key(sample)][0].synapses()
+
+    return numpy_device(name, title, network, algorithm, forecast, synapses, load)
 
 
 def _key(sample: Sample) -> tuple[str, bytes]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rig.analysis.solving.targets import SPECIFIED
 from rig.bench.option_checks import one_of
-from rig.errors import DataError, IntegrityError, UsageError, refused
+from rig.errors import DataError, IntegrityError, refused
 from rig.plugins import imported
 from rig.recording.disk.atomic_write import regular
 from rig.terminal import say, say_json
@@ -39,13 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``rig targets NODES DENSITY SEED...`` and ``rig targets --verify``."""
     add = parser.add_argument
     add("--verify", action="store_true", help="check the certificates of the named problems, or of all problems")
-    add(
-        "--seconds",
-        type=float,
-        default=10.0,
-        metavar="S",
-        help="approximate time of a search for each problem; default: 10",
-    )
+    searched = "approximate time of a search for each problem; default: 10"
+    add("--seconds", type=float, default=10.0, metavar="S", help=searched)
     add(
         "--method", default="size", metavar="METHOD",
         help="size: as the benchmark specifies, a proof below 50 nodes and D-Wave Tabu from 50 on, with the best of a "
@@ -69,9 +64,7 @@ def run(args: argparse.Namespace) -> int:
             raise refused("out", str(args.out), "Remove --out or --verify", what)
         return _verified(_rows_of(keys) if keys else list(load_table().values()), args.json)
     if not args.seconds > 0:
-        raise UsageError(
-            f"--seconds is {args.seconds:g}", field="seconds", value=args.seconds, remedy="Give more than 0"
-        )
+        raise refused("seconds", args.seconds, "Give more than 0")
     kept = _kept(args.out)
     said = []
     for key in keys:
@@ -87,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 said.append({**asdict(found), **others, "verified": True})
             else:
-                say(_line(found, others, args.seconds).rstrip("\n"))
+                say(_line(found, others, args.seconds))
     if args.json:
         say_json(json.dumps(said))
     elif args.out is not None:
@@ -170,7 +163,7 @@ def _line(found: Target, others: Mapping[str, int | None], seconds: float) -> st
     took_s = found.searched_s if found.found_s is None else found.found_s
     late = f", more than the {seconds:g} s asked for" if took_s > seconds and found.name != SPECIFIED else ""
     words.append(f"{'found after' if found.found_s is not None else 'took'} {took_s:.3g} s{late}")
-    return f"n {found.nodes} density {found.density:g} seed {found.seed}: {'; '.join(words)}\n"
+    return f"n {found.nodes} density {found.density:g} seed {found.seed}: {'; '.join(words)}"
 
 
 def _verified(rows: Sequence[Target], as_json: bool) -> int:
@@ -178,8 +171,8 @@ def _verified(rows: Sequence[Target], as_json: bool) -> int:
     wrong = [f"{row}: {fault}" for row, fault in faults if fault is not None]
     proofs = sum(row.proven is not None for row in rows)
     said = {"certificates": len(rows), "proven": proofs, "wrong": wrong}
-    text = f"{len(rows)} certificates checked, {proofs} of them proven optimal, {len(wrong)} wrong\n"
-    say(json.dumps(said) if as_json else text.rstrip("\n"))
+    text = f"{len(rows)} certificates checked, {proofs} of them proven optimal, {len(wrong)} wrong"
+    say(json.dumps(said) if as_json else text)
     if wrong:
         what = f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}"
         remedy = "Restore the table. A wrong certificate gives no gap"
@@ -205,14 +198,13 @@ def compute(
         return _by_search(graph, density, seed, seconds, first_seed)
     if method == "tabu":
         solution, took_s = specified_tabu(graph, seed)
-        row = _row(graph, density, seed, solution, TABU, took_s)
-        return replace(row, name=SPECIFIED, search_seed=seed, versions=versions("dwave-samplers", "dimod"))
+        more = {"name": SPECIFIED, "search_seed": seed, "versions": versions("dwave-samplers", "dimod")}
+        return _row(graph, density, seed, solution, TABU, took_s, **more)
     if graph.nodes >= PROVEN_BELOW:
         raise refused("method", method, f"Give size or search; proofs are for fewer than {PROVEN_BELOW} nodes")
     began = time.perf_counter()
     solution = largest_set(graph)
-    row = _row(graph, density, seed, solution, PROOF, time.perf_counter() - began)
-    return replace(row, name=SPECIFIED, proven=PROOF)
+    return _row(graph, density, seed, solution, PROOF, time.perf_counter() - began, name=SPECIFIED, proven=PROOF)
 
 
 def largest_set(graph: Graph) -> Vector:
@@ -252,9 +244,8 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_se
         raise DataError(what, field="seconds", value=seconds, remedy="Give the search more time with --seconds")
     searched_s = time.perf_counter() - began
     found, search_seed = best
-    row = _row(graph, density, seed, found.solution, SEARCH, searched_s)
-    seeds = {"search_seed": search_seed, "moves": found.moves}
-    return replace(row, **seeds, found_s=round(found.seconds, 6), versions=versions("numba", "numpy"))
+    walk = {"search_seed": search_seed, "moves": found.moves, "found_s": round(found.seconds, 6)}
+    return _row(graph, density, seed, found.solution, SEARCH, searched_s, **walk, versions=versions("numba", "numpy"))
 
 
 def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int = 50) -> tuple[Vector, float]:
@@ -271,11 +262,9 @@ def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int =
     return np.array([sample[v] for v in range(graph.nodes)], np.uint8), took_s
 
 
-def _row(graph: Graph, density: float, seed: int, solution: Any, method: str, took_s: float) -> Target:
-    return Target(
-        graph.nodes, float(density), seed, graph.cost(solution), to_hex(solution), digest(graph), method,
-        searched_s=round(took_s, 3),
-    )  # fmt: skip
+def _row(graph: Graph, density: float, seed: int, solution: Any, method: str, took_s: float, **more: Any) -> Target:
+    problem, found = (graph.nodes, float(density), seed), (graph.cost(solution), to_hex(solution), digest(graph))
+    return Target(*problem, *found, method, searched_s=round(took_s, 3), **more)
 
 
 def versions(*names: str) -> str:
