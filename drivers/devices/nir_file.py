@@ -12,6 +12,7 @@ import numpy as np
 from drivers.failures import UNFIT
 from rig.errors import DataError, SetupError
 from rig.plugins import imported
+from rig.types import Floats
 
 Nodes = Mapping[str, Any]
 Edges = Sequence[tuple[str, str]]
@@ -65,6 +66,31 @@ def flat(nodes: Nodes, edges: Edges) -> tuple[dict[str, Any], list[tuple[str, st
             links = [ln for ln in links if through not in ln] + [(a, b) for a in into for b in out]
             del found[through]
     return found, sorted(set(links))
+
+
+def ends_of(nodes: Nodes) -> tuple[str, str]:
+    """Return the names of a graph's input and output. Raises ``DataError`` unless there is one of each."""
+    found = []
+    for kind in ("Input", "Output"):
+        names = [name for name, node in nodes.items() if type(node).__name__ == kind]
+        if len(names) != 1:
+            raise refused(names[1] if names else kind, f"is one of {len(names)}", f"Give the graph one {kind}")
+        found += names
+    return found[0], found[1]
+
+
+def check_edges(nodes: Nodes, edges: Edges) -> None:
+    """Raise ``DataError`` for an edge of a node that does not exist."""
+    for name in (n for edge in edges for n in edge if n not in nodes):
+        raise refused(name, "has edges and does not exist", "Export the graph again")
+
+
+def finite(name: str, what: str, values: Any) -> Floats:
+    """Return the values of a node as doubles. Raises ``DataError`` if one is not finite."""
+    array = np.asarray(values, dtype=np.float64)
+    if not np.all(np.isfinite(array)):
+        raise refused(name, f"holds NaN or infinity in {what}", "Export the trained network again")
+    return array
 
 
 def digest_of(nodes: Nodes, edges: Edges) -> str:

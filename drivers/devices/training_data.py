@@ -5,9 +5,9 @@ Devices that learn classes from a few samples (NeuroBench, algorithm 1) share th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,11 @@ from rig.plugins import load
 from rig.types import Floats, Sample, Workload
 
 LEARNING, INFERENCE = "learning", "inference"
+FEWEST_STEPS = 10
+"""The smallest number of steps in an epoch."""
+HIGHEST_RATE = 3e-3
+"""The rate at which Adam begins; it falls to zero by a cosine."""
+K = TypeVar("K")
 Shown = Callable[[], Iterable[tuple[str, NDArray[Any]]]]
 """Gives each base word with all of its training samples, shape (n, ...)."""
 
@@ -62,6 +67,34 @@ def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Label
     labels = np.array([classes.index(name) for name in names])
     record = {"workload": data.name, "digest_sha256": data.digest_sha256, **data.details}
     return Labelled(tuple(inputs), labels, classes, record)
+
+
+def batch_of(samples: int, largest: int) -> int:
+    """Return the samples of one step: at most ``largest``, and so few that an epoch has its steps."""
+    return max(1, min(largest, samples // FEWEST_STEPS))
+
+
+def adam(
+    weights: dict[K, NDArray[np.float32]], samples: int, size: int, epochs: int, rng: np.random.Generator,
+    gradients: Callable[[NDArray[np.int64]], Mapping[K, NDArray[Any]]],
+) -> Iterator[int]:  # fmt: skip
+    """Change ``weights`` by Adam in batches of ``size``; yield the number of an epoch ten times, after it.
+
+    ``gradients`` takes the numbers of the samples of a batch. Training never stops early and selects nothing.
+    """
+    mean: dict[K, NDArray[Any]] = {name: np.zeros_like(value) for name, value in weights.items()}
+    square, count, total = mean.copy(), 0, epochs * (samples // size)
+    for epoch in range(1, epochs + 1):
+        for batch in rng.permutation(samples)[: samples // size * size].reshape(-1, size):
+            count += 1
+            rate = HIGHEST_RATE * 0.5 * (1 + np.cos(np.pi * count / total))
+            for name, gradient in gradients(batch).items():
+                mean[name] = 0.9 * mean[name] + 0.1 * gradient
+                square[name] = 0.99 * square[name] + 0.01 * gradient**2
+                spread = np.sqrt(square[name] / (1 - 0.99**count)) + 1e-8
+                weights[name] = (weights[name] - rate * (mean[name] / (1 - 0.9**count)) / spread).astype(np.float32)
+        if epoch * 10 // epochs > (epoch - 1) * 10 // epochs:
+            yield epoch
 
 
 def prototypes(means: Floats) -> tuple[Floats, Floats]:

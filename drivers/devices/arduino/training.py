@@ -18,17 +18,15 @@ from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
 from drivers.devices.arduino.quantised import AT_ONCE, KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
-from drivers.devices.training_data import labelled
+from drivers.devices.training_data import adam, batch_of, labelled
 from rig.errors import DataError
 from rig.types import Workload
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 CHANNELS = (8, 16)
-LARGEST_BATCH, FEWEST_STEPS = 32, 10
-"""The largest number of samples in a step, and the smallest number of steps in an epoch."""
-HIGHEST_RATE = 3e-3
-"""The rate at which Adam begins; it falls to zero by a cosine."""
+LARGEST_BATCH = 32
+"""The largest number of samples in a step."""
 DROPPED = 0.5
 VARIANCE_LEAST = 1e-5
 KEPT_OF_MOMENTS = 0.9
@@ -90,11 +88,6 @@ class FloatNetwork:
         return first, self.second.activations(first)
 
 
-def batch_of(samples: int) -> int:
-    """Return the samples of one step."""
-    return max(1, min(LARGEST_BATCH, samples // FEWEST_STEPS))
-
-
 def accuracy(scores: NDArray[Any], labels: Labels) -> float:
     """Return the share of samples whose label has the largest score."""
     return float((scores.argmax(axis=1) == labels).mean())
@@ -105,29 +98,20 @@ def trained(
 ) -> FloatNetwork:
     """Train by Adam on the cross-entropy; the last network is the result.
 
-    ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). Training never stops early and selects
-    nothing, so it needs no other data. ``say`` gets the loss ten times.
+    ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). ``say`` gets the loss ten times.
     """
     weights, moments = _untrained(features.shape[1:], classes, settings.seed)
-    rng = np.random.default_rng([settings.seed, 1])
-    mean = {name: np.zeros_like(value) for name, value in weights.items()}
-    square = {name: np.zeros_like(value) for name, value in weights.items()}
-    size = batch_of(len(labels))
-    count, total = 0, settings.epochs * (len(labels) // size)
-    for epoch in range(1, settings.epochs + 1):
-        order, losses = rng.permutation(len(labels)), []
-        for batch in order[: len(order) // size * size].reshape(-1, size):
-            count += 1
-            rate = HIGHEST_RATE * 0.5 * (1 + np.cos(np.pi * count / total))
-            loss, gradients = _gradients(weights, moments, _image(features[batch]), labels[batch], rng)
-            losses.append(loss)
-            for name, gradient in gradients.items():
-                mean[name] = 0.9 * mean[name] + 0.1 * gradient
-                square[name] = 0.99 * square[name] + 0.01 * gradient**2
-                spread = np.sqrt(square[name] / (1 - 0.99**count)) + 1e-8
-                weights[name] = (weights[name] - rate * (mean[name] / (1 - 0.9**count)) / spread).astype(np.float32)
-        if epoch * 10 // settings.epochs > (epoch - 1) * 10 // settings.epochs:
-            say(f"epoch {epoch} of {settings.epochs}: mean loss {np.mean(losses):.3f}")
+    rng, losses = np.random.default_rng([settings.seed, 1]), list[float]()
+    size = batch_of(len(labels), LARGEST_BATCH)
+
+    def gradients(batch: Labels) -> dict[str, Floats]:
+        loss, found = _gradients(weights, moments, _image(features[batch]), labels[batch], rng)
+        losses.append(loss)
+        return found
+
+    for epoch in adam(weights, len(labels), size, settings.epochs, rng, gradients):
+        loss = np.mean(losses[-(len(labels) // size) :])
+        say(f"epoch {epoch} of {settings.epochs}: mean loss {loss:.3f}")
     first, second = (
         Layer(weights[f"w{k}"], weights[f"gain{k}"], weights[f"offset{k}"], *moments[k]) for k in range(len(CHANNELS))
     )
@@ -276,7 +260,7 @@ def train(data: Workload, settings: Settings, tell: Callable[[str], None]) -> tu
         "data": found.record,
         **asdict(settings),
         "channels": CHANNELS,
-        "batch": batch_of(len(features)),
+        "batch": batch_of(len(features), LARGEST_BATCH),
         "tuning": _CHOSEN if (settings.epochs, settings.seed) == (EPOCHS, 0) else "epochs or seed were given",
         "versions": {"numpy": importlib.metadata.version("numpy")},
         "accuracy_on_training_data": {

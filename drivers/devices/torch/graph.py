@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.nir_file import Edges, Nodes, refused
+from drivers.devices.nir_file import Edges, Nodes, check_edges, ends_of, finite, refused
 
 Given = Sequence[tuple[str, bool]]
 """The nodes that lead to a node, each with whether its output is from the step before."""
@@ -30,11 +30,8 @@ def stateful(nodes: Nodes) -> list[str]:
 
 def input_shape(nodes: Nodes) -> tuple[int, ...]:
     """Return the shape of the input of one step. Raises ``DataError`` for a graph without one."""
-    found = {end: [name for name, node in nodes.items() if _kind(node) == end] for end in ("Input", "Output")}
-    for end, names in found.items():
-        if len(names) != 1:
-            raise refused(names[1] if names else end, f"is one of {len(names)}", f"Give the graph one {end}")
-    return tuple(int(n) for n in np.ravel(nodes[found["Input"][0]].input_type["input"]))
+    source, _ = ends_of(nodes)
+    return tuple(int(n) for n in np.ravel(nodes[source].input_type["input"]))
 
 
 def module_of(torch: Any, nodes: Nodes, edges: Edges, dt_s: float, to_zero: bool) -> Any:
@@ -44,8 +41,7 @@ def module_of(torch: Any, nodes: Nodes, edges: Edges, dt_s: float, to_zero: bool
     ``v_reset``. Raises ``DataError`` that names the node.
     """
     parts = {name: _part(torch, name, node, dt_s, to_zero) for name, node in nodes.items()}
-    plan, own = _plan(nodes, edges), stateful(nodes)
-    (sink,) = (name for name, node in nodes.items() if _kind(node) == "Output")
+    plan, own, (_, sink) = _plan(nodes, edges), stateful(nodes), ends_of(nodes)
 
     class Graph(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -91,8 +87,7 @@ def _plan(nodes: Nodes, edges: Edges) -> list[tuple[str, Given]]:
 
     Raises ``DataError`` for a loop without neurons, and for a node that nothing leads to.
     """
-    for name in (n for edge in edges for n in edge if n not in nodes):
-        raise refused(name, "has edges and does not exist", "Export the graph again")
+    check_edges(nodes, edges)
     own, plan, done = stateful(nodes), list[tuple[str, Given]](), set[str]()
 
     def pull(name: str, path: tuple[str, ...]) -> bool:
@@ -127,16 +122,16 @@ def _in_order(nodes: Nodes, edges: Edges) -> list[str]:
                 visit(b)
         after.append(name)
 
-    kinds = {name: _kind(node) for name, node in nodes.items()}
-    visit(next(name for name, kind in kinds.items() if kind == "Input"))
-    return [*(n for n in reversed(after) if kinds[n] in _STATEFUL), *(n for n, k in kinds.items() if k == "Output")]
+    source, sink = ends_of(nodes)
+    visit(source)
+    return [*(n for n in reversed(after) if _kind(nodes[n]) in _STATEFUL), sink]
 
 
 def _part(torch: Any, name: str, node: Any, dt_s: float, to_zero: bool) -> Any:
     """The module of one node. Raises ``DataError`` for a kind that is not known, and for impossible values."""
     for what, values in vars(node).items():
-        if isinstance(values, np.ndarray) and values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise refused(name, f"holds NaN or infinity in {what}", "Export the trained network again")
+        if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+            finite(name, what, values)
     kind, nn = _kind(node), torch.nn
     make: dict[str, Callable[[], Any]] = {
         **dict.fromkeys(("Input", "Output"), nn.Identity),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivers.devices.training_data import batch_of
 from drivers.devices.xylo.networks import train_command as training
 from drivers.devices.xylo.networks.network import load_network
 from rig.commands.shell.main import main
@@ -82,7 +83,7 @@ def test_it_learns_which_channel_is_loud() -> None:
 
 @pytest.mark.parametrize(("samples", "batch"), [(41360, 100), (4000, 100), (122, 12), (9, 1)])
 def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int, batch: int) -> None:
-    assert training.batch_of(samples) == batch
+    assert batch_of(samples, 100) == batch
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from drivers.devices.xylo.networks import float_network
 from drivers.devices.xylo.networks.encoder import EncoderParams
 from drivers.devices.xylo.networks.float_network import FloatNetwork
 from drivers.devices.xylo.networks.network import Network, check_shapes, fan_out_faults, place_of
-from drivers.devices.xylo.networks.nir_graph import Floats, Graph, Neurons, read_graph
+from drivers.devices.xylo.networks.nir_graph import Graph, Neurons, read_graph
 from rig.bench.option_checks import one_of, positive
 from rig.errors import DataError, refused
 from rig.plugins import imported
+from rig.types import Floats
 
 QUANTIZERS = ("channel", "none")
 """``channel`` scales the weights of each neuron to 8 bits, as Rockpool does; ``none`` leaves integers unchanged."""

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drivers.devices.nir_file import digest_of, flat, read_nodes, refused
+from drivers.devices.nir_file import check_edges, digest_of, ends_of, finite, flat, read_nodes, refused
 from drivers.devices.xylo.networks.network import LIMITS
+from rig.types import Floats
 
-Floats = NDArray[np.float64]
 MOST_BYTES = 1 << 26
 _NEURON_VALUES = ("tau_syn", "tau_mem", "r", "w_in", "v_threshold", "v_leak", "v_reset")
 _ABOVE_ZERO = ("tau_syn", "tau_mem", "v_threshold")
@@ -74,13 +73,8 @@ def checked(nodes: Mapping[str, Any], edges: Sequence[tuple[str, str]]) -> Graph
     for name, kind in kinds.items():
         if kind not in ("Input", "Output", "CubaLIF", "Linear", "Affine"):
             raise refused(name, f"is a {kind}", "Xylo runs CubaLIF neurons between Linear weights")
-    ends = {kind: [name for name, found in kinds.items() if found == kind] for kind in ("Input", "Output")}
-    for kind, names in ends.items():
-        if len(names) != 1:
-            raise refused(names[1] if names else kind, f"is one of {len(names)}", f"Give the graph one {kind}")
-    for name in (n for link in links for n in link if n not in kinds):
-        raise refused(name, "has edges and does not exist", "Export the graph again")
-    (source,), (sink,) = ends["Input"], ends["Output"]
+    source, sink = ends_of(nodes)
+    check_edges(nodes, links)
     weights = [_weights(name, nodes[name], links, kinds) for name, k in kinds.items() if k in ("Linear", "Affine")]
     neurons = {name: _neurons(name, nodes[name], weights) for name, k in kinds.items() if k == "CubaLIF"}
     last = _output(sink, source, links, kinds, weights)
@@ -94,18 +88,11 @@ def checked(nodes: Mapping[str, Any], edges: Sequence[tuple[str, str]]) -> Graph
     return Graph(source, inputs, tuple(layers), tuple(weights), digest_of(nodes, links))
 
 
-def _finite(name: str, what: str, values: Any) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if not np.all(np.isfinite(array)):
-        raise refused(name, f"holds NaN or infinity in {what}", "Export the trained network again")
-    return array
-
-
 def _weights(name: str, node: Any, links: list[tuple[str, str]], kinds: Mapping[str, str]) -> Weights:
-    values = _finite(name, "weight", node.weight)
+    values = finite(name, "weight", node.weight)
     if values.ndim != 2 or not values.size:
         raise refused(name, f"has a weight of shape {values.shape}", "Weights have the shape (targets, sources)")
-    if np.any(_finite(name, "bias", getattr(node, "bias", 0.0))):
+    if np.any(finite(name, "bias", getattr(node, "bias", 0.0))):
         remedy = "Xylo has no bias of weights: train without it, or move it to v_leak of the neurons"
         raise refused(name, "has a bias", remedy)
     sources, targets = [a for a, b in links if b == name], [b for a, b in links if a == name]
@@ -127,7 +114,7 @@ def _neurons(name: str, node: Any, weights: list[Weights]) -> Neurons:
     (size,) = sizes
     values = {}
     for what in _NEURON_VALUES:
-        array = _finite(name, what, getattr(node, what))
+        array = finite(name, what, getattr(node, what))
         if array.size not in (1, size):
             raise refused(name, f"has {what} of shape {array.shape}", f"Give one value, or {size}")
         if what in _ABOVE_ZERO and np.any(array <= 0):

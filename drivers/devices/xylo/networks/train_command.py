@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.training_data import labelled, train_split
+from drivers.devices.training_data import adam, batch_of, labelled, train_split
 from drivers.devices.xylo.networks.encoder import EncoderParams, encode
 from drivers.devices.xylo.networks.float_network import FloatNetwork, Neurons, chip_neurons
 from drivers.devices.xylo.networks.network import LIMITS, MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS, Network, chain
@@ -31,13 +31,11 @@ HIDDEN, EPOCHS = "63,63,63", 60
 _CHOSEN = "every setting as shipped, chosen on synthetic scenes"
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
-LARGEST_BATCH, FEWEST_STEPS = 100, 10
-"""The largest number of samples in a step, and the smallest number of steps in an epoch; chosen on tuning seeds."""
+LARGEST_BATCH = 100
+"""The largest number of samples in a step; chosen on tuning seeds."""
 LOGIT_PER_SPIKE = 0.2
 SURROGATE_SLOPE = 2.5
 """Width of the exponential that replaces the derivative of a spike below the threshold."""
-HIGHEST_RATE = 3e-3
-"""The rate at which Adam begins; it falls to zero by a cosine."""
 _AT_ONCE = 200
 
 
@@ -63,7 +61,7 @@ def train(
         "program": "rig network train",
         "data": found.record,
         **asdict(settings),
-        "batch": batch_of(len(labels)),
+        "batch": batch_of(len(labels), LARGEST_BATCH),
         "tuning": _CHOSEN if (hidden, epochs, seed) == (HIDDEN, EPOCHS, 0) else "hidden, epochs or seed were given",
         "accuracy_on_training_data": round(accuracy(floats, events, labels), 4),
         "versions": {name: importlib.metadata.version(name) for name in ("numpy", "rockpool")},
@@ -99,40 +97,23 @@ class Settings:
     epochs: int
 
 
-def batch_of(samples: int) -> int:
-    """Return the samples of one step."""
-    return max(1, min(LARGEST_BATCH, samples // FEWEST_STEPS))
-
-
 def trained(
     events: Floats, labels: Labels, classes: int, settings: Settings, say: Callable[[str], None]
 ) -> FloatNetwork:
     """Train by Adam on the cross-entropy of the output spike counts; the last network is the result.
 
-    ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). Training never stops early and
-    selects nothing, so it needs no other data. ``say`` gets the accuracy ten times.
+    ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). ``say`` gets the accuracy ten times.
     """
-    network, weights = _untrained((events.shape[2], *settings.hidden, classes), settings.seed)
-    rng = np.random.default_rng([settings.seed, 1])
-    mean = [np.zeros_like(w) for w in weights]
-    square = [np.zeros_like(w) for w in weights]
-    size = batch_of(len(labels))
-    count, total = 0, settings.epochs * (len(labels) // size)
-    for epoch in range(1, settings.epochs + 1):
-        order = rng.permutation(len(labels))
-        for batch in order[: len(order) // size * size].reshape(-1, size):
-            count += 1
-            rate = HIGHEST_RATE * 0.5 * (1 + np.cos(np.pi * count / total))
-            for k, grad in enumerate(_gradients(network, events[:, batch], labels[batch])):
-                mean[k] = 0.9 * mean[k] + 0.1 * grad
-                square[k] = 0.99 * square[k] + 0.01 * grad**2
-                spread = np.sqrt(square[k] / (1 - 0.99**count)) + 1e-8
-                weights[k] = (weights[k] - rate * (mean[k] / (1 - 0.9**count)) / spread).astype(np.float32)
-            network = _with(network, weights)
-        if epoch * 10 // settings.epochs > (epoch - 1) * 10 // settings.epochs:
-            right = accuracy(network, events, labels)
-            say(f"epoch {epoch} of {settings.epochs}: accuracy on the training data {right:.3f}")
-    return network
+    layers, weights = _untrained((events.shape[2], *settings.hidden, classes), settings.seed)
+    rng, size = np.random.default_rng([settings.seed, 1]), batch_of(len(labels), LARGEST_BATCH)
+
+    def gradients(batch: Labels) -> dict[int, Floats]:
+        return dict(enumerate(_gradients(_network(layers, weights), events[:, batch], labels[batch])))
+
+    for epoch in adam(weights, len(labels), size, settings.epochs, rng, gradients):
+        right = accuracy(_network(layers, weights), events, labels)
+        say(f"epoch {epoch} of {settings.epochs}: accuracy on the training data {right:.3f}")
+    return _network(layers, weights)
 
 
 def accuracy(network: FloatNetwork, events: Floats, labels: Labels) -> float:
@@ -145,17 +126,17 @@ def accuracy(network: FloatNetwork, events: Floats, labels: Labels) -> float:
     return hits / len(labels)
 
 
-def _untrained(sizes: Sequence[int], seed: int) -> tuple[FloatNetwork, list[Floats]]:
+def _untrained(sizes: Sequence[int], seed: int) -> tuple[list[Neurons], dict[int, Floats]]:
     """Within a layer the synapses take time constants of 4, 8 and 16 steps."""
     rng = np.random.default_rng(seed)
-    layers, weights = [], []
+    layers, weights = [], {}
     for place, (inputs, neurons) in enumerate(pairwise(sizes), 1):
         last = place == len(sizes) - 1
         scale = 0.8 / ((2.0 if place == 1 else 0.5) * np.sqrt(inputs))
-        weights.append((scale * rng.standard_normal((inputs, neurons))).astype(np.float32))
+        weights[place - 1] = (scale * rng.standard_normal((inputs, neurons))).astype(np.float32)
         shift_syn = np.full(neurons, 3) if last else np.resize([2, 3, 4], neurons)
         layers.append(chip_neurons(shift_syn, np.full(neurons, 3 if last else 2), last))
-    return _with(FloatNetwork(tuple(layers), {}, 1), weights), weights
+    return layers, weights
 
 
 def _gain(neurons: Neurons) -> NDArray[np.float64]:
@@ -164,9 +145,9 @@ def _gain(neurons: Neurons) -> NDArray[np.float64]:
     return np.asarray(keep / (1 - keep))
 
 
-def _with(network: FloatNetwork, weights: Sequence[Floats]) -> FloatNetwork:
-    pairs = enumerate(zip(weights, network.layers, strict=True))
-    return replace(network, weights={(k, k + 1): (w / _gain(n)).astype(np.float32) for k, (w, n) in pairs})
+def _network(layers: Sequence[Neurons], weights: Mapping[int, Floats]) -> FloatNetwork:
+    divided = {(k, k + 1): (w / _gain(layers[k])).astype(np.float32) for k, w in weights.items()}
+    return FloatNetwork(tuple(layers), divided, 1)
 
 
 def _gradients(network: FloatNetwork, events: Floats, labels: Labels) -> list[Floats]:
