@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,9 @@ from numpy.typing import NDArray
 from drivers.devices.arduino import training
 from drivers.devices.arduino.quantised import Quantised, header, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
-from rig.commands.shell.main import main
 from rig.errors import DataError
-from scenarios.workloads.asc.workload import open_workload
 
 SHAPE = (99, 40)
-QUICK = ("--device", "arduino", "--epochs", "1", "--option", "samples=8")
 
 
 def bright_or_dark(count: int, seed: int) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
@@ -136,46 +132,3 @@ def test_the_shipped_network_says_what_it_was_trained_on() -> None:
     assert DEFAULT_NETWORK.stat().st_size < 100_000
     assert (shipped.network.training["data"]["split"], shipped.network.training["data"]["seeds"]) == ("train", [0, 500])
     assert shipped.network.classes == ("airport", "street_traffic", "bus", "park")
-
-
-def test_one_command_trains_it_and_records_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "a.h"
-    assert main(("network", "train", "asc", *QUICK, "--out", str(path), "--json")) == 0
-    said, read = json.loads(capsys.readouterr().out), read_network(path)
-    assert (said["sha256"], said["training"]) == (read.sha256, read.network.training)
-    told = read.network.training
-    assert told["data"]["digest_sha256"] == open_workload(split="train", samples=8).digest_sha256
-    assert (told["epochs"], told["seed"], told["channels"]) == (1, 0, [8, 16])
-    assert "were given" in told["tuning"]
-
-
-def test_one_seed_gives_one_file_and_another_another(tmp_path: Path) -> None:
-    digests = []
-    for seed in ("0", "0", "1"):
-        assert main(("network", "train", "asc", *QUICK, "--seed", seed, "--out", str(tmp_path / "a.h"))) == 0
-        digests.append(read_network(tmp_path / "a.h").sha256)
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_a_single_class_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    soundfile = pytest.importorskip("soundfile")
-    soundfile.write(tmp_path / "a.wav", np.random.default_rng(0).uniform(-0.3, 0.3, 16000), 16000)
-    (tmp_path / "labels.csv").write_text("filename,label\na.wav,a\n")
-    assert main(("network", "train", "asc", *QUICK[:4], "--data", str(tmp_path), "--out", str(tmp_path / "a.h"))) == 6
-    assert "one class" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "text"),
-    [
-        (("--out", "a.json"), 3, "does not end in .h"),
-        (("--hidden", "9,9", "--out", "a.h"), 3, "published layers"),
-        (("--epochs", "0", "--out", "a.h"), 3, "epochs"),
-        (("--option", "audio_hz=8000", "--option", "samples=4", "--out", "a.h"), 6, "no slice of 16000 samples"),
-    ],
-)
-def test_what_cannot_be_trained_is_told(
-    argv: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(("network", "train", "asc", "--device", "arduino", *argv)) == code
-    assert text in capsys.readouterr().err
