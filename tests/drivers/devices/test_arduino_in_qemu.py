@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -154,13 +153,6 @@ def test_a_qemu_that_does_not_start_is_told_at_once_in_its_own_words(
     with pytest.raises(SetupError, match="QEMU has ended: no such machine"):
         Emulator()
     assert time.monotonic() - began_s < emulator.START_S
-
-
-def test_a_long_path_of_temporary_files_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place := tmp_path / ("x" * 120)).mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    Emulator().close()
-    assert not list(place.iterdir())
 
 
 def test_a_shell_that_hangs_is_killed_with_qemu(monkeypatch: pytest.MonkeyPatch) -> None:

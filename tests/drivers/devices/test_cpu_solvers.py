@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import drivers.devices.cpu.mis
 from rig.conformance.device import check_device
-from rig.errors import DeviceError, MissingExtraError, RigError, UsageError
+from rig.errors import DeviceError, MissingExtraError, UsageError
 from rig.solving.device import SolverDevice, Tally, solve_seed
 from rig.solving.model import from_hex
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample
@@ -51,15 +50,9 @@ def solved(device: Device, budget: Budget | None) -> Reply:
 @pytest.mark.parametrize("opener", SOLVERS)
 def test_it_does_what_the_rig_asks_of_a_device(opener: Callable[..., Device]) -> None:
     samples = [Sample(f"n{n}", random_graph(n, 0.2, n).to_payload()) for n in (60, 9, 2, 1)]
-    assert check_device(opener(default_s=0.02), samples)
-
-
-@pytest.mark.real_time
-def test_the_claimed_cost_is_that_of_the_solution(device: Device) -> None:
-    reply = solved(device, Budget(0.1))
-    x = from_hex(reply.output["solution"], GRAPH.nodes)
-    assert GRAPH.cost(x) == reply.output["cost"] < 0
-    assert reply.output["budget_s"] == 0.1
+    problems = {sample.id: from_payload(sample.payload) for sample in samples}
+    checked = check_device(opener(default_s=0.02), samples, judge=lambda s, text: problems[s.id].judge(text)[0])
+    assert "reply.cost" in checked
 
 
 def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Device) -> None:
@@ -68,7 +61,7 @@ def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Dev
     costs, ticks = [p.cost for p in reply.progress], [p.tick for p in reply.progress]
     assert costs == sorted(set(costs), reverse=True)
     assert costs[0] == 0.0
-    assert costs[-1] == reply.output["cost"]
+    assert costs[-1] == reply.output["cost"] < 0 and reply.output["budget_s"] == 0.1
     assert ticks == sorted(ticks)
     assert span.on_tick <= ticks[0] <= ticks[-1] <= span.off_tick
     assert reply.progress[-1].solution.hex() == reply.output["solution"]
@@ -127,18 +120,15 @@ def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int)
     assert own.isdisjoint(solve_seed(seed + 1, k + j) for j in range(-k, 10))
 
 
-@pytest.mark.parametrize("timeout_s", [0.0, -1.0, math.nan, math.inf, 1e9])
-def test_a_timeout_that_cannot_be_meant_is_refused(device: Device, timeout_s: float) -> None:
+@pytest.mark.parametrize(
+    ("budget", "field"),
+    [(Budget(value), "timeout_s") for value in (0.0, -1.0, math.nan, math.inf, 1e9)]
+    + [(Budget(1.0, cost), "stop_at_cost") for cost in (math.nan, -math.inf)],
+)
+def test_a_budget_that_cannot_be_meant_is_refused(device: Device, budget: Budget, field: str) -> None:
     with pytest.raises(UsageError) as error:
-        device.submit([SAMPLE], Budget(timeout_s))
-    assert error.value.field == "timeout_s"
-
-
-@pytest.mark.parametrize("cost", [math.nan, -math.inf])
-def test_a_cost_that_cannot_be_meant_is_refused(device: Device, cost: float) -> None:
-    with pytest.raises(UsageError) as error:
-        device.submit([SAMPLE], Budget(1.0, cost))
-    assert error.value.field == "stop_at_cost"
+        device.submit([SAMPLE], budget)
+    assert error.value.field == field
 
 
 def test_a_sample_that_was_not_staged_is_refused(device: Device) -> None:
@@ -162,9 +152,8 @@ def test_a_stack_that_is_not_installed_is_named_with_its_extra(
     opener: Callable[..., Device], stack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, stack, None)
-    for name in ("search",):
-        monkeypatch.delitem(sys.modules, f"drivers.devices.cpu.mis.{name}", raising=False)
-        monkeypatch.delattr(drivers.devices.cpu.mis, name, raising=False)
+    monkeypatch.delitem(sys.modules, "drivers.devices.cpu.mis.search", raising=False)
+    monkeypatch.delattr(drivers.devices.cpu.mis, "search", raising=False)
     with pytest.raises(MissingExtraError, match=stack) as error:
         opener()
     assert "neurorig[qubo]" in error.value.remedy
@@ -177,19 +166,6 @@ def made(solve: Callable[[Graph, Tally], None]) -> SolverDevice[Graph]:
     )
     opened.stage([SAMPLE])
     return opened
-
-
-def test_what_comes_late_is_told_apart() -> None:
-    def late(graph: Graph, tally: Tally) -> None:
-        x = np.zeros(graph.nodes, np.uint8)
-        x[0] = 1
-        while tally.left_s() > 0:
-            pass
-        tally.offer(-1, x)
-
-    output = solved(made(late), Budget(1e-3)).output
-    assert (output["cost"], output["late_cost"]) == (0, -1)
-    assert output["overrun_s"] > 0
 
 
 @pytest.mark.real_time
@@ -220,13 +196,3 @@ def test_closing_ends_a_long_solve() -> None:
     opened.close()
     (reply,) = opened.poll(10.0)
     assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 5.0
-
-
-def test_what_the_solver_raises_reaches_the_rig() -> None:
-    def fails(graph: Graph, tally: Tally) -> None:
-        raise DeviceError("out of order")
-
-    opened = made(fails)
-    opened.submit([SAMPLE], None)
-    with pytest.raises(RigError, match="out of order"):
-        opened.poll(10.0)

@@ -50,16 +50,16 @@ def test_a_payload_that_is_no_series_is_refused(payload: Any) -> None:
         answer(esn.open_device(neurons=20), Sample("bad", payload))
 
 
-@pytest.mark.parametrize("options", [{"neurons": 0}, {"density": 1.5}, {"leak": -1.0}, {"ridge": 0.0}])
-def test_options_of_the_echo_state_network_out_of_range_are_refused(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("opened", "options"),
+    [
+        *((esn.open_device, {name: value}) for name, value in (("neurons", 0), ("density", 1.5), ("leak", -1.0))),
+        *((lstm.open_device, {name: 0}) for name in ("cells", "window", "epochs", "learning_rate")),
+    ],
+)
+def test_options_out_of_range_are_refused(opened: Opened, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        esn.open_device(**options)
-
-
-@pytest.mark.parametrize("options", [{"cells": 0}, {"window": 0}, {"epochs": 0}, {"learning_rate": 0.0}])
-def test_options_of_the_memory_out_of_range_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        lstm.open_device(**options)
+        opened(**options)
 
 
 # ---- the echo state network ---------------------------------------------------------------
@@ -150,10 +150,3 @@ def test_what_it_reads_after_a_step_is_its_own_forecast() -> None:
     activity: Any = answer(lstm.open_device(**SMALL), SHORT).activity
     assert activity["input-lstm"]["macs"].tolist() == [6 * 32] * 120
     assert activity["readout"]["macs"].tolist() == activity["lstm"]["active"].tolist()
-
-
-def test_a_series_that_is_too_short_is_refused() -> None:
-    device = lstm.open_device(**SMALL)
-    with pytest.raises(DataError, match="too short"):
-        device.stage([Sample("s", SINE[:20])])
-    device.close()

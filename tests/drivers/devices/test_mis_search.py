@@ -52,13 +52,6 @@ def test_another_seed_is_another_walk() -> None:
     assert len(set(first)) == 5
 
 
-def test_a_budget_of_moves_is_kept() -> None:
-    walk = search.Search(search.load(random_graph(100, 0.1, 0)), 0)
-    while walk.moves < 1000:
-        walk.advance(1000 - walk.moves)
-    assert walk.moves == 1000
-
-
 def test_a_planted_set_is_found() -> None:
     rng = np.random.default_rng(1)
     u, v = np.triu_indices(300, 1)
@@ -66,9 +59,3 @@ def test_a_planted_set_is_found() -> None:
     graph = Graph(300, np.stack([u[kept], v[kept]], axis=1).astype(np.int32))
     *_, last = search.improvements(search.load(graph), 0, moves=20_000)
     assert last.cost == -40
-
-
-@pytest.mark.parametrize(("density", "cooling"), [(0.01, 2.0), (0.25, 3.0)])
-def test_parameters_depend_on_nodes_and_density_alone(density: float, cooling: float) -> None:
-    assert search.parameters(1000, density) == search.parameters(1000, density)
-    assert search.parameters(1000, density).cooling_first == cooling

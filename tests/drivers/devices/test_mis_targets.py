@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -32,33 +31,24 @@ def row(**changes: object) -> Target:
     )
 
 
-def refused(**changes: object) -> str:
-    fault = fault_of(row(**changes), PATH)
-    assert fault is not None
-    return fault
-
-
 def test_a_true_certificate_is_accepted() -> None:
     assert fault_of(row(), PATH) is None
 
 
 @pytest.mark.parametrize(
-    ("certificate", "cost", "says"),
+    ("changes", "says"),
     [
-        (to_hex([1, 1, 0, 0, 1]), -3, "1 edges are between chosen nodes"),
-        (ENDS, -4, "cost -4 does not fit a set of 3 nodes"),
-        ("ac", -3, "cannot be 'ac'"),
-        ("a8a8", -3, "cannot be 'a8a8'"),
-        ("+8", -3, "cannot be '+8'"),
-        ("", 0, "cannot be ''"),
+        ({"certificate": to_hex([1, 1, 0, 0, 1])}, "1 edges are between chosen nodes"),
+        ({"cost": -4}, "cost -4 does not fit a set of 3 nodes"),
+        ({"certificate": "ac"}, "cannot be 'ac'"),
+        ({"certificate": "a8a8"}, "cannot be 'a8a8'"),
+        ({"certificate": "+8"}, "cannot be '+8'"),
+        ({"certificate": "", "cost": 0}, "cannot be ''"),
+        ({"graph_sha256": "0" * 64}, "not the one that the target was computed for"),
     ],
 )
-def test_a_false_certificate_is_refused(certificate: str, cost: int, says: str) -> None:
-    assert says in refused(certificate=certificate, cost=cost)
-
-
-def test_a_certificate_for_another_graph_is_refused() -> None:
-    assert "not the one that the target was computed for" in refused(graph_sha256="0" * 64)
+def test_a_false_certificate_is_refused(changes: dict[str, object], says: str) -> None:
+    assert says in (fault_of(row(**changes), PATH) or "")
 
 
 def test_the_digest_is_of_little_endian_pairs() -> None:
@@ -102,12 +92,6 @@ def test_every_published_workload_has_a_row_no_worse_than_published() -> None:
                 assert nodes > 100 or known.proven
 
 
-def test_no_published_target_below_a_proven_cost() -> None:
-    proven = [t for t in targets.load_table().values() if t.proven]
-    assert len(proven) >= 85
-    assert all((official_target(*t.key) or 0) >= t.cost for t in proven)
-
-
 def test_the_shipped_certificates_hold_up_to_1000_nodes() -> None:
     small = [t for t in targets.load_table().values() if t.nodes <= 1000]
     assert [t.key for t in small if fault_of(t, gnm_edges(*t.key)) is not None] == []
@@ -134,21 +118,9 @@ def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph) -> None:
     assert graph.cost(command.largest_set(graph)) == -int(subsets[~inside].sum(axis=1).max())
 
 
-@pytest.mark.parametrize("density", DENSITIES)
-def test_a_proof_below_50_nodes_agrees_with_the_table(density: float) -> None:
-    graph = gnm_edges(25, density, 1)
-    found, known = command.compute(graph, density, 1, method="exact"), targets.best_known(25, density, 1)
-    assert known is not None and (found.cost, found.proven, fault_of(found, graph)) == (known.cost, command.PROOF, None)
-
-
 def test_a_proof_of_a_larger_graph_is_refused() -> None:
     with pytest.raises(UsageError, match="proofs are for fewer than 50 nodes"):
         command.compute(gnm_edges(50, 0.1, 0), 0.1, 0, method="exact")
-
-
-def test_the_table_states_its_rows_in_si_units_and_plain_types() -> None:
-    rows = json.loads(targets.BEST_KNOWN_FILE.read_text())["targets"]
-    assert all(set(r) <= set(Target.__slots__) for r in rows)
 
 
 def test_tabu_as_specified_answers_with_a_set_and_its_time() -> None:

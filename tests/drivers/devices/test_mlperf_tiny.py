@@ -51,14 +51,11 @@ def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Itera
         yield board, device
 
 
-def asked(device: Device, what: Sample, times: int = 0) -> Reply:
+def asked(device: Device, what: Sample, times: int = 1) -> Reply:
     """Stage, submit and await one answer."""
+    assert isinstance(device, Repeats)
     device.stage([what])
-    if times:
-        assert isinstance(device, Repeats)
-        device.submit_repeated([what], times, None, None)
-    else:
-        device.submit([what], None)
+    device.submit_repeated([what], times, None, None)
     return awaited(device)
 
 
@@ -116,20 +113,16 @@ def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() ->
         assert "prints_first=false" in error_of(lambda: awaited(device)).remedy
 
 
-def test_a_loop_of_inferences_is_one_span() -> None:
-    with bench() as (board, device):
-        span = asked(device, sample(), times=5).spans[0]
-
-        assert span.executions == board.counted == 5
-        assert span.off_tick - span.on_tick >= 5 * 0.02e6
-
-
-@pytest.mark.parametrize(("iterations", "warmups"), [(3, 2), (1, 0)])
-def test_iterations_are_executions_and_warm_ups_are_none(iterations: int, warmups: int) -> None:
+@pytest.mark.parametrize(("iterations", "warmups", "times"), [(3, 2, 1), (1, 0, 1), (1, 0, 5)])
+def test_loops_and_iterations_are_executions_of_one_span_and_warm_ups_are_none(
+    iterations: int, warmups: int, times: int
+) -> None:
     """Firmware that is not told so warms up ten times by itself."""
-    with bench(Chip(inference_s=0.002), iterations=iterations, warmups=warmups) as (board, device):
-        assert asked(device, sample()).spans[0].executions == iterations
-        assert board.commands[-1] == f"infer {iterations} {warmups}"
+    with bench(Chip(inference_s=0.01), iterations=iterations, warmups=warmups) as (board, device):
+        (span,) = asked(device, sample(), times).spans
+        assert span.executions == board.counted == iterations * times
+        assert span.off_tick - span.on_tick >= span.executions * 0.01e6
+        assert board.commands[-1] == f"infer {iterations * times} {warmups}"
 
 
 def test_what_is_loaded_already_is_not_loaded_again() -> None:

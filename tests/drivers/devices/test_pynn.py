@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -20,8 +19,7 @@ import pytest
 from benchmarks.busy_cores import RAIL, BusyCores
 from benchmarks.ne15_nest import true_power
 from drivers.devices.pynn import command
-from drivers.devices.pynn.command import Course, add_arguments
-from drivers.devices.pynn.command import run as train
+from drivers.devices.pynn.command import Course
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import NEST, open_device, opened
@@ -30,6 +28,7 @@ from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
+from rig.commands.shell.main import main
 from rig.conformance.device import check_device
 from rig.engine.acquisition import Bench
 from rig.engine.blocking_device import blocking
@@ -37,7 +36,7 @@ from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.recording.reader import open_run
-from rig.types import Device, Idle, Issue, Sample, Step, Workload
+from rig.types import Device, Idle, Issue, Sample, Step
 from scenarios.workloads.ne15.digit_stream import poisson
 from scenarios.workloads.ne15.drawn import write_folder
 from scenarios.workloads.ne15.workload import open_workload
@@ -177,21 +176,27 @@ def test_a_lesson_lasts_180_s_whatever_the_number_of_its_images() -> None:
     assert (np.diff(events[:, 0]) >= 0).all()
 
 
-def test_templates_are_taught_equally_long_however_many_images_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digit d has d + 1 images outside the fold; a lesson ends with its last event, with 2050 events each second."""
-    labels = np.repeat(np.arange(10, dtype=np.uint8), range(1, 11))
-    images, lasting_s = np.full((55, PIXELS), 9, np.uint8), list[float]()
-    monkeypatch.setattr(command, "read_digits", lambda *_: (images, labels))
-    monkeypatch.setattr(command, "kept_numbers", lambda count, *_: list(range(count)))
+def taught(course: Course) -> tuple[NetworkFile, list[float]]:
+    """Return a network whose weights are 1 for each source that a lesson used, and how long each lesson lasts (s)."""
+    lasting_s, sources = list[float](), course.network[0]
 
     def learn(lessons: Iterator[Any]) -> Iterator[Any]:
         for events in lessons:
             lasting_s.append(events[-1, 0] * 1e-6)
-            yield np.zeros(PIXELS)
+            yield np.bincount(events[:, 1], minlength=sources + 1)[:sources] > 0
 
-    origin = command.taught(Course(Path(), 1, 0, 5, lesson_s=5.5), learn, "x").description.origin
+    return command.taught(course, learn, "x"), lasting_s
+
+
+def test_templates_are_taught_equally_long_however_many_images_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digit d has d + 1 images outside the fold; a lesson ends with its last event, with 2050 events each second."""
+    labels = np.repeat(np.arange(10, dtype=np.uint8), range(1, 11))
+    images = np.full((55, PIXELS), 9, np.uint8)
+    monkeypatch.setattr(command, "read_digits", lambda *_: (images, labels))
+    monkeypatch.setattr(command, "kept_numbers", lambda count, *_: list(range(count)))
+    made, lasting_s = taught(Course(Path(), 1, 0, 5, lesson_s=5.5))
     assert lasting_s == pytest.approx([5.5] * 10, abs=0.02)
-    assert origin["biological_s"] == 55.0
+    assert made.description.origin["biological_s"] == 55.0
 
 
 def test_subclasses_are_of_one_digit_and_hold_each_image_once() -> None:
@@ -211,23 +216,17 @@ def test_more_subclasses_than_a_digit_has_images_are_refused() -> None:
     assert (caught.value.field, caught.value.value) == ("subclasses", 3)
 
 
-def test_training_without_training_images_asks_for_a_fold(tmp_path: Path) -> None:
-    words = ArgumentParser()
-    add_arguments(words)
-    given = words.parse_args(["train", "--data", str(tmp_path), "--out", str(tmp_path / "n.npz")])
-    with pytest.raises(UsageError, match="no training images"):
-        train(given)
-
-
-def ne15_streams(folder: Path, encoding: str) -> Workload:
-    write_folder(folder, 20, 0, 0)
-    return open_workload(data=str(folder), encoding=encoding, md5=False, samples=2)
+def test_training_without_training_images_asks_for_a_fold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ne15", "train", "--data", str(tmp_path), "--out", str(tmp_path / "n.npz")]) == UsageError.exit_code
+    assert "no training images" in capsys.readouterr().err
 
 
 def test_a_network_with_other_sources_than_the_encoding_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
     write_network(network(), tmp_path / "n.npz")
+    write_folder(tmp_path, 20, 0, 0)
+    streams = open_workload(data=str(tmp_path), encoding="rank-order", md5=False, samples=2)
     with pytest.raises(DataError, match="784 sources, and the encoding rank-order has 3136") as caught:
-        open_device(ne15_streams(tmp_path, "rank-order"), network=str(tmp_path / "n.npz"), interpreter="/nowhere")
+        open_device(streams, network=str(tmp_path / "n.npz"), interpreter="/nowhere")
     assert "--encoding rank-order" in caught.value.remedy
 
 
@@ -235,15 +234,8 @@ def test_a_stream_is_taught_with_the_encoding_s_own_sources_and_a_relay_that_one
     tmp_path: Path,
 ) -> None:
     write_folder(tmp_path, 20, 0, 0)
-    lasting_s = list[float]()
-
-    def learn(lessons: Iterator[Any]) -> Iterator[Any]:
-        for events in lessons:
-            lasting_s.append(events[-1, 0] * 1e-6)
-            yield np.bincount(events[:, 1], minlength=3137)[:3136] > 0
-
     course = Course(tmp_path, 1, None, 5, encoding="rank-order", lesson_s=2.0, md5=False)
-    made = command.taught(course, learn, "x")
+    made, lasting_s = taught(course)
     assert made.description.sizes == {"pixels": 3136, "input": 3136, "decision": 10}
     assert made.description.projections[0].weight == teaching(*course.network).projections[0].weight == 6.0
     assert lasting_s == pytest.approx([2.0] * 10, abs=0.4)
@@ -289,13 +281,14 @@ def test_an_interpreter_without_nest_is_told_from_one_that_does_not_start() -> N
         opened(network(), "/nowhere/python")
 
 
+def python() -> str:
+    return os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+
+
 @pytest.fixture(scope="module")
 def device() -> Iterator[Device]:
-    if VARIABLE not in os.environ:
-        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
-    made = opened(network(), "")
-    yield made
-    made.close()
+    with closing(opened(network(), python())) as made:
+        yield made
 
 
 def asked(device: Device, sample: Sample) -> dict[str, Any]:
@@ -308,7 +301,7 @@ def asked(device: Device, sample: Sample) -> dict[str, Any]:
 
 @pytest.mark.real_time
 def test_it_does_what_the_rig_asks_of_a_device(device: Device) -> None:
-    assert check_device(opened(network(), ""), [shown(k) for k in range(3)])
+    assert check_device(opened(network(), python()), [shown(k) for k in range(3)])
 
 
 @pytest.mark.real_time
@@ -323,14 +316,9 @@ def test_each_template_is_recognised_and_nothing_is_left_of_the_one_before(devic
 
 @pytest.mark.real_time
 def test_a_presentation_loses_no_event_of_its_first_steps_whenever_it_begins() -> None:
-    if VARIABLE not in os.environ:
-        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
     early = Sample("early", np.array([[1, 5], [1, 5], [2, 5]]), duration_s=0.1)
-    fresh = opened(network(), "")
-    try:
+    with closing(opened(network(), python())) as fresh:
         assert [asked(fresh, early)["fired"]["input"] for _ in range(3)] == [1, 1, 1]
-    finally:
-        fresh.close()
 
 
 @pytest.mark.real_time
@@ -347,25 +335,20 @@ def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Devi
 
 @pytest.mark.real_time
 def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
-    if VARIABLE not in os.environ:
-        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
     image = np.zeros((1, PIXELS), np.uint8)
     image[0, 100:130] = 200
     events = lesson(image, poisson, np.random.default_rng(0))
     sample = Sample("lesson", events[events[:, 0] < 2_000_000], duration_s=2.01)
-    device = opened(checked(teaching(), {}), "")
-    try:
+    with closing(opened(checked(teaching(), {}), python())) as device:
         weights = np.array(asked(device, sample)["weights"]["input-decision"])[:, 0]
-    finally:
-        device.close()
     assert np.flatnonzero(weights).tolist() == list(range(100, 130))
     assert 0 < weights.max() < 1.3
 
 
-def said_by(interpreter: str, program: str, given: Any, folder: Path, *words: str) -> str:
+def said_by(program: str, given: Any, folder: Path, *words: str) -> str:
     """Return the last line that a program in NEST's interpreter prints; its first argument is a file of inputs."""
     (folder / "given").write_bytes(pickle.dumps(given))
-    run = [interpreter, "-W", "ignore", "-c", program, str(folder / "given"), *words]
+    run = [python(), "-W", "ignore", "-c", program, str(folder / "given"), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(run, capture_output=True, text=True, cwd=folder, env=environment, check=True)
     return done.stdout.splitlines()[-1]
@@ -385,10 +368,9 @@ print((sizes, network.synapses(), sorted(network.spikes())))
 @pytest.mark.real_time
 def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
     """``test_spinnaker.py`` expects the same counts from the virtual SpiNNaker."""
-    interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
     wanted = str((network().description.sizes, synapses(), ["decision", "input"]))
     for backend in ("pyNN.nest", "pyNN.mock"):
-        assert said_by(interpreter, COUNTED, network().options(), tmp_path, backend) == wanted, backend
+        assert said_by(COUNTED, network().options(), tmp_path, backend) == wanted, backend
 
 
 LOGGED = """
@@ -408,21 +390,18 @@ print(*lengths)
 @pytest.mark.real_time
 def test_nest_has_no_more_to_tell_of_its_buffer_after_each_presentation(tmp_path: Path) -> None:
     """PyNN fetches NEST's whole log whenever it asks for the time: a growing log makes each inference slower."""
-    interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
-    first, *later = said_by(interpreter, LOGGED, (network().options(), sent(shown(3))), tmp_path).split()
+    first, *later = said_by(LOGGED, (network().options(), sent(shown(3))), tmp_path).split()
     assert later == [first, first]
 
 
 @pytest.mark.real_time
 def test_power_above_idle_is_what_the_processor_time_of_nest_makes_it(tmp_path: Path) -> None:
     """SIMULATED watts of cores that are really busy: the interval contains them."""
-    if VARIABLE not in os.environ:
-        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
     cores, samples = BusyCores(8.0, 12.0), tuple(shown(k % 20) for k in range(12))
     cores.pid = os.getpid()
     steps: list[Step] = [Idle(1.0), *(Issue([sample]) for sample in samples), Idle(1.0)]
     with (
-        closing(opened(network(), "")) as nest,
+        closing(opened(network(), python())) as nest,
         PowercapTree(tmp_path, cores, {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}),
         closing(open_meter(root=str(tmp_path), rate_hz=200)) as meter,
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -180,8 +181,7 @@ def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(
         pytest.skip("RIG_NEST_PYTHON names no interpreter with NEST")
     write_network(network(), tmp_path / "n.npz")
     python()
-    device = open_device(simulate=True, network=str(tmp_path / "n.npz"))
-    try:
+    with closing(open_device(simulate=True, network=str(tmp_path / "n.npz"))) as device:
         info = device.info()
         mapping = info.details["mapping"]
         assert (info.name, info.mode) == ("spinnaker", "simulator")
@@ -191,8 +191,6 @@ def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(
         assert mapping["cores_by_kind"]["PopulationMachineVertex"] == 5
         assert "from NEST" in info.description
         check_device(device, [shown(k) for k in range(2)])
-    finally:
-        device.close()
     assert not list(tmp_path.glob("spynnaker-*"))
 
 
@@ -206,14 +204,12 @@ def test_on_the_way_to_a_machine_nobody_named_the_error_is_one_of_setup(tmp_path
 @pytest.mark.real_time
 def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_is_refused() -> None:
     """By sPyNNaker itself: no computer has this address, and the network needs 57 chips."""
-    worker = opened(network(), python(), backend=SPINNAKER, simulate=False, board="192.0.2.1", spalloc="")
-    try:
+    place: dict[str, Any] = {"simulate": False, "board": "192.0.2.1", "spalloc": ""}
+    with closing(opened(network(), python(), backend=SPINNAKER, **place)) as worker:
         worker.stage([shown(0)])
         worker.submit([shown(0)], None)
         with pytest.raises(DeviceError, match="Failed to communicate with the machine") as lost:
             answers(worker, 1)
-    finally:
-        worker.close()
     assert lost.value.field == "board"
     given = replace(
         network().description,
