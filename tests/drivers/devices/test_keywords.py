@@ -1,9 +1,11 @@
-"""NeuroBench's networks of keywords: their published static figures, prototypes by hand, and a learning phase."""
+"""Devices that learn words, NeuroBench's networks and a simulated Xylo: prototypes, sessions, and a learning phase."""
 
 from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,19 @@ import pytest
 
 from benchmarks.spoken_words import write_folder
 from drivers.devices.keywords.device import SHAPES, STEPS, Keywords, m5, open_device, spiking
+from drivers.devices.training_data import prototypes
+from drivers.devices.xylo import device as xylo
+from drivers.devices.xylo.backend import LIVE_PHASE_W
+from fixtures.bench.true_power import open_plant
 from rig.analysis.complexity.static import static_figures
 from rig.commands.shell.main import main
 from rig.conformance.device import check_device
 from rig.errors import DataError, UsageError
-from scenarios.workloads.mswc.workload import open_workload
+from scenarios.workloads.mswc.workload import Sessions, open_workload
 from tests.support.remote_workers import answers
 
-SMALL = {"sessions": 2, "way": 2, "shots": 3, "pool": 3, "queries": 2, "base_shots": 6, "base_tests": 2}
+needs_rockpool = pytest.mark.skipif(find_spec("rockpool") is None, reason="the xylo extra is not installed")
+SMALL: dict[str, Any] = {"sessions": 2, "way": 2, "shots": 3, "pool": 3, "queries": 2, "base_shots": 6, "base_tests": 2}
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +35,17 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("words")
     write_folder(folder, base_words=4, base_shots=6, base_tests=2, languages=2, way=2, each=5)
     return folder
+
+
+# ---- prototypes --------------------------------------------------------------------------------
+
+
+def test_the_largest_output_of_prototypes_is_that_of_the_nearest_mean() -> None:
+    rng = np.random.default_rng(0)
+    means, features = rng.normal(size=(5, 7)), rng.normal(size=(50, 7))
+    weights, biases = prototypes(means)
+    nearest = ((features[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+    assert (features @ weights.T + biases).argmax(axis=1).tolist() == nearest.tolist()
 
 
 def network(name: str, known: list[str]) -> Keywords:
@@ -80,17 +98,20 @@ def test_the_nearest_prototype_answers_and_words_not_learnt_do_not() -> None:
     assert [net.answer(near[0]), net.answer(far[0])] == ["near", "far"]
 
 
-def measured(folder: Path, out: Path, device: str, workload: dict[str, Any], *more: str) -> dict[str, Any]:
-    options = [f"{key}={value}" for key, value in {**SMALL, **workload, "idle_s": 2}.items()]
+# ---- sessions ----------------------------------------------------------------------------------
+
+
+def measured(folder: Path, out: Path, device: str, *more: str) -> dict[str, Any]:
+    options = [f"{key}={value}" for key, value in {**SMALL, "idle_s": 2}.items()]
     said = [part for option in (*options, *more) for part in ("--option", option)]
-    command = ["measure", "--device", device, "--workload", "mswc-fscil", "--data", str(folder), "--mode", "together"]
-    assert main([*command, *([] if device == "mock" else ["--meter", "none"]), "--out", str(out), *said]) == 0
+    command = ["measure", "--device", *device.split(), "--workload", "mswc-fscil", "--data", str(folder)]
+    assert main([*command, "--mode", "together", "--out", str(out), *said]) == 0
     return dict(json.loads((out / "derived" / "results.json").read_text(encoding="utf-8"))["quantities"])
 
 
 @pytest.mark.torch
 def test_words_are_learnt_by_session_and_judged_old_and_new_apart(words: Path, tmp_path: Path) -> None:
-    found = measured(words, tmp_path / "run", "keywords", {}, "count=false", "device.threads=1")
+    found = measured(words, tmp_path / "run", "keywords --meter none", "count=false", "device.threads=1")
     assert found["sample.session 00.session_accuracy"]["n"] == 8
     assert [found[f"sample.session {k:02d}.session_accuracy_new"]["n"] for k in (1, 2)] == [4, 8]
     assert found["sample.session 02.session_accuracy_old"]["n"] == 8
@@ -102,7 +123,7 @@ def test_words_are_learnt_by_session_and_judged_old_and_new_apart(words: Path, t
 
 @pytest.mark.torch
 def test_a_round_begins_with_the_base_words_alone(words: Path) -> None:
-    workload = open_workload(data=str(words), **SMALL)  # type: ignore[arg-type]
+    workload = open_workload(data=str(words), **SMALL)
     taught = next(sample for sample in workload.samples if sample.learn)
     asked = next(sample for sample in workload.samples if sample.label == taught.label and not sample.learn)
     with closing(open_device(workload, count=False, threads=1)) as device:
@@ -113,7 +134,7 @@ def test_a_round_begins_with_the_base_words_alone(words: Path) -> None:
 
 @pytest.mark.torch
 def test_a_network_takes_the_front_end_that_it_was_made_for(words: Path) -> None:
-    workload = open_workload(data=str(words), **SMALL)  # type: ignore[arg-type]
+    workload = open_workload(data=str(words), **SMALL)
     with pytest.raises(DataError, match="front_end=spikes"):
         open_device(workload, network="snn")
 
@@ -121,8 +142,8 @@ def test_a_network_takes_the_front_end_that_it_was_made_for(words: Path) -> None
 @pytest.mark.torch
 def test_a_trained_readout_is_frozen_and_answers_base_words_alone(words: Path) -> None:
     with pytest.raises(UsageError, match="learn=false"):
-        open_device(open_workload(data=str(words), **SMALL), readout="trained")  # type: ignore[arg-type]
-    workload = open_workload(data=str(words), learn=False, **SMALL)  # type: ignore[arg-type]
+        open_device(open_workload(data=str(words), **SMALL), readout="trained")
+    workload = open_workload(data=str(words), learn=False, **SMALL)
     assert not any(sample.learn for sample in workload.samples)
     with closing(open_device(workload, readout="trained", epochs=1, count=False, threads=1)) as device:
         assert device.info().phases == ("inference",)
@@ -133,7 +154,7 @@ def test_a_trained_readout_is_frozen_and_answers_base_words_alone(words: Path) -
 
 def test_the_energy_of_a_learnt_class_on_the_simulated_bench_is_the_truth_put_in(words: Path, tmp_path: Path) -> None:
     learning = ("learning_s=0.25", "learning_w=0.005", "inference_s=0.1", "inference_w=0.003", "idle_w=0.001")
-    found = measured(words, tmp_path / "run", "mock", {}, *learning)
+    found = measured(words, tmp_path / "run", "mock", *learning)
     for figure, truth in (
         ("learning_time_per_class_s", 0.25),
         ("learning_energy_per_class_j", 0.25 * 0.005),
@@ -148,6 +169,55 @@ def test_the_energy_of_a_learnt_class_on_the_simulated_bench_is_the_truth_put_in
 
 @pytest.mark.torch
 def test_it_keeps_the_rules_of_a_device(words: Path) -> None:
-    workload = open_workload(data=str(words), learn=False, **SMALL)  # type: ignore[arg-type]
+    workload = open_workload(data=str(words), learn=False, **SMALL)
     device = open_device(workload, readout="trained", epochs=1, count=False, threads=1)
     check_device(device, workload.samples[-2:])
+
+
+# ---- a simulated Xylo --------------------------------------------------------------------------
+
+
+def on_xylo(folder: Path) -> tuple[Sessions, xylo.XyloDevice]:
+    workload = open_workload(data=str(folder), front_end="audio", **SMALL)
+    device = xylo.open_device(open_plant(), workload, simulate=True, front_end="live")
+    assert isinstance(device, xylo.XyloDevice)
+    return workload, device
+
+
+@needs_rockpool
+def test_a_word_is_answered_once_it_was_learnt_and_no_more_when_a_round_begins(words: Path) -> None:
+    workload, device = on_xylo(words)
+    taught = next(sample for sample in workload.samples if sample.learn and sample.label == "eo00")
+    shot = replace(taught, id="shot", payload=taught.payload[0], learn=False, duration_s=1.0)
+    with closing(device):
+        assert device.info().phases == ("learning", "inference")
+        for sample in (shot, taught, shot, workload.samples[0], shot):
+            device.submit([sample], None)
+        before, _, after, _, anew = (reply.output["label"] for reply in answers(device, 5))
+    assert after == taught.label
+    assert before == anew != taught.label
+
+
+@needs_rockpool
+def test_the_readout_holds_8_bits_and_as_many_words_as_the_chip_has_outputs(words: Path) -> None:
+    workload, device = on_xylo(words)
+    network = device._backend.network  # type: ignore[attr-defined]
+    assert np.abs(network.specification["weights_out"]).max() == 127
+    assert network.classes == (*workload.base, *(s.label for s in workload.samples if s.learn))
+    many = replace(workload, base=tuple(f"word {k}" for k in range(5)))
+    with pytest.raises(DataError, match="9 words, and a Xylo has 8 output neurons"):
+        xylo.open_device(open_plant(), many, simulate=True, front_end="live")
+    with pytest.raises(UsageError, match="front_end=live"):
+        xylo.open_device(open_plant(), workload, simulate=True)
+
+
+@needs_rockpool
+def test_the_energy_of_a_learnt_class_is_the_declared_power_for_the_time_of_its_shots(
+    words: Path, tmp_path: Path
+) -> None:
+    found = measured(words, tmp_path / "run", "xylo --simulate", "workload.front_end=audio", "device.front_end=live")
+    truth = sum(LIVE_PHASE_W["learning"].values()) * found["learning_time_per_class_s"]["value"]
+    low, high = found["learning_energy_per_class_j"]["interval_95"]
+    assert low <= truth <= high
+    assert found["learning_time_per_class_s"]["n"] == 4
+    assert found["sample.session 02.session_accuracy_new"]["n"] == 8

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,11 @@ def solved(device: Device, budget: Budget | None, sample: Sample = SAMPLE) -> Re
     return answers(device, 1)[0]
 
 
+def solved_by_a_new_one(budget: Budget, sample: Sample, **options: int) -> Reply:
+    with closing(open_device(simulate=True, interpreter=python(), **options)) as device:
+        return solved(device, budget, sample)
+
+
 def lasted_s(reply: Reply) -> float:
     (span,) = reply.spans
     return (span.off_tick - span.on_tick) * 1e-9
@@ -67,18 +73,14 @@ def lasted_s(reply: Reply) -> float:
 def test_a_graph_without_edges_is_solved_by_one_spike_of_each_node(nodes: int) -> None:
     """At zero temperature each node enters the set once and stays, and its spike reaches no synapse."""
     empty = Sample("e", Graph(nodes, np.empty((0, 2), np.int32)).to_payload())
-    device = open_device(simulate=True, interpreter=python(), temperature=0, refract=0)
-    output = solved(device, Budget(0.2), empty).output
-    device.close()
+    output = solved_by_a_new_one(Budget(0.2), empty, temperature=0, refract=0).output
     assert (output["spikes"], output["synaptic_operations"], output["cost"]) == (nodes, 0, -nodes)
 
 
 def test_every_spike_meets_the_synapses_of_its_node() -> None:
     """In a complete graph each node has one synapse to each other one."""
     full = Sample("k", random_graph(9, 1.0, 0).to_payload())
-    device = open_device(simulate=True, interpreter=python())
-    output = solved(device, Budget(0.2), full).output
-    device.close()
+    output = solved_by_a_new_one(Budget(0.2), full).output
     assert output["spikes"] > 0
     assert output["synaptic_operations"] == 8 * output["spikes"]
 
@@ -101,9 +103,7 @@ def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
 def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
     """Three nodes and an edge, by hand: 2 of 6 weights, 3 to the cost; 24 + 8 + 8 + 8 bits a node, plus 8 and 64."""
     line = Sample("n3", Graph(3, np.array([[0, 2]], np.int32)).to_payload())
-    device = open_device(simulate=True, interpreter=python())
-    network = solved(device, Budget(0.05), line).network
-    device.close()
+    network = solved_by_a_new_one(Budget(0.05), line).network
     assert network is not None and network.footprint_bits() == 8 * (2 + 3) + 3 * (24 + 8 + 8 + 8) + 8 + 64
     assert [(c.weights, c.zeros, c.fan_out_max) for c in network.connections] == [(6, 4, 1), (3, 0, 1)]
 
@@ -127,11 +127,10 @@ def test_it_does_what_the_rig_asks_of_a_device() -> None:
 
 def test_it_says_what_it_is(device: Device) -> None:
     info = device.info()
-    assert info.mode == "simulator"
-    assert info.clock is None
+    assert (info.mode, info.clock, info.details["backend"], info.details["neuron_model"]) == (
+        "simulator", None, "CPU", "nebm"
+    )  # fmt: skip
     assert info.versions["lava-optimization"] == "0.5.0"
-    assert info.details["backend"] == "CPU"
-    assert info.details["neuron_model"] == "nebm"
 
 
 def test_the_claimed_cost_is_that_of_the_solution_and_of_lavas_own_monitor(device: Device) -> None:
@@ -158,12 +157,8 @@ def test_a_budget_too_short_for_a_step_buys_the_empty_set(device: Device) -> Non
 
 
 def test_a_longer_budget_sees_more_of_the_same_walk() -> None:
-    walks = []
-    for budget_s in (0.15, 0.6):
-        device = open_device(simulate=True, interpreter=python(), seed=5)
-        walks.append([(p.cost, p.solution) for p in solved(device, Budget(budget_s)).progress])
-        device.close()
-    short, long = walks
+    walks = [solved_by_a_new_one(Budget(budget_s), SAMPLE, seed=5).progress for budget_s in (0.15, 0.6)]
+    short, long = ([(p.cost, p.solution) for p in walk] for walk in walks)
     assert len(short) > 2
     assert long[: len(short)] == short
 

@@ -50,16 +50,8 @@ def test_discovery_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def none() -> list[Kit]:
-    return sim.SimVendor().kits()
-
-
-def two() -> list[Kit]:
-    return sim.SimVendor(*(SimBoard(Traits(chip)) for chip in CHIPS)).kits()
-
-
-def old() -> list[Kit]:
-    return sim.SimVendor(SimBoard(Traits(firmware=("0.11.4", "9.0.0")))).kits()
+def attached(*traits: Traits) -> Callable[[], list[Kit]]:
+    return lambda: sim.SimVendor(*map(SimBoard, traits)).kits()
 
 
 def held() -> list[Kit]:
@@ -73,10 +65,20 @@ def held() -> list[Kit]:
 @pytest.mark.parametrize(
     ("boards", "options", "error", "text"),
     [
-        (none, {}, SetupError, "no Xylo board found: samna lists none.*USB permissions, or add --simulate"),
-        (two, {}, UsageError, r"2 Xylo boards.*\(0: Xylo Audio 2, 1: Xylo Audio 3\).*--option board=0"),
-        (two, {"board": 2}, UsageError, r"board.*2.*Name one that is attached"),
-        (old, {}, SetupError, "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2"),
+        (attached(), {}, SetupError, "no Xylo board found: samna lists none.*USB permissions, or add --simulate"),
+        (
+            attached(*map(Traits, CHIPS)),
+            {},
+            UsageError,
+            r"2 Xylo boards.*\(0: Xylo Audio 2, 1: Xylo Audio 3\).*--option board=0",
+        ),
+        (attached(*map(Traits, CHIPS)), {"board": 2}, UsageError, r"board.*2.*Name one that is attached"),
+        (
+            attached(Traits(firmware=("0.11.4", "9.0.0"))),
+            {},
+            SetupError,
+            "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2",
+        ),
         (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
     ],
 )
@@ -121,25 +123,17 @@ def test_without_the_true_samna_nothing_is_imported(
 
 # ---- the vendor's signatures ----------------------------------------------------------------
 
+
+def methods(name: str, simulated: type, *more: str) -> dict[str, Any]:
+    return {f"{name}.{method}": getattr(simulated, method) for method in ("__init__", "evolve", *more)}
+
+
+CONFIGURE = {"config_from_specification": helpers.config_from_specification}
 SOURCES: dict[str, dict[str, Any]] = {
-    "syns61201/xylo_samna.py": {
-        "config_from_specification": helpers.config_from_specification,
-        "XyloSamna.__init__": sim.XyloSamna2.__init__,
-        "XyloSamna.evolve": sim.XyloSamna2.evolve,
-        "XyloSamna.reset_state": sim.XyloSamna2.reset_state,
-    },
-    "syns65302/xylo_samna.py": {
-        "config_from_specification": helpers.config_from_specification,
-        "XyloSamna.__init__": sim.XyloSamna3.__init__,
-        "XyloSamna.evolve": sim.XyloSamna3.evolve,
-        "XyloSamna.reset_state": sim.XyloSamna3.reset_state,
-    },
-    "syns61201/xylo_monitor.py": {
-        f"XyloMonitor.{name}": getattr(ear.XyloMonitor2, name) for name in ("__init__", "evolve")
-    },
-    "syns65302/xylo_monitor.py": {
-        f"XyloMonitor.{name}": getattr(ear.XyloMonitor3, name) for name in ("__init__", "evolve")
-    },
+    "syns61201/xylo_samna.py": methods("XyloSamna", sim.XyloSamna2, "reset_state") | CONFIGURE,
+    "syns65302/xylo_samna.py": methods("XyloSamna", sim.XyloSamna3, "reset_state") | CONFIGURE,
+    "syns61201/xylo_monitor.py": methods("XyloMonitor", ear.XyloMonitor2),
+    "syns65302/xylo_monitor.py": methods("XyloMonitor", ear.XyloMonitor3),
     "syns61201/xa2_devkit_utils.py": helpers.UTILS_2,
     "syns65302/xa3_devkit_utils.py": helpers.UTILS_3,
     "helper.py": {"find_xylo_hdks": sim.SimVendor().find_xylo_hdks},
@@ -204,12 +198,9 @@ def test_the_vendor_reads_channels_and_values_of_power_events_and_throws_their_s
 
 
 def test_a_listening_audio_3_sends_more_than_readouts_and_these_hold_spikes_and_time_steps() -> None:
-    attributes = {n.attr for n in ast.walk(rockpool("syns65302/xylo_monitor.py")) if isinstance(n, ast.Attribute)}
-    filters = [
-        n
-        for n in ast.walk(rockpool("syns65302/xylo_monitor.py"))
-        if isinstance(n, ast.ListComp) and n.generators[0].ifs
-    ]
+    nodes = list(ast.walk(rockpool("syns65302/xylo_monitor.py")))
+    attributes = {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+    filters = [n for n in nodes if isinstance(n, ast.ListComp) and n.generators[0].ifs]
 
     assert {"output_spikes", "Readout"} <= attributes
     assert any("isinstance" in ast.unparse(f) for f in filters)
