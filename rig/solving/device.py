@@ -164,7 +164,7 @@ class SolverDevice(Generic[T]):
     solve. ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, ``default_s``
     that of a solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds, ``Tally`` for
     ``from_empty`` and ``blocking`` for ``power``. If a solve has not ended ``patience_s`` after its time, its best
-    offer is the answer, and the device cannot be used any more.
+    offer is the answer, and the device cannot be used any more. Raises ``UsageError`` for options out of range.
     """
 
     def __init__(
@@ -182,6 +182,7 @@ class SolverDevice(Generic[T]):
         power: Power | None = None,
         patience_s: float = math.inf,
     ) -> None:
+        checked_options(seed, default_s, longest_s)
         self._patience_s = patience_s
         self._solving: tuple[str, list[Reply], Tally] | None = None
         self._stuck: DeviceTimeoutError | None = None

@@ -13,7 +13,7 @@ import numpy as np
 from rig.engine.blocking_device import Power
 from rig.errors import DeviceError, unfit
 from rig.plugins import imported
-from rig.solving.device import SolverDevice, Tally, checked_options, solver_info
+from rig.solving.device import SolverDevice, Tally, solver_info
 from rig.solving.model import Qubo, from_bqm, problem_in
 from rig.types import DeviceInfo
 
@@ -52,7 +52,6 @@ def solver(
         def open_device() -> rig.Device:
             return rig.solver(lambda model: dimod.ExactSolver().sample(model))
     """
-    checked_options(seed, default_s, longest_s)
     given = _given(solve)
     name = getattr(solve, "__name__", type(solve).__name__)
     anytime = inspect.isgeneratorfunction(solve)

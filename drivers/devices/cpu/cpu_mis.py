@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rig.plugins import imported
-from rig.solving.device import SolverDevice, Tally, checked_options, solver_info
+from rig.solving.device import SolverDevice, Tally, solver_info
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 
@@ -31,7 +31,6 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     a cost to stop at. Raises ``UsageError`` for options out of range,
     ``MissingExtraError`` without numba.
     """
-    checked_options(seed, default_s, longest_s)
     walker = _Walker(imported("drivers.devices.cpu.mis.search", f"device {NAME}", "qubo", field="device", value=NAME))
     info = solver_info(
         NAME,

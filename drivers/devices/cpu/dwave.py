@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from rig.plugins import imported
-from rig.solving.device import SolverDevice, Tally, checked_options, solver_info
+from rig.solving.device import SolverDevice, Tally, solver_info
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, from_payload
 
@@ -38,7 +38,6 @@ def opened(
 
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
-    checked_options(seed, default_s, longest_s)
     solver = solver_of(imported("dwave.samplers", name, "qubo", field="device", value=name))
     what = f"{description} of dwave-samplers on one core of this computer"
     info = solver_info(

@@ -6,9 +6,10 @@ once and counted when the device is opened, so that only the network runs during
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from rig.types import Device, DeviceInfo, Reply, Sample, Span, Workload
 
 NAME = "torch"
 TYPES = ("float32", "float64", "float16", "bfloat16")
-T = TypeVar("T")
 
 
 def open_device(
@@ -65,16 +65,18 @@ def open_device(
     torch = imported("torch", "the device torch", "torch", field="device", value=NAME)
     place = open_processor(torch, processor, threads, clock_mhz)
     try:
-        model = _enough(torch, lambda: read_model(torch, network, dt_s, reset))
+        model = read_model(torch, network, dt_s, reset)
         of_graph = model.execution_s is not None or network.lower().endswith(".nir")
-        runner = _enough(torch, lambda: _Runner.of(torch, model, place, dtype if of_graph else None, classes))
-        samples = () if workload is None else workload.samples
-        _enough(torch, lambda: runner.prepare(samples, batch))
-        _enough(torch, lambda: runner.warm_up(batch, warmup))
-        counted = _enough(torch, runner.counted) if count else None
-    except BaseException:
+        runner = _Runner.of(torch, model, place, dtype if of_graph else None, classes)
+        runner.prepare(() if workload is None else workload.samples, batch)
+        runner.warm_up(batch, warmup)
+        counted = runner.counted() if count else None
+    except BaseException as error:
         place.close()
-        raise
+        if not isinstance(error, torch.OutOfMemoryError) and not no_memory(error):
+            raise
+        remedy = "Use a smaller network or --option batch, or free some memory"
+        raise SetupError(f"there is not enough memory: {said(error)}", field="memory", remedy=remedy) from error
     info = DeviceInfo(
         name=NAME,
         mode="hardware",
@@ -155,19 +157,16 @@ class _Runner:
 
     def counted(self) -> NetworkInfo:
         """Return the network's description, and count its operations for each sample, in a pass without timing."""
-        model, counter = self._model, None
+        model = self._model
         try:
-            counter = TorchCounter(model.module, model.states, neurons=model.neurons)
-            for name, values in self._prepared():
-                self._executed(values)
-                self.activity[name] = counter.activity()[0]
-            return counter.network(model.execution_s, f"as torch keeps it, {self.dtype}")
+            with closing(TorchCounter(model.module, model.states, neurons=model.neurons)) as counter:
+                for name, values in self._prepared():
+                    self._executed(values)
+                    self.activity[name] = counter.activity()[0]
+                return counter.network(model.execution_s, f"as torch keeps it, {self.dtype}")
         except DataError as error:
             error.remedy = f"{error.remedy}; or leave the counts out: --option count=false"
             raise
-        finally:
-            if counter is not None:
-                counter.close()
 
     def _prepared(self) -> list[tuple[str, Any]]:
         """Return the inputs by the name of their sample; without any, the example."""
@@ -202,14 +201,3 @@ class _Runner:
             remedy = f"Return one number for each class: shape ({len(inputs)}, classes)"
             raise DataError(what, field="output", value=got, remedy=remedy)
         return rows, Span("inference", timed.on_ns, timed.off_ns, times), timed.kernels_s
-
-
-def _enough(torch: Any, make: Callable[[], T]) -> T:
-    """Return the result of ``make``. Raises ``SetupError`` if there is not enough memory."""
-    try:
-        return make()
-    except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        if not isinstance(error, torch.OutOfMemoryError) and not no_memory(error):
-            raise
-        remedy = "Use a smaller network or --option batch, or free some memory"
-        raise SetupError(f"there is not enough memory: {said(error)}", field="memory", remedy=remedy) from error

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.xylo.kit import AUDIO_2, Kit
+from drivers.devices.xylo.kit import AUDIO_2, Kit, unusable
 from drivers.failures import quietly
 from rig.errors import DeviceError, SetupError
 
@@ -303,4 +303,4 @@ class Board:
 
 def _no_monitor(kit: Kit, why: str) -> SetupError:
     what = f"the power monitor of {kit.chip.name} does not run: {why}"
-    return SetupError(what, field="device", value="xylo", remedy="Unplug the board and plug it in again")
+    return unusable(what, "Unplug the board and plug it in again")

@@ -32,8 +32,9 @@ SPAN_TICK_HZ = 1000.0
 """Spans are given in milliseconds of the stopwatch, because USB does not show the end of a readout more exactly."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 5
-CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """Number of tries if a sample's span was not seen. Its latency includes every try, so retries improve no figure."""
+CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
+"""The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
 _CLOSE = None
 
 

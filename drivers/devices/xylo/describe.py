@@ -20,14 +20,11 @@ TICK_HZ = 1e9 / TICK_NS
 """The rate of the simulated counter, equal to that of the board's FPGA (Hz)."""
 
 
-def _kind(network: Network) -> str:
-    return "recurrent" if any(a >= b for a, b in network.links) else "feed-forward"
-
-
 def _algorithm(network: Network) -> dict[str, Any]:
+    kind = "recurrent" if any(a >= b for a, b in network.links) else "feed-forward"
     return {
         "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
-        "network": f"{_kind(network)} spiking network, layers {', '.join(map(str, network.layers))}",
+        "network": f"{kind} spiking network, layers {', '.join(map(str, network.layers))}",
         "layers": list(network.layers),
         "classes": list(network.classes),
         "training": dict(network.training),

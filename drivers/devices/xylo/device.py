@@ -35,8 +35,6 @@ from rig.errors import DataError, SetupError, refused
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample, SimulatedBench, Workload
 
 MODES = ("hardware", "simulator")
-
-"""The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
 SIMULATED_FRONT_ENDS, BOARD_FRONT_ENDS = ("replay", "live"), ("events", "microphone")
 UNHEARD: Raster = np.zeros((0, 0), np.int64)
 """Stands for the events of a sample that the chip hears by itself."""

@@ -104,18 +104,15 @@ def _from_text(path: Path, text: str, dimod: Any) -> tuple[Any, Graph | None]:
     lines = Lines(path.name, _rows(text, path.suffix == ".csv"))
     if not lines.rows:
         raise _unread(path, "holds no problem")
+    if path.suffix in (".qplib", ".qubo"):
+        return (_qplib if path.suffix == ".qplib" else _dwave)(lines, dimod), None
     first, head = lines.rows[0]
-    if path.suffix not in (".qplib", ".qubo") and not any(map(_is_number, head)):
+    if not any(map(_is_number, head)):
         raise lines.fault(first, f"{' '.join(head)[:40]!r} has no number", f"Leave a header out. {_BLANKS}")
-    columns = len(head)
-    if path.suffix not in (".qplib", ".qubo", ".csv") and columns == 2:
+    if path.suffix != ".csv" and len(head) == 2:
         graph = _graph(lines)
         return graph.to_bqm(), graph
-    if path.suffix == ".qplib":
-        return _qplib(lines, dimod), None
-    if path.suffix == ".qubo":
-        return _dwave(lines, dimod), None
-    return (_coo(lines, text, dimod) if columns == 3 and path.suffix != ".csv" else _matrix(lines, dimod)), None
+    return (_coo(lines, text, dimod) if len(head) == 3 and path.suffix != ".csv" else _matrix(lines, dimod)), None
 
 
 def _is_number(text: str) -> bool:
@@ -133,19 +130,11 @@ def _rows(text: str, commas: bool) -> list[tuple[int, list[str]]]:
 
 def _coo(lines: Lines, text: str, dimod: Any) -> Any:
     """Read COO text; dimod's own reader silently drops lines that it does not know, also those with an exponent."""
-    terms: Terms = {}
-    for line, fields in lines.rows:
-        u, v, weight = lines.triple(line, fields, 0, MAX_NODES)
-        _add(lines, terms, line, (u, v), weight)
+    terms = _terms(lines, lines.rows, MAX_NODES)
     kind = found[1] if (found := _VARTYPE.search(text)) else "BINARY"
     if kind not in ("BINARY", "SPIN"):
         raise lines.fault(text[: found.start()].count("\n") + 1 if found else 1, f"the vartype {kind} is unknown")
-    pairs = {key: weight for key, (weight, _) in _folded(lines, terms).items()}
-    model = dimod.BinaryQuadraticModel(kind)
-    for variable in range(1 + max(max(pair) for pair in pairs)):
-        model.add_linear(variable, pairs.pop((variable, variable), 0.0))
-    model.add_quadratic_from((*pair, weight) for pair, weight in pairs.items())
-    return model
+    return _model(1 + max(max(pair) for pair in terms), _folded(lines, terms), 0.0, dimod, kind)
 
 
 def _dwave(lines: Lines, dimod: Any) -> Any:
@@ -153,15 +142,12 @@ def _dwave(lines: Lines, dimod: Any) -> Any:
     if head[:2] != ["p", "qubo"] or len(head) != 6:
         raise lines.fault(first, "does not begin with a line `p qubo 0 maxNodes nNodes nCouplers`")
     n, alone, couplers = (int(lines.number(first, text)) for text in head[3:])
-    terms: Terms = {}
-    for line, fields in rest:
-        u, v, weight = lines.triple(line, fields, 0, n)
-        _add(lines, terms, line, (u, v), weight)
+    terms = _terms(lines, rest, n)
     counts = sum(u == v for u, v in terms), sum(u != v for u, v in terms)
     if counts != (alone, couplers):
         found = f"{counts[0]} nodes and {counts[1]} couplers follow, and not the {alone} and {couplers} that it states"
         raise lines.fault(first, found)
-    return _model(n, {pair: weight for pair, (weight, _) in _folded(lines, terms).items()}, 0.0, dimod)
+    return _model(n, _folded(lines, terms), 0.0, dimod)
 
 
 def _qplib(lines: Lines, dimod: Any) -> Any:
@@ -263,31 +249,39 @@ def _from_arrays(path: Path, raw: bytes, dimod: Any) -> tuple[Any, Graph | None]
     return _of_matrix(matrix.astype(float), dimod, lambda u, v: _unread(path, _asymmetric(matrix, u, v))), None
 
 
+def _terms(lines: Lines, rows: Sequence[tuple[int, list[str]]], n: int) -> Terms:
+    terms: Terms = {}
+    for line, fields in rows:
+        u, v, weight = lines.triple(line, fields, 0, n)
+        _add(lines, terms, line, (u, v), weight)
+    return terms
+
+
 def _add(lines: Lines, terms: Terms, line: int, pair: tuple[int, int], weight: float) -> None:
     if pair in terms:
         raise lines.fault(line, f"repeats {pair[0]} {pair[1]} of line {terms[pair][1]}")
     terms[pair] = weight, line
 
 
-def _folded(lines: Lines, terms: Terms) -> Terms:
+def _folded(lines: Lines, terms: Terms) -> dict[tuple[int, int], float]:
     """Fold both triangles into one. If both are given, they must be equal, and their weights add up as in x^T Q x."""
     mirrored = any(u != v and (v, u) in terms for u, v in terms)
-    folded: Terms = {}
+    folded: dict[tuple[int, int], float] = {}
     for (u, v), (weight, line) in terms.items():
-        if mirrored and u != v and terms.get((v, u), (0.0, 0))[0] != weight:
-            other = terms.get((v, u), (0.0, 0))[0]
+        other = terms.get((v, u), (0.0, 0))[0]
+        if mirrored and u != v and other != weight:
             what = f"the matrix is asymmetric: {u} {v} has {weight:g} and {v} {u} has {other:g}"
             raise lines.fault(line, what, "Give one triangle alone, or both alike")
         key = min(u, v), max(u, v)
-        folded[key] = folded.get(key, (0.0, line))[0] + weight, line
+        folded[key] = folded.get(key, 0.0) + weight
     return folded
 
 
-def _model(n: int, pairs: dict[tuple[int, int], float], constant: float, dimod: Any) -> Any:
+def _model(n: int, pairs: dict[tuple[int, int], float], constant: float, dimod: Any, kind: str = "BINARY") -> Any:
     linear = np.array([pairs.get((k, k), 0.0) for k in range(n)])
     apart = [(u, v, weight) for (u, v), weight in pairs.items() if u != v]
     u, v, weight = (np.array(column) for column in zip(*apart, strict=True)) if apart else (np.zeros(0, int),) * 3
-    return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weight), constant, dimod.BINARY)
+    return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weight), constant, kind)
 
 
 def _parsed(path: Path, parse: Any) -> Any:

@@ -45,9 +45,7 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
         models[name], graph = read(file)
         if graph is not None:
             graphs[name] = graph
-    named: dict[str, dict[str, float]] = {}
-    if targets:
-        named = _from_file(Path(targets), models, graphs)
+    named = _from_file(Path(targets), models, graphs) if targets else {}
     if target is not None:
         if len(models) > 1:
             raise refused(

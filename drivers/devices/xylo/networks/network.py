@@ -27,17 +27,8 @@ MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS = 64, 32_000
 "Overview of the Xylo family": 64 at most and 32 on average)."""
 
 _WEIGHTS = ("weights_in", "weights_rec", "weights_out")
-_VECTORS = (
-    "dash_mem",
-    "dash_mem_out",
-    "dash_syn",
-    "dash_syn_2",
-    "dash_syn_out",
-    "threshold",
-    "threshold_out",
-    "bias",
-    "bias_out",
-)
+_PAIRED = ("dash_mem", "dash_syn", "threshold", "bias")
+_VECTORS = (*_PAIRED, *(f"{name}_out" for name in _PAIRED), "dash_syn_2")
 _SHIFTS = ("weight_shift_in", "weight_shift_rec", "weight_shift_out")
 
 
@@ -211,10 +202,8 @@ def check_shapes(network: Network) -> None:
     spec, layers = network.specification, network.layers
     inputs, hidden, outputs = layers[0], sum(layers[1:-1]), layers[-1]
     expected: dict[str, tuple[int, ...]]
-    expected = {"weights_in": (inputs, hidden, 1), "weights_rec": (hidden, hidden, 1)}
-    expected |= {"weights_out": (hidden, outputs)}
-    for name in _VECTORS:
-        expected[name] = (outputs,) if name.endswith("_out") else (hidden,)
+    expected = {name: (outputs,) if name.endswith("_out") else (hidden,) for name in _VECTORS}
+    expected |= dict(zip(_WEIGHTS, ((inputs, hidden, 1), (hidden, hidden, 1), (hidden, outputs)), strict=True))
     for name, shape in expected.items():
         if spec[name].shape != shape:
             raise ValueError(f"{name} has shape {spec[name].shape}, expected {shape}")
