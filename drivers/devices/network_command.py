@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,18 +24,6 @@ N = TypeVar("N")
 
 _SAME_DATA = ("data", "fold", "audio_hz")
 """Options of the training that are also needed when the network is measured."""
-
-
-@dataclass(frozen=True)
-class _Target:
-    """A target of training: the suffix of the file, and how the network is trained, written and then run.
-
-    ``trained`` returns the digest of the file and the record of the training.
-    """
-
-    suffix: str
-    trained: Callable[[argparse.Namespace, list[str]], tuple[str, Mapping[str, Any]]]
-    measured_as: tuple[str, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     """Declare ``rig network train WORKLOAD --out FILE``."""
     parser.add_argument("workload", metavar="WORKLOAD", help="a workload of labelled audio with a train split: asc")
-    parser.add_argument("--device", choices=tuple(_targets()), default="xylo", help="target device (default: xylo)")
+    parser.add_argument("--device", choices=tuple(_TARGETS), default="xylo", help="target device (default: xylo)")
     parser.add_argument("--data", metavar="DIR", help="folder of the workload; short for --option data=DIR")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the workload")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".json for a xylo, .h for the arduino")
@@ -89,14 +76,14 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 
 def _train(args: argparse.Namespace) -> int:
     """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError``."""
-    target = _targets()[args.device]
-    if args.out.suffix.lower() != target.suffix:
-        what = f"{args.out} does not end in {target.suffix}"
+    suffix, trained, measured_as = _TARGETS[args.device]
+    if args.out.suffix.lower() != suffix:
+        what = f"{args.out} does not end in {suffix}"
         raise UsageError(what, field="out", value=str(args.out), remedy="Name it so")
     if not args.out.parent.is_dir():
         raise _unwritable(args.out, "its folder does not exist")
     given = [*([f"data={args.data}"] if args.data else []), *args.option]
-    digest, record = target.trained(args, given)
+    digest, record = trained(args, given)
     if args.json:
         say_json(json.dumps({"file": str(args.out), "sha256": digest, "training": record}))
         return 0
@@ -105,7 +92,7 @@ def _train(args: argparse.Namespace) -> int:
         kept = ["data=ANOTHER_FOLDER"]  # the network was trained on all data of its own folder
     options = [word for text in (*kept, f"network={args.out}") for word in ("--option", text)]
     say(f"wrote {args.out} ({digest[:12]}). Measure it on other samples:")
-    for device in target.measured_as:
+    for device in measured_as:
         say(f"  {command('measure', '--workload', args.workload, '--device', *device.split(), *options)}")
     return 0
 
@@ -131,13 +118,6 @@ def _arduino(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[s
     return quantised.read_network(args.out).sha256, network.training
 
 
-def _targets() -> dict[str, _Target]:
-    return {
-        "xylo": _Target(".json", _xylo, ("xylo --simulate", "xylo-float --meter none")),
-        "arduino": _Target(".h", _arduino, ("arduino --simulate",)),
-    }
-
-
 def _saved(path: Path, write: Callable[[Path, N], None], network: N) -> None:
     try:
         write(path, network)
@@ -148,3 +128,10 @@ def _saved(path: Path, write: Callable[[Path, N], None], network: N) -> None:
 def _unwritable(path: Path, why: str) -> StoreError:
     remedy = "Check the folder, its permissions and the free space"
     return StoreError(f"cannot write {path}: {why}", field="out", value=str(path), remedy=remedy)
+
+
+_TARGETS = {
+    "xylo": (".json", _xylo, ("xylo --simulate", "xylo-float --meter none")),
+    "arduino": (".h", _arduino, ("arduino --simulate",)),
+}
+"""By device: the suffix of the file, what trains and writes the network, and the devices that run it."""

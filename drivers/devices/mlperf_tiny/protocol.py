@@ -36,6 +36,8 @@ _RESULTS = re.compile(r"m-results-\[([^\[\]]*)\]")
 _ERROR = re.compile(r"e-\[(.*)\]?")
 _NAME = re.compile(r"m-name-[^\[]*\[(.*)\]")
 _FACT = re.compile(r"m-(profile|model)-\[(.*)\]")
+_BROKEN = re.compile(r"m-lap-us-(?!\d+\Z)|m-results-(?!\[[^\[\]]*\]\Z)")
+"""Begins like a known line, and continues differently."""
 _BOOT = ("m-init-done", "m-timestamp-mode-")
 
 
@@ -272,7 +274,7 @@ class Board:
             )
         if line.startswith(_BOOT):
             raise self.failed(f"has restarted: it said {line[:60]!r}", "Check its power supply and its watchdog")
-        if not line.startswith("m-") or _broken_known(line) or not line.isprintable():
+        if not line.startswith("m-") or _BROKEN.match(line) or not line.isprintable():
             raise self.failed(f"said {line[:80]!r}, which is not part of the protocol")
 
     def _tick(self, raw: int, began_ns: int) -> int:
@@ -290,13 +292,6 @@ class Board:
         if not scores or not all(math.isfinite(score) for score in scores):
             raise self.failed(f"sent results that are not numbers: {text[:80]!r}")
         return scores
-
-
-def _broken_known(line: str) -> bool:
-    """Return whether a line begins like a known one and continues differently."""
-    if line.startswith(("m-lap-us-", "m-results-")):
-        return not (_LAP.fullmatch(line) or _RESULTS.fullmatch(line))
-    return False
 
 
 def _said(lines: Sequence[str]) -> str:

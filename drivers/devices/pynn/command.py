@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
@@ -112,10 +112,7 @@ def _train(args: argparse.Namespace) -> int:
     regular(args.out)  # before training takes hours
     one_of(tuple(ADDRESSES), encoding=args.encoding)
     within(0.1, 1e6, "s", lesson_s=args.lesson_s)
-    course = Course(
-        args.data, args.subclasses, args.fold, args.folds, args.seed, args.scale,
-        args.encoding, args.dialect, args.lesson_s, args.md5,
-    )  # fmt: skip
+    course = Course(**{field.name: getattr(args, field.name) for field in fields(Course)})
     if args.fold is None and args.encoding != "dvs" and not has(args.data, "train"):
         remedy = "Add train-images-idx3-ubyte and train-labels-idx1-ubyte, or train on test images with --fold 0"
         raise UsageError(f"{args.data} holds no training images", field="data", value=str(args.data), remedy=remedy)

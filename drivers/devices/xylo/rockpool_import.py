@@ -16,14 +16,14 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
-from drivers.devices.xylo.kit import Kit, kits_of
+from drivers.devices.xylo.kit import Kit, kits_of, unusable
 from rig.errors import MissingExtraError, SetupError
 
 _PACKAGE = "rockpool.devices.xylo.syns61201"
@@ -38,7 +38,6 @@ class XyloAudio2:
     """The parts of Rockpool that the rig uses, all for Xylo Audio 2 (SYNS61201)."""
 
     simulator: Any
-    mapper: Callable[..., dict[str, Any]]
     quantize: Callable[..., dict[str, Any]]
     cycles_model: Callable[..., tuple[float, float]]
     front_end: Callable[..., Any]
@@ -61,7 +60,7 @@ def load_xylo_audio2() -> XyloAudio2:
         if getattr(package, name).__name__ == "MissingBackendShim":
             what = f"rockpool was imported earlier in this process without samna and has no {name}"
             raise SetupError(what, field="device", value="xylo", remedy="Open the Xylo device in a fresh process")
-    return XyloAudio2(package.XyloSim, package.mapper, quantize, package.cycles_model, package.AFESim)
+    return XyloAudio2(package.XyloSim, quantize, package.cycles_model, package.AFESim)
 
 
 def has_real_samna() -> bool:
@@ -87,15 +86,13 @@ def attached_boards() -> list[Kit]:
 
 
 def _no_samna() -> SetupError:
-    remedy = "Install the vendor's as Rockpool's manual describes, or add --simulate"
-    try:
+    what, remedy = "samna, the driver of its vendor, is not installed", "Install the vendor's as Rockpool's manual "
+    remedy += "describes, or add --simulate"
+    with suppress(importlib.metadata.PackageNotFoundError):
         version = importlib.metadata.version("samna")
-    except importlib.metadata.PackageNotFoundError:
-        what = "no Xylo board found: samna, the driver of its vendor, is not installed"
-        return SetupError(what, field="device", value="xylo", remedy=remedy)
-    what = f"no Xylo board found: samna {version} is the stub of the package index, not the vendor's driver"
-    remedy = f"Run: pip uninstall samna (it was not imported, because that would run pip). {remedy}"
-    return SetupError(what, field="device", value="xylo", remedy=remedy)
+        what = f"samna {version} is the stub of the package index, not the vendor's driver"
+        remedy = f"Run: pip uninstall samna (it was not imported, because that would run pip). {remedy}"
+    return unusable(f"no Xylo board found: {what}", remedy)
 
 
 class _StandIn(ModuleType):

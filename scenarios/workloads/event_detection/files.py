@@ -29,7 +29,6 @@ END_S = 1.0
 """Boxes may be stamped at most this long (s) after the last event or surface."""
 
 Frame = NDArray[Any]
-Boxes = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

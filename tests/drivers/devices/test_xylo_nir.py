@@ -165,6 +165,7 @@ def test_the_specification_is_that_of_the_vendors_mapper(seed: int) -> None:
 def _by_the_mapper(nodes: dict[str, Any]) -> Any:
     """Rockpool's graph, mapper and quantiser, without torch."""
     vendor = load_xylo_audio2()
+    mapper = importlib.import_module("rockpool.devices.xylo.syns61201").mapper
     rockpool = importlib.import_module("rockpool.graph")
     made: dict[str, Any] = {}
     for name, node in nodes.items():
@@ -181,7 +182,7 @@ def _by_the_mapper(nodes: dict[str, Any]) -> Any:
         start = [rockpool.GraphNode() for _ in range(len(weights))] if source is None else made[source].output_nodes
         made[name] = rockpool.LinearWeights(start, made[target].input_nodes, name, None, weights)
     holder = rockpool.GraphHolder(made["w0"].input_nodes, made["n2"].output_nodes, "graph", None)
-    spec = vendor.mapper(holder, weight_dtype="float", threshold_dtype="float", dash_dtype="float")
+    spec = mapper(holder, weight_dtype="float", threshold_dtype="float", dash_dtype="float")
     spec.pop("mapped_graph")
     return spec | vendor.quantize(**spec)
 
