@@ -51,6 +51,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.fixture
+def torch() -> Any:
+    """The package torch, which is not imported to collect tests."""
+    return pytest.importorskip("torch")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Cache rows of sweeps, and lock devices, in the tests' own directories."""

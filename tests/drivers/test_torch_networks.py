@@ -72,10 +72,8 @@ def test_the_example_of_the_page_is_measured(capsys: pytest.CaptureFixture[str],
 # ---- memory -----------------------------------------------------------------------------------
 
 
-def test_parameters_and_footprint_are_those_of_neurobench_and_states_are_told_apart() -> None:
+def test_parameters_and_footprint_are_those_of_neurobench_and_states_are_told_apart(torch: Any) -> None:
     """Membranes are counted for one sample, for any batch size and any number of runs."""
-    import torch
-
     pytest.importorskip("neurobench", reason="needs neurorig[peers]")
     from neurobench.metrics.static import Footprint, ParameterCount
     from neurobench.models import SNNTorchModel
@@ -97,10 +95,9 @@ def test_parameters_and_footprint_are_those_of_neurobench_and_states_are_told_ap
     [("SNN2_indy_20160622_01", 96, 19648, 4900), ("SNN2_loco_20170210_03", 192, 38848, 9700)],
 )
 def test_a_published_network_in_snntorch_has_its_published_footprint(
-    name: str, channels: int, start: int, dense: int
+    name: str, channels: int, start: int, dense: int, torch: Any
 ) -> None:
     import snntorch
-    import torch
 
     with np.load(NETWORKS / f"{name}.npz") as file:
         held = {key.removeprefix("model_state_dict."): torch.tensor(file[key]) for key in file.files}
@@ -120,8 +117,7 @@ def test_a_published_network_in_snntorch_has_its_published_footprint(
     assert total(rows, "macs") == 0
 
 
-def test_a_pruning_mask_is_a_buffer_and_no_parameter() -> None:
-    import torch
+def test_a_pruning_mask_is_a_buffer_and_no_parameter(torch: Any) -> None:
     from torch.nn.utils import prune
 
     model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU())
@@ -132,9 +128,7 @@ def test_a_pruning_mask_is_a_buffer_and_no_parameter() -> None:
     assert network.connections[0].zeros == 15
 
 
-def test_normalisation_takes_memory_and_no_operations() -> None:
-    import torch
-
+def test_normalisation_takes_memory_and_no_operations(torch: Any) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.LayerNorm(6), torch.nn.PReLU())
     network, _ = counted(model.eval(), torch.randn(2, 4))
     assert network.dense == 4 * 6
@@ -142,18 +136,14 @@ def test_normalisation_takes_memory_and_no_operations() -> None:
     assert network.footprint_bits("buffers") == 32 * 2 * 6 + 64  # and the number of batches
 
 
-def test_normalised_weights_are_those_that_count() -> None:
-    import torch
-
+def test_normalised_weights_are_those_that_count(torch: Any) -> None:
     model = torch.nn.Sequential(torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 5)), torch.nn.ReLU())
     network, _ = counted(model, torch.randn(2, 4))
     assert network.dense == 4 * 5
     assert network.parameters == 4 * 5 + 5 + 5
 
 
-def test_weights_of_sixteen_bits_take_sixteen_bits() -> None:
-    import torch
-
+def test_weights_of_sixteen_bits_take_sixteen_bits(torch: Any) -> None:
     network, rows = counted(torch.nn.Sequential(torch.nn.Linear(4, 5)).bfloat16(), torch.ones(1, 4).bfloat16())
     assert network.footprint_bits() == 16 * (4 * 5 + 5)
     assert total(rows, "acs") == 20
@@ -162,10 +152,9 @@ def test_weights_of_sixteen_bits_take_sixteen_bits() -> None:
 # ---- operations -------------------------------------------------------------------------------
 
 
-def test_membranes_that_change_are_counted() -> None:
+def test_membranes_that_change_are_counted(torch: Any) -> None:
     """Two neurons without leak: the first gets no input, the second spikes in step 3 and its input resets it in 4."""
     import snntorch
-    import torch
 
     model = torch.nn.Sequential(
         torch.nn.Linear(2, 2, bias=False), snntorch.Leaky(beta=1.0, threshold=1.0, init_hidden=True)
@@ -181,10 +170,9 @@ def test_membranes_that_change_are_counted() -> None:
 
 
 @pytest.mark.parametrize("neuron", ["Leaky", "Synaptic", "Lapicque", "Alpha", "RLeaky", "RSynaptic", "SLSTM"])
-def test_membrane_updates_are_those_of_neurobench_but_for_the_first_step(neuron: str) -> None:
+def test_membrane_updates_are_those_of_neurobench_but_for_the_first_step(neuron: str, torch: Any) -> None:
     """In the first step the reference counts every membrane; here only those that change are counted."""
     import snntorch
-    import torch
 
     pytest.importorskip("neurobench", reason="needs neurorig[peers]")
     from neurobench.benchmarks import Benchmark
@@ -216,10 +204,8 @@ def test_membrane_updates_are_those_of_neurobench_but_for_the_first_step(neuron:
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("stacked", [{}, {"num_layers": 2, "bidirectional": True}, {"batch_first": False}])
-def test_a_recurrent_module_counts_as_its_cells(kind: str, stacked: dict[str, Any]) -> None:
+def test_a_recurrent_module_counts_as_its_cells(kind: str, stacked: dict[str, Any], torch: Any) -> None:
     """Cells with the same weights, one time step after another, from a state that is not zero."""
-    import torch
-
     torch.manual_seed(2)
     rnn = getattr(torch.nn, kind)(4, 6, **{"batch_first": True} | stacked)
     data, sides, layers = (torch.rand(3, 5, 4) < 0.5).float(), 1 + rnn.bidirectional, rnn.num_layers
@@ -258,9 +244,7 @@ def test_a_recurrent_module_counts_as_its_cells(kind: str, stacked: dict[str, An
     assert network.footprint_bits("states") == 32 * 6 * sides * layers * (2 if kind == "LSTM" else 1)
 
 
-def test_a_module_that_is_used_twice_is_two_layers_in_one() -> None:
-    import torch
-
+def test_a_module_that_is_used_twice_is_two_layers_in_one(torch: Any) -> None:
     relu = torch.nn.ReLU()
     model = torch.nn.Sequential(torch.nn.Linear(4, 5), relu, torch.nn.Linear(5, 3), relu)
     network, rows = counted(model, torch.randn(2, 4))
@@ -268,18 +252,14 @@ def test_a_module_that_is_used_twice_is_two_layers_in_one() -> None:
     assert [len(row["1"]["active"]) for row in rows] == [1, 1]
 
 
-def test_a_linear_layer_works_on_each_place_of_a_sequence() -> None:
-    import torch
-
+def test_a_linear_layer_works_on_each_place_of_a_sequence(torch: Any) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU())
     network, rows = counted(model, torch.ones(2, 7, 4))
     assert network.dense == 7 * 20 == total(rows[:1], "acs")
     assert network.connections[0].weights == 20
 
 
-def test_a_kernel_may_differ_along_its_axes() -> None:
-    import torch
-
+def test_a_kernel_may_differ_along_its_axes(torch: Any) -> None:
     conv = torch.nn.Conv2d(2, 3, (3, 1), stride=(2, 1), padding=(1, 0))
     network, _ = counted(torch.nn.Sequential(conv, torch.nn.ReLU()), torch.ones(1, 2, 6, 4))
     with torch.no_grad():
@@ -300,19 +280,15 @@ def test_a_kernel_may_differ_along_its_axes() -> None:
     ],
 )
 def test_a_module_that_is_not_known_is_refused_by_name_unless_it_is_left_out(
-    made: Callable[[Any], Any], text: str
+    made: Callable[[Any], Any], text: str, torch: Any
 ) -> None:
-    import torch
-
     with pytest.raises(DataError, match=text) as caught:
         TorchCounter(made(torch.nn))
     assert "uncounted=" in caught.value.remedy
     TorchCounter(made(torch.nn), uncounted=("1", caught.value.field and str(caught.value.value), "out_proj")).close()
 
 
-def test_what_was_left_out_is_said() -> None:
-    import torch
-
+def test_what_was_left_out_is_said(torch: Any) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
     network, rows = counted(model, torch.randn(2, 4), uncounted=("2",))
     assert network.convention == "without the operations of 2"
@@ -320,9 +296,7 @@ def test_what_was_left_out_is_said() -> None:
     assert "2" not in rows[0]
 
 
-def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word() -> None:
-    import torch
-
+def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word(torch: Any) -> None:
     class Functional(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -348,17 +322,13 @@ def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word() -> None:
     ],
 )
 def test_what_a_module_does_beyond_the_counts_is_refused(
-    made: Callable[[Any], Any], shape: tuple[int, ...], text: str
+    made: Callable[[Any], Any], shape: tuple[int, ...], text: str, torch: Any
 ) -> None:
-    import torch
-
     with pytest.raises(DataError, match=text):
         counted(made(torch.nn), torch.ones(shape))
 
 
-def test_batches_of_different_sizes_are_refused() -> None:
-    import torch
-
+def test_batches_of_different_sizes_are_refused(torch: Any) -> None:
     class TimeFirst(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -371,9 +341,7 @@ def test_batches_of_different_sizes_are_refused() -> None:
         counted(TimeFirst(), torch.randn(5, 2, 4))
 
 
-def test_neurons_of_ones_own_are_counted_where_they_are_named() -> None:
-    import torch
-
+def test_neurons_of_ones_own_are_counted_where_they_are_named(torch: Any) -> None:
     class Spikes(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()

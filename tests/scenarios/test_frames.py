@@ -81,7 +81,6 @@ def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
         assert near_change or frame.label == labels[begin + width - 1]
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 500), scene_s=st.sampled_from([0.5, 1.0, 2.5, 7.0]))
 def test_no_scene_is_followed_by_one_like_it_and_none_is_heard_again_before_the_others(
     seed: int, scene_s: float

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -37,7 +37,6 @@ def by_networkx(nodes: int, density: float, seed: int) -> NDArray[np.int32]:
 @example(2, 1.0, 0)
 @example(2, 0.5, 0)
 @example(64, 0.97, 3)
-@settings(deadline=None)
 def test_the_edges_are_those_of_networkx(nodes: int, density: float, seed: int) -> None:
     edges = gnm_edges(nodes, density, seed).edges
     assert edges.dtype == np.int32 and len(edges) == min(edge_count(nodes, density), nodes * (nodes - 1) // 2)
@@ -59,7 +58,6 @@ def test_how_the_work_is_cut_does_not_show(monkeypatch: pytest.MonkeyPatch, chun
 
 
 @given(seeds)
-@settings(deadline=None)
 def test_the_words_are_those_of_pythons_generator(seed: int) -> None:
     python = random.Random(seed)
     numpys = gnm._words(seed).randint(0, 1 << 32, 700, dtype=np.uint32)

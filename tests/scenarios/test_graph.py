@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -36,7 +36,6 @@ def q_of(graph: Graph) -> NDArray[np.int64]:
 
 
 @given(graphs_and_sets())
-@settings(deadline=None)
 def test_the_cost_is_x_q_x(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
     graph, x = drawn
     wide = x.astype(np.int64)
@@ -44,7 +43,6 @@ def test_the_cost_is_x_q_x(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
 
 
 @given(graphs_and_sets())
-@settings(deadline=None)
 def test_an_independent_set_costs_minus_its_size(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
     graph, x = drawn
     for u, v in graph.edges:
@@ -58,7 +56,6 @@ def test_an_independent_set_costs_minus_its_size(drawn: tuple[Graph, NDArray[np.
 
 
 @given(graphs(12))
-@settings(deadline=None)
 def test_neighbours_are_the_rows_of_q(graph: Graph) -> None:
     start, indices = graph.neighbours()
     rows = [indices[start[u] : start[u + 1]].tolist() for u in range(graph.nodes)]
@@ -70,7 +67,6 @@ def test_neighbours_are_the_rows_of_q(graph: Graph) -> None:
 
 
 @given(graphs(12))
-@settings(deadline=None)
 def test_a_payload_comes_back_as_the_graph(graph: Graph) -> None:
     payload = graph.to_payload()
     back = from_payload(payload)
@@ -97,7 +93,6 @@ def test_what_is_no_payload_is_refused(payload: list[Any]) -> None:
 
 
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=40))
-@settings(deadline=None)
 def test_a_solution_comes_back_from_its_digits(x: list[int]) -> None:
     assert from_hex(to_hex(x), len(x)).tolist() == x
 
@@ -116,12 +111,7 @@ def test_text_that_is_no_solution_of_ten_nodes_is_refused(text: Any) -> None:
 # ---- gap ------------------------------------------------------------------------------------
 
 
-def test_a_gap_is_positive_when_worse_and_negative_when_better() -> None:
-    assert [gap(cost, -100) for cost in (-100, -99, -101, 0, 100)] == [0.0, 0.01, -0.01, 1.0, 2.0]
-
-
 @given(st.integers(1, 10_000), st.sampled_from(THRESHOLDS))
-@settings(deadline=None)
 def test_a_gap_of_exactly_a_threshold_is_within_it(tens: int, limit: float) -> None:
     target = -100 * tens
     assert gap(target + round(limit * 100) * tens, target) <= limit
@@ -129,9 +119,8 @@ def test_a_gap_of_exactly_a_threshold_is_within_it(tens: int, limit: float) -> N
 
 
 @given(st.integers(-1000, 1000), st.integers(-1000, 1000).filter(bool))
-@settings(deadline=None)
-def test_a_lower_cost_has_a_lower_gap(cost: int, target: int) -> None:
-    assert gap(cost - 1, target) < gap(cost, target)
+def test_a_gap_is_positive_when_worse_and_negative_when_better(cost: int, target: int) -> None:
+    assert gap(cost, target) == (cost - target) / abs(target)
 
 
 @pytest.mark.parametrize(

@@ -159,16 +159,15 @@ def shorter(k: int, row: Document) -> Document:
     return row | {"off_tick": row["off_tick"] - (row["off_tick"] - row["on_tick"]) // 3}
 
 
-def scaled(events: list[Document], tables: Tables) -> None:
-    trace = tables["traces/core.arrows"]
-    watts = pa.array(trace["value"].to_numpy() * 1.3, trace["value"].type)
-    tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
+def times(factor: float) -> Edit:
+    """Scale the readings of power."""
 
+    def edit(events: list[Document], tables: Tables) -> None:
+        trace = tables["traces/core.arrows"]
+        watts = pa.array(trace["value"].to_numpy() * factor, trace["value"].type)
+        tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
 
-def reversed_clamp(events: list[Document], tables: Tables) -> None:
-    trace = tables["traces/core.arrows"]
-    watts = pa.array(-trace["value"].to_numpy(), trace["value"].type)
-    tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
+    return edit
 
 
 def other_meter(events: list[Document], tables: Tables) -> None:
@@ -207,12 +206,16 @@ def whole(scenario: str, edits: Mapping[str, Edit | None], *rule: str) -> Change
     return scenario, edits, set(rule)
 
 
+def left_out(scenario: str, end: str) -> Change:
+    without = replies(lambda k, row: None if row["sample_id"].endswith(end) else row)
+    return whole(scenario, {FIRST: without}, f"{FIRST}: {ANSWERED}", "samples that not every run holds")
+
+
 BENCHMARK, OF_SCENARIO = "benchmark of the workload", "scenario of the benchmark"
 OTHER_RULES = "the rules are those of neurobench-1.0"
 PREPROCESSING = "pre-processing, reported separately from inference"
 ONE_DEVICE = "devices, as they were declared in the runs"
 ANSWERED, CONFIGURED = "samples of the set answered", "configurations of the runs"
-LEFT_OUT = (f"{FIRST}: {ANSWERED}", "samples that not every run holds")
 UNLIKE = tuple(f"execution time of the {name} runs, against the performance runs" for name in ("power", "accuracy"))
 S, Q, R, F, V = SCENARIOS
 CHANGES: dict[str, Change] = {
@@ -258,9 +261,7 @@ CHANGES: dict[str, Change] = {
     "no samples said": one(S, found("samples"), "benchmark: samples"),
     "other classes": one(S, found("classes", "airport", "rain"), "benchmark: classes"),
     "ASC in batches": one(S, start("scenario", "name", to="offline"), OF_SCENARIO, OTHER_RULES),
-    "a sample left out": whole(
-        S, {FIRST: replies(lambda k, row: None if row["sample_id"].endswith("03") else row)}, *LEFT_OUT
-    ),
+    "a sample left out": left_out(S, "03"),
     "a sample without an answer": one(
         S, replies(lambda k, row: row | {"completed_ns": None} if k < 2 else row), "samples without an answer", ANSWERED
     ),
@@ -282,7 +283,7 @@ CHANGES: dict[str, Change] = {
     ),
     "a faster trial": whole(S, {FIRST: replies(shorter)}, "execution_time_s of each trial from the mean", *UNLIKE),
     "a trial that draws more": whole(
-        S, {POWER: scaled}, "active_power_w of each trial from the mean", "average_power_w of each trial from the mean"
+        S, {POWER: times(1.3)}, *(f"{kind}_power_w of each trial from the mean" for kind in ("active", "average"))
     ),
     "other answers for speed": whole(
         S, {FIRST: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
@@ -292,7 +293,7 @@ CHANGES: dict[str, Change] = {
         S, {f"performance-{k}": replies(shorter) for k in range(1, 6)}, *UNLIKE,
     ),
     "a clamp the wrong way round": whole(
-        S, {f"power-{k}": reversed_clamp for k in range(1, 6)},
+        S, {f"power-{k}": times(-1.0) for k in range(1, 6)},
         *(f"power-{k}: sign of power and energy" for k in range(1, 6)),
     ),
     "a constant answered for power": whole(
@@ -331,9 +332,7 @@ CHANGES: dict[str, Change] = {
     "no target": one(Q, found("target", "none"), "benchmark: target"),
     "Tabu where a proof is asked for": one(Q, found("target", "specified"), "benchmark: target"),
     "QUBO as a stream": one(Q, start("scenario", "name", to="single-stream"), OF_SCENARIO, OTHER_RULES),
-    "a problem left out": whole(
-        Q, {FIRST: replies(lambda k, row: None if row["sample_id"].endswith("s7") else row)}, *LEFT_OUT
-    ),
+    "a problem left out": left_out(Q, "s7"),
     "a solve without a solution": one(
         Q, said(lambda k, text: text if k else "null"), "solutions that could be checked"
     ),
@@ -368,9 +367,7 @@ CHANGES: dict[str, Change] = {
     "a benchmark that has no Offline": one(
         F, start("workload", "benchmark", "scenarios", "allowed", to=["single-stream"]), OF_SCENARIO
     ),
-    "a batch with a sample left out": whole(
-        F, {FIRST: replies(lambda k, row: None if row["sample_id"].endswith("03") else row)}, *LEFT_OUT
-    ),
+    "a batch with a sample left out": left_out(F, "03"),
     "Offline without power": whole(F, NO_POWER, "runs for power", "Average power reported"),
     "too few queries": one(
         V, replies(lambda k, row: row if k < 661 else None), "queries", "queries, with 0 over the bound, to trust p99 "

@@ -119,9 +119,7 @@ def test_the_gradient_is_the_slope_of_the_loss(name: str) -> None:
 
 
 @pytest.mark.torch
-def test_a_step_is_that_of_torch() -> None:
-    import torch
-
+def test_a_step_is_that_of_torch(torch: Any) -> None:
     weights = drawn(5, 4, np.random.default_rng(0))
     cell = torch.nn.LSTMCell(4, 5).double()
     norm = torch.nn.LayerNorm(4).double()

@@ -62,9 +62,8 @@ def exported(model: Any) -> Any:
     return export_to_nir(model, torch.zeros(3))
 
 
-def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path) -> None:
+def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path, torch: Any) -> None:
     """Run step by step; a spike resets at once, as in NIR's equations, not one step later, its default."""
-    import torch
 
     model = snntorch_model("Synaptic")
     network = read(tmp_path, exported(model))
@@ -78,9 +77,7 @@ def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path) -> N
     assert network.floats.run(RASTER)[-1].spikes.tolist() == theirs.tolist()
 
 
-def test_a_recurrent_layer_of_snntorch_is_read_without_its_bias(tmp_path: Path) -> None:
-    import torch
-
+def test_a_recurrent_layer_of_snntorch_is_read_without_its_bias(tmp_path: Path, torch: Any) -> None:
     model = snntorch_model("RSynaptic", linear_features=5)
     with pytest.raises(DataError, match=r"node '1\.w_rec' has a bias"):
         read(tmp_path, exported(model))
@@ -96,9 +93,8 @@ def test_neurons_of_snntorch_without_a_synaptic_current_are_refused_by_name(tmp_
         read(tmp_path, exported(snntorch_model("Leaky")))
 
 
-def test_a_network_of_rockpool_is_read(tmp_path: Path) -> None:
+def test_a_network_of_rockpool_is_read(tmp_path: Path, torch: Any) -> None:
     """Its batch axis gets into the graph, so the graph's types are not checked."""
-    import torch
 
     pytest.importorskip("rockpool", reason="needs neurorig[xylo]")
     pytest.importorskip("nirtorch", reason="Rockpool exports with nirtorch")
@@ -114,9 +110,8 @@ def test_a_network_of_rockpool_is_read(tmp_path: Path) -> None:
     assert set(network.specification["dash_mem"]) == {3}
 
 
-def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one() -> None:
+def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one(torch: Any) -> None:
     """It multiplies time constants by ``dt``. nir cannot write its scalars, so the graph is read from memory."""
-    import torch
 
     norse = pytest.importorskip("norse.torch", reason="norse is not installed")
     from norse.torch.utils.export_nir import to_nir
@@ -130,9 +125,7 @@ def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one() -> None
         deployed(checked(by_default.nodes, by_default.edges), 1e-3, "channel")
 
 
-def test_neurons_of_sinabs_are_refused_by_name(tmp_path: Path) -> None:
-    import torch
-
+def test_neurons_of_sinabs_are_refused_by_name(tmp_path: Path, torch: Any) -> None:
     layers = pytest.importorskip("sinabs.layers", reason="sinabs is not installed")
     from sinabs.nir import to_nir
 

@@ -205,9 +205,8 @@ def test_the_flattened_spiking_network_runs_each_bin_as_an_execution(tmp_path: P
 
 
 @pytest.mark.torch
-def test_the_flattened_spiking_network_is_that_of_snntorch(tmp_path: Path) -> None:
+def test_the_flattened_spiking_network_is_that_of_snntorch(tmp_path: Path, torch: Any) -> None:
     import snntorch
-    import torch
 
     held, spikes = flattened(), (np.random.default_rng(0).random((60, 8)) < 0.2).astype(np.uint8)
     found, _ = read_decoder(stored(tmp_path, held), 8).decode(spikes)

@@ -83,10 +83,8 @@ def test_it_keeps_the_rules_of_a_device(network: Callable[[str], str]) -> None:
 
 @pytest.mark.torch
 def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alone(
-    network: Callable[[str], str],
+    network: Callable[[str], str], torch: Any
 ) -> None:
-    import torch
-
     of, module = samples(7), None
     alone = answers(open_device(workload(of), network=network("small"), classes="0,1,2"), of)
     batched = answers(open_device(workload(of), network=network("small"), classes="0,1,2", batch=3), of)
