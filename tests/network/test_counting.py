@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,30 +93,27 @@ def test_dense_operations_of_published_examples(kernel: Any, shape: Any, padding
     assert convolution("c", "in", "out", np.ones(kernel), shape, padding=padding).connection.dense == dense
 
 
-FIVE, ONE = 5.0, 1.0
-"""Inputs of multiply-accumulates and of accumulates."""
+def test_the_published_example_of_accumulates() -> None:
+    """Reference: a batch of 5, each with 10 executions of ones through 20 x 5 weights, has 1000 operations each."""
+    counted = linear("c", "in", "out", np.ones((20, 5))).count(np.ones((10, 20)))
+    assert (counted["acs"].sum(), counted["macs"].sum()) == (1000, 0)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "value", "executions", "operations"),
-    [
-        ([(20, 5)], ONE, 10, 1000),  # of each of a batch of 5
-        ([(20, 25), (25, 25)], FIVE, 1, 1125),
-        ([(20, 20), (20, 25), (25, 25), (25, 25)], FIVE, 1, 2 * 625 + 400 + 500),
-        ([(25, 5)], FIVE, 1, 125),
-        # an RNN, a GRU and an LSTM: for each gated neuron the reference adds 3 products, which are not synapses
-        ([(25, 5), (5, 5)], ONE, 1, 150),
-        ([(25, 15), (5, 15)], ONE, 1, 465 - 3 * 5),
-        ([(25, 20), (5, 20)], ONE, 1, 615 - 3 * 5),
-    ],
+    ("sizes", "macs"), [((20, 25, 25), 1125), ((20, 20, 25, 25, 25), 2 * 625 + 400 + 500), ((25, 5), 125)]
 )
-def test_operations_of_published_examples(
-    sizes: list[tuple[int, int]], value: float, executions: int, operations: int
-) -> None:
-    """The unit tests of the reference, whose weights are ones."""
-    counted = [linear("c", "in", "out", np.ones(size)).count(np.full((executions, size[0]), value)) for size in sizes]
-    found = {kind: sum(int(c[kind].sum()) for c in counted) for kind in ("acs", "macs")}
-    assert found == {"acs": operations if value == ONE else 0, "macs": operations if value == FIVE else 0}
+def test_the_published_examples_of_dense_networks(sizes: tuple[int, ...], macs: int) -> None:
+    """From the reference: all its layers get numbers other than -1, 0 and 1."""
+    counted = [linear("c", "in", "out", np.ones((n, m))).count(np.full((1, n), 5.0)) for n, m in pairwise(sizes)]
+    assert sum(int(c["macs"].sum()) for c in counted) == macs
+    assert not any(c["acs"].any() for c in counted)
+
+
+@pytest.mark.parametrize(("gates", "theirs"), [(1, 150), (3, 465), (4, 615)], ids=["RNN", "GRU", "LSTM"])
+def test_the_published_examples_of_cells(gates: int, theirs: int) -> None:
+    """From the reference, 25 inputs and 5 neurons: for each gated neuron it adds 3 products, which are not synapses."""
+    counted = [linear("c", "in", "out", np.ones((n, 5 * gates))).count(np.ones((1, n))) for n in (25, 5)]
+    assert sum(int(c["acs"].sum()) for c in counted) == theirs - (3 * 5 if gates > 1 else 0)
 
 
 def test_half_of_the_activations_of_the_published_example_are_not_zero() -> None:

@@ -28,6 +28,7 @@ from tests.support.run_by_hand import rewritten
 SCENARIOS = ("single-stream", "optimization", "real-time", "offline", "server")
 FIRST, POWER = "performance-1", "power-1"
 Tables = dict[str, pa.Table]
+Sessions = Callable[[str], Session]
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Session
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(
-    session: Callable[[str], Session], scenario: str
-) -> None:
+def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(session: Sessions, scenario: str) -> None:
     validity = session(scenario).result.validity
     assert validity is not None
     assert [check for check in validity.checks if not check.ok] == []
@@ -55,7 +54,7 @@ def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(
 
 
 def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_its_own_limits(
-    session: Callable[[str], Session], tmp_path: Path
+    session: Sessions, tmp_path: Path
 ) -> None:
     said = "Limits of the benchmark 'of a test' are as declared by the workload; the rig knows none of its own"
     assert said in session(S).result.notes
@@ -63,7 +62,7 @@ def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_its_own_limits(
     assert not [note for note in edited(session(S), under_known, tmp_path).notes if note.startswith("Limits of")]
 
 
-def test_samples_with_equal_data_and_warm_up_are_told(session: Callable[[str], Session], tmp_path: Path) -> None:
+def test_samples_with_equal_data_and_warm_up_are_told(session: Sessions, tmp_path: Path) -> None:
     power = next(part for part in session(S).parts if part.purpose == "power")
     one_payload = rows("samples", lambda k, row: row | {"payload_sha256": "0" * 64})
     notes = evaluate(open_run(rewritten(power.run.path, tmp_path / "equal", one_payload))).notes
@@ -83,7 +82,7 @@ def test_one_run_by_itself_is_never_submittable(tmp_path: Path, mode: str, faili
     assert verdict is not None and verdict.caveat == ALONE
 
 
-def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Callable[[str], Session], tmp_path: Path) -> None:
+def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Sessions, tmp_path: Path) -> None:
     def probe(events: list[Document], tables: Tables) -> None:
         events[0]["purpose"], events[0]["workload"]["benchmark"] = "probe", None
 
@@ -384,7 +383,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
-    session: Callable[[str], Session], tmp_path: Path, what: str
+    session: Sessions, tmp_path: Path, what: str
 ) -> None:
     scenario, edits, failing = CHANGES[what]
     validity = edited(session(scenario), edits, tmp_path).validity
@@ -394,7 +393,7 @@ def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
     assert validity.verdict == "INVALID"
 
 
-def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Callable[[str], Session]) -> None:
+def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Sessions) -> None:
     """For any files they are written to, and any later stamps."""
     run = next(part.run for part in session(S).parts if part.purpose == "power")
     ids = [run.replies.column_names.index(name) for name in ("issued_ns", "completed_ns")]
@@ -408,7 +407,7 @@ def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Cal
     assert shared_recording((part.name, part.run) for part in session(S).parts) is None
 
 
-def test_readings_of_a_coarse_meter_may_repeat(session: Callable[[str], Session]) -> None:
+def test_readings_of_a_coarse_meter_may_repeat(session: Sessions) -> None:
     one, other = [part.run for part in session(S).parts if part.purpose == "power"][:2]
     coarse = {"core": replace(one.traces["core"], value=1e-3 * (np.arange(1000) % 50))}
     runs = [("one", replace(one, traces=coarse)), ("other", replace(other, traces=coarse))]
@@ -461,7 +460,7 @@ def quoted(session: Session) -> set[tuple[str, str]]:
 
 @pytest.mark.skipif(not (SHARED / "seeds").is_dir(), reason="the texts of the benchmark are not at hand")
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_quotation_stands_in_the_text_that_it_names(session: Callable[[str], Session], scenario: str) -> None:
+def test_every_quotation_stands_in_the_text_that_it_names(session: Sessions, scenario: str) -> None:
     texts = {name: (SHARED / "seeds" / file).read_text().replace("*", "") for name, file in TEXTS.items()}
     found_ = quoted(session(scenario))
     assert len(found_) >= 6

@@ -24,6 +24,7 @@ from scenarios.workloads.qubo_mis.targets import TUNING_SEEDS, best_known
 from scenarios.workloads.qubo_mis.workload import open_workload
 
 IDS = [f"mis-n20-d0.25-s{seed}" for seed in (5, 6)]
+Capture = pytest.CaptureFixture[str]
 
 
 def row(seed: int, **changes: Any) -> Target:
@@ -142,7 +143,7 @@ def test_a_solve_ends_close_to_the_official_target_where_there_is_one() -> None:
 # ---- rig targets ----------------------------------------------------------------------------
 
 
-def rig(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+def rig(capsys: Capture, *words: str, code: int = 0) -> str:
     assert cli.main(["targets", *words]) == code
     out, err = capsys.readouterr()
     return out + err
@@ -157,9 +158,7 @@ def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_tabu")
-def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(
-    capsys: pytest.CaptureFixture[str], file: Path
-) -> None:
+def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(capsys: Capture, file: Path) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     for method in ("exact", "tabu", "search"):
         rig(capsys, "20", "0.25", "5", "6", "--seconds", "0.05", "--method", method,
@@ -182,7 +181,7 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(
     ],
 )
 def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_stands_beside(
-    capsys: pytest.CaptureFixture[str], file: Path, nodes: str, seconds: str, rows: list[tuple[str, str]]
+    capsys: Capture, file: Path, nodes: str, seconds: str, rows: list[tuple[str, str]]
 ) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     rig(capsys, nodes, "0.25", "5", "--seconds", seconds, "--out", str(file))
@@ -193,9 +192,7 @@ def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_s
     assert target in benchmark.parameters["target"].allowed
 
 
-def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(
-    capsys: pytest.CaptureFixture[str], file: Path
-) -> None:
+def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(capsys: Capture, file: Path) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     rig(capsys, "10", "0.25", "--draw", "5", "--seconds", "2", "--out", str(file))
     drawn = [r.seed for r in read_rows(file)]
@@ -210,13 +207,11 @@ def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(
     assert "names seeds and draws" in rig(capsys, "10", "0.25", "7", "--draw", "5", code=3)
 
 
-def test_a_method_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_method_that_nobody_knows_is_refused(capsys: Capture) -> None:
     assert "Give one of size, search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
 
 
-def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(capsys: Capture) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     said = rig(capsys, "2500", "0.01", "0", "--seconds", "0.03", "--method", "search")
     assert "which is better" in said
@@ -225,13 +220,13 @@ def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(
     assert "no other target is known" in said
 
 
-def test_only_the_named_problems_are_verified(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_named_problems_are_verified(capsys: Capture) -> None:
     assert rig(capsys, "50", "0.1", "0", "1", "--verify").startswith("2 certificates checked")
     assert "no row for n 51" in rig(capsys, "51", "0.1", "0", "--verify", code=3)
     assert "not a problem of the form" in rig(capsys, "50", "0.1", "--verify", code=3)
 
 
-def test_a_file_of_something_else_is_not_replaced(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+def test_a_file_of_something_else_is_not_replaced(capsys: Capture, file: Path) -> None:
     file.write_text("my diary")
     assert "is not a table of targets" in rig(capsys, "20", "0.25", "5", "--out", str(file), code=DataError.exit_code)
     assert file.read_text() == "my diary"

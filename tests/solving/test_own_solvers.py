@@ -32,6 +32,7 @@ MODEL = dimod.BinaryQuadraticModel({0: -1.0, 1: 2.5, 2: -0.25}, {(0, 1): -2.0, (
 (SAMPLE,) = rig.qubo({"three": MODEL}).samples
 BEST = -0.25
 """With bits 0 and 2, the least cost of the model."""
+Capture = pytest.CaptureFixture[str]
 
 
 def replied(device: Device, sample: Sample = SAMPLE, budget: Budget | None = None) -> Reply:
@@ -241,14 +242,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def measured(capsys: pytest.CaptureFixture[str], *arguments: str, timeout_s: float = 0.1) -> dict[str, Any]:
+def measured(capsys: Capture, *arguments: str, timeout_s: float = 0.1) -> dict[str, Any]:
     times = ("--option", f"timeout_s={timeout_s}", "--option", "idle_s=0.5")
     brief = (*times, "--mode", "together", "--quiet", "--json")
     assert main(["measure", *arguments, *brief, "--allow-invalid", "--out", "run"]) == 0
     return dict(json.loads(capsys.readouterr().out)["results"]["quantities"])
 
 
-def test_a_file_and_the_example_solver_give_a_gap_and_an_energy(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_and_the_example_solver_give_a_gap_and_an_energy(own: Path, capsys: Capture) -> None:
     solver = f"{EXAMPLES / 'my_solver.py'}:open_device"
     found = measured(
         capsys, "--device", solver, "--workload", "qubo", "--data", "three.txt", "--meter", "mock",
@@ -269,7 +270,7 @@ def test_a_file_and_the_example_solver_give_a_gap_and_an_energy(own: Path, capsy
     assert open_run(own / "run").start.scenario.name == "optimization"
 
 
-def test_the_example_problems_are_solved_without_a_target(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_problems_are_solved_without_a_target(own: Path, capsys: Capture) -> None:
     workload = f"{EXAMPLES / 'my_qubo.py'}:open_workload"
     found = measured(
         capsys, "--device", "dimod:dwave.samplers.SteepestDescentSolver", "--option", "num_reads=50", "--workload",
@@ -280,9 +281,7 @@ def test_the_example_problems_are_solved_without_a_target(own: Path, capsys: pyt
     assert not [name for name in found if name.startswith("gap")]
 
 
-def test_the_rigs_own_solvers_take_an_edge_list_and_refuse_what_is_no_graph(
-    own: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rigs_own_solvers_take_an_edge_list_and_refuse_what_is_no_graph(own: Path, capsys: Capture) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     Path("ring.edges").write_text("0 1\n1 2\n2 3\n0 3\n")
     found = measured(capsys, "--device", "cpu-mis", "--workload", "qubo", "--data", "ring.edges", "--meter", "none")
@@ -292,12 +291,12 @@ def test_the_rigs_own_solvers_take_an_edge_list_and_refuse_what_is_no_graph(
     assert "dimod:dwave.samplers.TabuSampler" in capsys.readouterr().out
 
 
-def test_without_data_the_workload_asks_for_it(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_data_the_workload_asks_for_it(own: Path, capsys: Capture) -> None:
     assert main(["check", "--device", "dimod:dimod.ExactSolver", "--workload", "qubo", "--meter", "none"]) == 3
     assert "Give --data a file" in capsys.readouterr().err
 
 
-def test_data_alone_names_the_workload_of_an_optimization(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_alone_names_the_workload_of_an_optimization(own: Path, capsys: Capture) -> None:
     main(["workload", "export", "qubo-mis", "10", "0.25", "3", "--out", "graph.npz"])
     capsys.readouterr()
     found = measured(
@@ -325,7 +324,7 @@ def open_device():
     [("-1.0", "-1.0", "reply.cost"), ("float('nan')", "-1.0", "sample.target"), ("-1.0", "'low'", "reply.solution")],
 )
 def test_a_check_finds_what_a_measurement_would_trip_over(
-    own: Path, capsys: pytest.CaptureFixture[str], target: str, cost: str, rule: str
+    own: Path, capsys: Capture, target: str, cost: str, rule: str
 ) -> None:
     Path("mine.py").write_text(OWN_WORKLOAD.format(target=target, cost=cost))
     names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
@@ -335,7 +334,7 @@ def test_a_check_finds_what_a_measurement_would_trip_over(
     assert rule in told
 
 
-def test_a_check_finds_a_scenario_that_cannot_be_played(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_finds_a_scenario_that_cannot_be_played(own: Path, capsys: Capture) -> None:
     names = ("--device", "dimod:dimod.ExactSolver", "--workload", "qubo", "--data", "three.txt", "--meter", "none")
 
     assert main(["check", *names]) == 0
@@ -343,9 +342,7 @@ def test_a_check_finds_a_scenario_that_cannot_be_played(own: Path, capsys: pytes
     assert "has no target cost" in capsys.readouterr().out
 
 
-def test_solutions_that_nothing_can_judge_end_in_a_note_and_no_error(
-    own: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_solutions_that_nothing_can_judge_end_in_a_note_and_no_error(own: Path, capsys: Capture) -> None:
     Path("mine.py").write_text(OWN_WORKLOAD.format(target="-1.0", cost="-1.0"))
     names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
 
@@ -355,7 +352,7 @@ def test_solutions_that_nothing_can_judge_end_in_a_note_and_no_error(
     assert "rig.qubo(models)" in told
 
 
-def test_the_audit_computes_the_costs_again(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_audit_computes_the_costs_again(own: Path, capsys: Capture) -> None:
     device = "dimod:dimod.ExactSolver"
     measured(capsys, "--device", device, "--workload", "qubo", "--data", "three.txt", "--meter", "none")
 

@@ -20,6 +20,7 @@ from scenarios.workloads.asc.workload import open_workload
 
 needs_rockpool = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
 XYLO, ARDUINO = pytest.param("xylo", marks=needs_rockpool), "arduino"
+Capture = pytest.CaptureFixture[str]
 BOTH = pytest.mark.parametrize("device", [XYLO, ARDUINO])
 FILE = {"xylo": "a.json", "arduino": "a.h"}
 SMALL = {"xylo": ("--hidden", "6,6"), "arduino": ()}
@@ -50,9 +51,7 @@ def test_one_seed_gives_one_file_and_another_another(device: str, tmp_path: Path
 
 
 @BOTH
-def test_file_and_command_say_what_it_was_trained_on_and_how(
-    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_file_and_command_say_what_it_was_trained_on_and_how(device: str, tmp_path: Path, capsys: Capture) -> None:
     digest, told = trained(device, tmp_path, "--json")
     said = json.loads(capsys.readouterr().out)
     assert (said["sha256"], said["training"]) == (digest, told)
@@ -64,9 +63,7 @@ def test_file_and_command_say_what_it_was_trained_on_and_how(
 
 
 @needs_rockpool
-def test_a_network_that_heard_a_whole_folder_is_measured_on_another(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_that_heard_a_whole_folder_is_measured_on_another(tmp_path: Path, capsys: Capture) -> None:
     trained("xylo", tmp_path, "--data", recordings(tmp_path, "ab"), samples=2)
     assert load_network(tmp_path / "a.json").layers == (16, 6, 6, 2)
     told = capsys.readouterr().out
@@ -79,7 +76,7 @@ def test_a_network_that_heard_a_whole_folder_is_measured_on_another(
     [pytest.param("xylo", "have 1 classes, but a network for Xylo Audio 2 has 2 to 8", marks=needs_rockpool),
      ("arduino", "have one class")],
 )  # fmt: skip
-def test_a_single_class_is_refused(device: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_class_is_refused(device: str, text: str, tmp_path: Path, capsys: Capture) -> None:
     given = ("--data", recordings(tmp_path, "a"), "--out", str(tmp_path / FILE[device]))
     assert main(("network", "train", "asc", "--device", device, *given)) == 6
     assert text in capsys.readouterr().err
@@ -121,8 +118,6 @@ def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int,
         (("asc", "--device", "arduino", "--option", "audio_hz=8000", "--out", "a.h"), 6, "no slice of 16000"),
     ],
 )
-def test_what_cannot_be_trained_is_told(
-    argv: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_trained_is_told(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     assert main(("network", "train", *argv)) == code
     assert text in capsys.readouterr().err

@@ -40,6 +40,7 @@ def attends():
         def forward(self, x): return self.a(x, x)
     return Attends(), torch.zeros(4)
 """
+Named = Callable[[str], str]
 
 
 @pytest.fixture
@@ -76,15 +77,13 @@ def test_without_torch_the_extra_is_named() -> None:
 
 
 @pytest.mark.torch
-def test_it_keeps_the_rules_of_a_device(network: Callable[[str], str]) -> None:
+def test_it_keeps_the_rules_of_a_device(network: Named) -> None:
     check_device(open_device(network=network("small")), samples())
     check_device(open_device(workload(samples()), network=network("small"), batch=3), samples())
 
 
 @pytest.mark.torch
-def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alone(
-    network: Callable[[str], str], torch: Any
-) -> None:
+def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alone(network: Named, torch: Any) -> None:
     of, module = samples(7), None
     alone = answers(open_device(workload(of), network=network("small"), classes="0,1,2"), of)
     batched = answers(open_device(workload(of), network=network("small"), classes="0,1,2", batch=3), of)
@@ -99,7 +98,7 @@ def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alo
 
 
 @pytest.mark.torch
-def test_executions_without_a_pause_are_one_span(network: Callable[[str], str]) -> None:
+def test_executions_without_a_pause_are_one_span(network: Named) -> None:
     device, of = open_device(network=network("small")), samples(1)
     device.stage(of)
     assert isinstance(device, Repeats)
@@ -109,7 +108,7 @@ def test_executions_without_a_pause_are_one_span(network: Callable[[str], str]) 
 
 
 @pytest.mark.torch
-def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(network: Callable[[str], str]) -> None:
+def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(network: Named) -> None:
     of = samples(5)
     of[0] = Sample("s0", np.array([0.0, 0.0, 1.5, 0.0]), label="0")
     device = open_device(workload(of), network=network("small"))
@@ -144,7 +143,7 @@ def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(netwo
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_recorded(
-    name: str, options: dict[str, Any], kind: type[RigError], text: str, network: Callable[[str], str]
+    name: str, options: dict[str, Any], kind: type[RigError], text: str, network: Named
 ) -> None:
     file = network(name) if name.isidentifier() else name
     with pytest.raises(kind, match=text):
@@ -152,7 +151,7 @@ def test_what_cannot_be_is_told_before_anything_is_recorded(
 
 
 @pytest.mark.torch
-def test_samples_of_another_shape_are_refused_by_their_name(network: Callable[[str], str]) -> None:
+def test_samples_of_another_shape_are_refused_by_their_name(network: Named) -> None:
     with pytest.raises(DataError, match=r"sample s0 is float64 of shape \(5,\); the network takes .* \(4,\)"):
         open_device(workload(samples(shape=(5,))), network=network("small"))
     with pytest.raises(DataError, match="sample s0 is <U1"):
@@ -160,9 +159,7 @@ def test_samples_of_another_shape_are_refused_by_their_name(network: Callable[[s
 
 
 @pytest.mark.torch
-def test_a_sample_that_is_loaded_again_is_known_and_another_one_of_its_name_is_not(
-    network: Callable[[str], str],
-) -> None:
+def test_a_sample_that_is_loaded_again_is_known_and_another_one_of_its_name_is_not(network: Named) -> None:
     of = samples(1)
     device = open_device(workload(of), network=network("small"))
     again, other = replace(of[0], payload=of[0].payload.copy()), replace(of[0], payload=-of[0].payload)

@@ -32,6 +32,7 @@ from tests.support.xylo_boards import awaited, hardware
 pytest.importorskip("xylosim")
 CHIPS = ("audio2", "audio3")
 STEP_S = 6e-3
+Opened = Callable[..., XyloDevice]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(name="opened")
-def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., XyloDevice]]:
+def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     """Opens devices that tolerate delays of this machine, as all tests but those of time do."""
     monkeypatch.setattr(board_module, "LOOK_NS", 10**12)
     devices: list[XyloDevice] = []
@@ -65,9 +66,7 @@ def answer(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(
-    chip: str, opened: Callable[..., XyloDevice]
-) -> None:
+def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip: str, opened: Opened) -> None:
     network = load_network()
     device, simulator = opened(network, chip=chip), SimBackend.open(network, 25e6)
     samples = list(open_workload(samples=2).samples)
@@ -81,9 +80,7 @@ def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(
-    chip: str, opened: Callable[..., XyloDevice]
-) -> None:
+def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
     sample = events(1, bins=50)
 
@@ -96,7 +93,7 @@ def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(
 
 
 @pytest.mark.real_time
-def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Callable[..., XyloDevice]) -> None:
+def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Opened) -> None:
     network = small_network()
     device = opened(network, ChipOptions(record_activity=True), step_s=1e-3)
     sample = events(2)
@@ -116,9 +113,7 @@ def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opene
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(
-    chip: str, opened: Callable[..., XyloDevice]
-) -> None:
+def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip: str, opened: Opened) -> None:
     good, bad = (opened(None, ChipOptions(echo=True), chip=chip, resets=resets) for resets in (True, False))
 
     assert [answer(good, events(8)).output["label"] for _ in range(2)]
@@ -147,7 +142,7 @@ def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tent
 
 
 @pytest.mark.real_time
-def test_the_core_works_at_the_clock_that_was_asked_for(opened: Callable[..., XyloDevice]) -> None:
+def test_the_core_works_at_the_clock_that_was_asked_for(opened: Opened) -> None:
     device = opened(None, ChipOptions(core_clock_hz=12.5e6))
 
     assert hardware(device).core_hz == 12.5e6
@@ -168,7 +163,7 @@ def held_up(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.real_time
 def test_a_sample_whose_span_nobody_saw_is_processed_again_and_its_answer_says_so(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device, sample = opened(step_s=1e-3), events(1)
     at_once = answer(device, sample)
@@ -182,9 +177,7 @@ def test_a_sample_whose_span_nobody_saw_is_processed_again_and_its_answer_says_s
 
 
 @pytest.mark.real_time
-def test_a_program_that_is_held_up_at_every_try_ends_the_run(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_is_held_up_at_every_try_ends_the_run(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     held_up(TRIES, monkeypatch)
     device = opened(step_s=1e-3)
 
@@ -195,7 +188,7 @@ def test_a_program_that_is_held_up_at_every_try_ends_the_run(
 
 @pytest.mark.real_time
 def test_while_power_is_recorded_a_sample_is_not_processed_again_outside_of_every_span(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held_up(1, monkeypatch)
     device = opened(step_s=1e-3)
@@ -262,22 +255,20 @@ def test_looks_ten_milliseconds_apart_do_not_tell_a_span_of_two_seconds_in_milli
 # ---- what it refuses ------------------------------------------------------------------------
 
 
-def test_a_board_that_makes_another_clock_is_refused(opened: Callable[..., XyloDevice]) -> None:
+def test_a_board_that_makes_another_clock_is_refused(opened: Opened) -> None:
     with pytest.raises(SetupError, match=r"the core clock of Xylo Audio 2 is 2\.5025e\+07 Hz, and 2\.5e\+07"):
         opened(made_clock=1.001)
 
 
 def test_a_monitor_that_loses_all_its_readings_is_refused_at_the_start(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(board_module, "PATIENCE_S", 0.1)
     with pytest.raises(SetupError, match="the power monitor of Xylo Audio 2 does not run: 0 readings"):
         opened(lost=1.0)
 
 
-def test_a_stopwatch_that_stands_still_is_refused_at_the_start(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopwatch_that_stands_still_is_refused_at_the_start(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fixtures.instruments.xylo.board.SimStopWatch.set_enable_value", lambda self, value: None)
     with pytest.raises(SetupError, match="its stopwatch stands still"):
         opened()
@@ -285,7 +276,7 @@ def test_a_stopwatch_that_stands_still_is_refused_at_the_start(
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Callable[..., XyloDevice]) -> None:
+def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
     device.submit([events(4)], None)
     assert device.poll(0.3) == ()
@@ -301,7 +292,7 @@ def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, open
 
 
 @pytest.mark.real_time
-def test_a_sample_that_takes_too_long_is_a_timeout(opened: Callable[..., XyloDevice]) -> None:
+def test_a_sample_that_takes_too_long_is_a_timeout(opened: Opened) -> None:
     device = opened(None, ChipOptions(timeout_s=1.0), step_s=2e-2)
 
     device.submit([events(5)], None)
@@ -309,9 +300,7 @@ def test_a_sample_that_takes_too_long_is_a_timeout(opened: Callable[..., XyloDev
         awaited(device)
 
 
-def test_power_is_never_recorded_by_the_vendor(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
     def evolve(self: Any, **options: Any) -> Any:
@@ -330,7 +319,7 @@ def test_power_is_never_recorded_by_the_vendor(
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_the_driver_keeps_every_rule(chip: str, opened: Callable[..., XyloDevice]) -> None:
+def test_the_driver_keeps_every_rule(chip: str, opened: Opened) -> None:
     device = opened(chip=chip, step_s=1e-2)
 
     assert "repeat.length" in check_device(device, [events(1, bins=50), events(2, bins=50)], prompt_s=5.0)

@@ -31,6 +31,7 @@ CHIPS = ("audio2", "audio3")
 RATE_HZ = 16_000.0
 STEP_S = 0.04
 """A time step too long for this machine to miss."""
+Opened = Callable[..., XyloDevice]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def network() -> Any:
 
 
 @pytest.fixture(name="opened")
-def _opened() -> Iterator[Callable[..., XyloDevice]]:
+def _opened() -> Iterator[Opened]:
     devices: list[XyloDevice] = []
 
     def open_it(options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
@@ -95,7 +96,7 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Callable[..., XyloDevice]) -> None:
+def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Opened) -> None:
     device, sample = opened(chip=chip), sound()
     expected = SimBackend.open(network(), 25e6).infer(raster_of(sample, network().encoder)).output.sum()
 
@@ -108,7 +109,7 @@ def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Callable[
 @pytest.mark.usefixtures("asleep")
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened: Callable[..., XyloDevice]) -> None:
+def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
 
     (span,) = heard(device, sound(), times=2).spans
@@ -120,7 +121,7 @@ def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_frames_follow_one_another_without_a_gap_and_do_not_overlap(
-    chip: str, opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+    chip: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = opened(chip=chip)
     device.submit([sound(1)], None)
@@ -136,7 +137,7 @@ def test_frames_follow_one_another_without_a_gap_and_do_not_overlap(
 
 
 @pytest.mark.real_time
-def test_the_monitor_sees_what_listening_and_working_draw(opened: Callable[..., XyloDevice]) -> None:
+def test_the_monitor_sees_what_listening_and_working_draw(opened: Opened) -> None:
     device = opened(step_s=STEP_S / 4)
     plant, meter = hardware(device).plant, open_meter(device)
 
@@ -152,7 +153,7 @@ def test_the_monitor_sees_what_listening_and_working_draw(opened: Callable[..., 
 
 @pytest.mark.usefixtures("asleep")
 @pytest.mark.real_time
-def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Callable[..., XyloDevice]) -> None:
+def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Opened) -> None:
     device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
 
     assert len(heard(device, sound()).spans) == 1
@@ -160,9 +161,7 @@ def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Callable[...
 
 @pytest.mark.usefixtures("asleep")
 @pytest.mark.real_time
-def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_does(
-    opened: Callable[..., XyloDevice],
-) -> None:
+def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_does(opened: Opened) -> None:
     device = opened(chip="audio3")
     for sink in hardware(device).readouts:
         sink.send(0, SimpleNamespace(timestep=1))
@@ -170,12 +169,12 @@ def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_do
     assert len(heard(device, sound()).spans) == 1
 
 
-def test_the_clock_is_given_in_the_unit_of_each_chip(opened: Callable[..., XyloDevice]) -> None:
+def test_the_clock_is_given_in_the_unit_of_each_chip(opened: Opened) -> None:
     for chip in CHIPS:
         assert hardware(opened(ChipOptions(core_clock_hz=12.5e6), chip=chip)).core_hz == 12.5e6
 
 
-def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Callable[..., XyloDevice]) -> None:
+def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Opened) -> None:
     two, three = (opened(chip=chip).info() for chip in CHIPS)
 
     assert two.preprocessing is not None and two.preprocessing.rails == ("IoAfe", "LogicAfe")
@@ -188,7 +187,7 @@ def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Callab
 
 @pytest.mark.real_time
 def test_time_steps_that_this_program_slept_through_end_the_run(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", 5 * STEP_S)
 
@@ -198,14 +197,14 @@ def test_time_steps_that_this_program_slept_through_end_the_run(
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_time_steps_that_the_board_loses_end_the_run(chip: str, opened: Callable[..., XyloDevice]) -> None:
+def test_time_steps_that_the_board_loses_end_the_run(chip: str, opened: Opened) -> None:
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1"):
         heard(opened(chip=chip, lost_readouts=0.4), sound())
 
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
-def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Callable[..., XyloDevice]) -> None:
+def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
     device.submit([sound()], None)
 
@@ -217,9 +216,7 @@ def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Ca
 
 
 @pytest.mark.real_time
-def test_a_chip_that_falls_silent_is_a_timeout(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chip_that_falls_silent_is_a_timeout(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device = opened(ChipOptions(timeout_s=0.2), chip="audio3")
     monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
 
@@ -234,12 +231,12 @@ def test_a_chip_that_hears_nothing_at_the_start_is_refused(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("asked", [ChipOptions(record_activity=True), ChipOptions(echo=True)])
-def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: Callable[..., XyloDevice]) -> None:
+def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: Opened) -> None:
     with pytest.raises(UsageError, match="neither records nor gets known events"):
         opened(asked)
 
 
-def test_events_cannot_be_played(opened: Callable[..., XyloDevice]) -> None:
+def test_events_cannot_be_played(opened: Opened) -> None:
     events = Sample("events", np.ones((20, 16), np.int64), "a")
     with pytest.raises(DataError, match="cannot be played"):
         opened().stage([events])
@@ -288,7 +285,7 @@ def test_a_command_that_takes_longer_than_its_sound_is_refused() -> None:
     playing.stop()
 
 
-def played(opened: Callable[..., XyloDevice], playing: Any, monkeypatch: pytest.MonkeyPatch) -> XyloDevice:
+def played(opened: Opened, playing: Any, monkeypatch: pytest.MonkeyPatch) -> XyloDevice:
     """Return a device whose samples are played by ``playing``."""
     device = opened()
     monkeypatch.setattr(device, "_play", lambda sample, times: playing)
@@ -297,7 +294,7 @@ def played(opened: Callable[..., XyloDevice], playing: Any, monkeypatch: pytest.
 
 @pytest.mark.real_time
 def test_a_sound_that_is_still_played_is_waited_for_before_the_next_is_heard(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lag_s = 0.1
     device = played(opened, Playback(lambda timeout_s: time.sleep(lag_s)), monkeypatch)
@@ -313,7 +310,7 @@ def test_a_sound_that_is_still_played_is_waited_for_before_the_next_is_heard(
 
 @pytest.mark.real_time
 def test_the_only_sample_is_not_answered_where_its_player_fails(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(timeout_s: float) -> None:
         raise DeviceError("sample sound-1 was not played", field="play", value=3)
@@ -323,9 +320,7 @@ def test_the_only_sample_is_not_answered_where_its_player_fails(
         heard_whole(played(opened, Playback(fails), monkeypatch), one_step)
 
 
-def test_a_player_does_not_outlive_its_device(
-    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_player_does_not_outlive_its_device(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     playback = Playback()
     device = played(opened, playback, monkeypatch)
     device.submit([sound()], None)
