@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rig.bench.option_checks import positive, within
 from rig.types import Budget, Issue, Rules, Step, Workload
@@ -44,9 +44,7 @@ def optimization(
     return framed(_solves(workload, timeout_s, stops, solves, int(times)), workload, idle, 0)
 
 
-def _solves(
-    workload: Workload, timeout_s: float, stops: Mapping[str, float], solves: int, repeat: int
-) -> Iterator[Step]:
+def _solves(workload: Workload, timeout_s: float, stops: dict[str, float], solves: int, repeat: int) -> Iterator[Step]:
     for sample in workload.samples:
         budget = Budget(timeout_s, stops.get(sample.id))
         for _ in range(solves):

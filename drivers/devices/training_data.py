@@ -23,6 +23,7 @@ FEWEST_STEPS = 10
 HIGHEST_RATE = 3e-3
 """The rate at which Adam begins; it falls to zero by a cosine."""
 K = TypeVar("K")
+Say = Callable[[str], None]
 Shown = Callable[[], Iterable[tuple[str, NDArray[Any]]]]
 """Gives each base word with all of its training samples, shape (n, ...)."""
 

@@ -164,9 +164,7 @@ class Solver:
             **{key: options[key] for key in PLACE},
         }
         if simulate and options["neuron_model"] == "nebm":
-            details["wiring"] = (
-                "Lava's NEBM process and CPU model, which lava-optimization 0.5 no longer connects itself"
-            )
+            details["wiring"] = "Lava's NEBM process and CPU model, which lava-optimization 0.5 no longer connects"
         return {
             "name": "loihi2",
             "mode": "simulator" if simulate else "hardware",

@@ -53,11 +53,7 @@ class Simulated:
             "phases": ["load", "inference"],
             "timeout_s": 3600.0,
             "versions": {name: metadata.version(name) for name in PACKAGES},
-            "details": {
-                "build_s": time.monotonic() - began_s,
-                "processor": _processor(),
-                "processors": os.cpu_count(),
-            },
+            "details": {"build_s": time.monotonic() - began_s, "processor": _processor(), "processors": os.cpu_count()},
             **options.get("about", {}),
         }
 
@@ -77,10 +73,7 @@ class Simulated:
         output = answer(self._description, events, self._network.spikes())
         if learnt := self._network.weights():
             output["weights"] = learnt
-        return {
-            "output": output,
-            "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]],
-        }
+        return {"output": output, "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]]}
 
     def close(self) -> None:
         """End the simulation."""

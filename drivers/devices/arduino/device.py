@@ -182,19 +182,17 @@ def open_device(
         board, said = introduced(line, clock, boot_s, timeout_s)
         about = handshake(board, said)
         _check_network(about, deployed, path)
-        own_info = _described(
-            said["name"], about, deployed.network, (BOTH,) if together else (PREPROCESSING, INFERENCE)
-        )
+        stated = _described(said["name"], about, deployed.network, (BOTH,) if together else (PREPROCESSING, INFERENCE))
         more = {"port": port, "baud": baud} if emulator is None else simulation(emulator.firmware)
         takes = "" if emulator is None else taken(emulator.firmware)
         info = replace(
-            own_info,
+            stated,
             clock=ClockInfo(about.board, TICK_HZ, clock_tolerance),
-            timeout_s=timeout_s * (1 + warmups) * len(own_info.phases),
+            timeout_s=timeout_s * (1 + warmups) * len(stated.phases),
             onboard_meter=None if emulator is None else "mock",
-            algorithm={**own_info.algorithm, "tuning": tuning},
+            algorithm={**stated.algorithm, "tuning": tuning},
             network=network_info(deployed.network, takes),
-            details={**own_info.details, **more, "warmups": warmups},
+            details={**stated.details, **more, "warmups": warmups},
         )
         plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s)
         own = TinyDevice(board, info, SliceCoding(about, deployed.network.classes), plan, announced(board))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
 from drivers.devices.arduino.quantised import AT_ONCE, KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
-from drivers.devices.training_data import adam, batch_of, labelled
+from drivers.devices.training_data import Say, adam, batch_of, labelled
 from rig.errors import DataError
 from rig.types import Workload
 
@@ -93,9 +93,7 @@ def accuracy(scores: NDArray[Any], labels: Labels) -> float:
     return float((scores.argmax(axis=1) == labels).mean())
 
 
-def trained(
-    features: NDArray[np.int8], labels: Labels, classes: int, settings: Settings, say: Callable[[str], None]
-) -> FloatNetwork:
+def trained(features: NDArray[np.int8], labels: Labels, classes: int, settings: Settings, say: Say) -> FloatNetwork:
     """Train by Adam on the cross-entropy; the last network is the result.
 
     ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). ``say`` gets the loss ten times.
@@ -242,7 +240,7 @@ def _gradients(
     return loss, found | _backward(weights, 0, first, back)[0]
 
 
-def train(data: Workload, settings: Settings, tell: Callable[[str], None]) -> tuple[FloatNetwork, Quantised]:
+def train(data: Workload, settings: Settings, tell: Say) -> tuple[FloatNetwork, Quantised]:
     """Train on a workload's samples; return the network before and after rounding, with the record of its training.
 
     Raises ``DataError`` for samples that are not slices or lack labels, and for a single label.

@@ -38,9 +38,7 @@ def open_device(
     file, dot, _ = network.rpartition(":")
     module = load("network", network)() if dot else None
     if not isinstance(module, torch.nn.Module):
-        raise refused(
-            "network", network, "Give FILE.py:function, which returns a torch.nn.Module", "there is no module"
-        )
+        raise refused("network", network, "Give FILE.py:function, that returns a torch.nn.Module", "there is no module")
     module.eval()
     if threads:
         torch.set_num_threads(threads)

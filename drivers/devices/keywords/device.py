@@ -196,7 +196,7 @@ def _load(torch: Any, model: Any, path: Path) -> None:
     except (*UNFIT, pickle.UnpicklingError) as error:
         what = f"{path} cannot be used: {said(error)}"
         raise DataError(
-            what, field="weights", value=str(path), remedy="Give the state dictionary of this network"
+            what, field="weights", value=str(path), remedy="Give this network's state dictionary"
         ) from error
 
 

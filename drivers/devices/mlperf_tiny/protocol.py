@@ -101,7 +101,8 @@ class Board:
 
     def __init__(self, line: SerialLine, clock: Unwraps, answer_s: float, on_pin: bool = False) -> None:
         self.line, self._clock, self._answer_s, self._on_pin = line, clock, answer_s, on_pin
-        self._ready_is_due = False
+        self._ready_is_due, self._due = False, 0 if on_pin else 2
+        """Whether an ``m-ready`` must come, and the number of time stamps in text that an ``infer`` gives."""
 
     # ---- conversations --------------------------------------------------------------------
 
@@ -236,14 +237,7 @@ class Board:
 
     # ---- parts ----------------------------------------------------------------------------
 
-    @property
-    def _due(self) -> int:
-        """Return the number of time stamps in text between the begin and the end of an ``infer``."""
-        return 0 if self._on_pin else 2
-
-    def _inferred(
-        self, laps: Sequence[int], done: bool, scores: tuple[float, ...] | None, printed_s: float
-    ) -> Inferred:
+    def _inferred(self, laps: list[int], done: bool, scores: tuple[float, ...] | None, printed_s: float) -> Inferred:
         if len(laps) != self._due or not done:
             raise self._laps_missing(len(laps))
         if scores is None:

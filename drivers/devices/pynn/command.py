@@ -219,11 +219,7 @@ def _rated(course: Course) -> Lessons:
 def _streamed(course: Course) -> Lessons:
     """A course of the workload's streams, in subclasses by their spike counts per address."""
     whole = open_workload(
-        data=str(course.data),
-        encoding=course.encoding,
-        split=course.split,
-        dialect=course.dialect,
-        md5=course.md5,
+        data=str(course.data), encoding=course.encoding, split=course.split, dialect=course.dialect, md5=course.md5
     ).samples
     samples = [whole[number] for number in kept_numbers(len(whole), course.fold, course.folds, False)]
     sources = course.network[0]

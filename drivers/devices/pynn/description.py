@@ -93,9 +93,7 @@ class NetworkFile:
 
     def options(self) -> dict[str, Any]:
         """Return builtins that cross a link to a worker."""
-        arrays = {
-            name: {"dtype": a.dtype.str, "shape": list(a.shape), "data": a.tobytes()} for name, a in self.arrays.items()
-        }
+        arrays = {n: {"dtype": a.dtype.str, "shape": [*a.shape], "data": a.tobytes()} for n, a in self.arrays.items()}
         return {"description": json.loads(msgspec.json.encode(self.description)), "arrays": arrays}
 
     def about(self) -> dict[str, Any]:

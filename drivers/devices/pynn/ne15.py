@@ -88,9 +88,7 @@ def _with_teacher(
     return np.asarray(events[np.argsort(events[:, 0], kind="stable")], np.int64)
 
 
-def subclasses(
-    images: NDArray[Any], labels: NDArray[np.uint8], count: int, seed: int
-) -> list[tuple[int, NDArray[np.int64]]]:
+def subclasses(images: NDArray[Any], labels: NDArray[Any], count: int, seed: int) -> list[tuple[int, NDArray[Any]]]:
     """Return digit and image numbers of each subclass, the digits in order: K-means of the raw pixels of each digit.
 
     Raises ``UsageError`` for more subclasses than a digit has images.
@@ -120,10 +118,7 @@ def deployed(
     All weak weights inhibit equally. ``scale`` multiplies learnt weights and inhibition.
     """
     weak = weights <= WEAK_NA
-    arrays = {
-        "learnt": scale * np.where(weak, 0.0, weights),
-        "inhibition": scale * np.where(weak, INHIBITION_NA, 0.0),
-    }
+    arrays = {"learnt": scale * np.where(weak, 0.0, weights), "inhibition": scale * np.where(weak, INHIBITION_NA, 0.0)}
     description = Description(
         name="ne15",
         populations=(

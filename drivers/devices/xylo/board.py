@@ -103,10 +103,8 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
     near = max(1, round(NEAR * steps))
     first = int(np.argmax(unsure_ns[:near] <= LOOK_NS))
     last = steps - 1 - int(np.argmax(unsure_ns[::-1][:near] <= LOOK_NS))
-    if max(unsure_ns[first], unsure_ns[last]) > LOOK_NS:
-        what = (
-            f"this program was held up for {max(unsure_ns[first], unsure_ns[last]) * 1e-6:.3g} ms while it timed a span"
-        )
+    if (longest_ns := max(unsure_ns[first], unsure_ns[last])) > LOOK_NS:
+        what = f"this program was held up for {longest_ns * 1e-6:.3g} ms while it timed a span"
         remedy = "Close other programs, and give longer samples or repeat them (--repeat 100)"
         raise HeldUpError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
     step_ns = (at_ns[last] - at_ns[first]) / max(last - first, 1)

@@ -120,9 +120,7 @@ def _teaches(workload: Workload) -> bool:
 def player_for(front_end: str, play: str | None) -> Play | None:
     """Return what plays samples to a microphone; None for another front end, which hears no player."""
     if (front_end == "microphone") != (play is not None):
-        remedy = (
-            "A sample must be played to a microphone, and to nothing else: front_end=microphone and play='aplay -q'"
-        )
+        remedy = "A sample must be played to a microphone and nothing else: front_end=microphone and play='aplay -q'"
         raise refused("play", play, remedy)
     return None if play is None else player_of(play)
 
@@ -272,9 +270,7 @@ class XyloDevice:
         """Return how long the front end hears a sample (s). Raises ``DataError`` if the device cannot take it."""
         if sample.payload.ndim == 2 and self._play is not None:
             what = f"sample {sample.id} holds events, which cannot be played to a microphone"
-            raise DataError(
-                what, field="payload", value=sample.id, remedy="Give audio, or leave out front_end=microphone"
-            )
+            raise DataError(what, field="payload", value=sample.id, remedy="Give audio, or another front_end")
         if sample.payload.ndim == 2:
             return len(check_raster(sample.payload, self._network.encoder)) * self._network.encoder.bin_s
         audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)

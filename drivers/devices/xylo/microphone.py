@@ -70,7 +70,7 @@ class Command:
     """A process that plays one sample. It is an error if it fails, or takes much longer than its sound."""
 
     def __init__(self, words: list[str], sample: Sample, times: int) -> None:
-        self._sample_id, self._ended_s = sample.id, 0.0
+        self._id, self._ended_s = sample.id, 0.0
         self._due_s = time.monotonic() + sample.payload.size * times / float(sample.rate_hz or 1.0)
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
@@ -84,12 +84,10 @@ class Command:
         playing, code = self._thread.is_alive(), self._process.returncode
         over_s = (time.monotonic() if playing else self._ended_s) - self._due_s
         if not playing and code != 0:
-            what = f"sample {self._sample_id} was not played: the command ended with {code}"
+            what = f"sample {self._id} was not played: the command ended with {code}"
             raise DeviceError(what, field="play", value=code, remedy="Try the command by hand")
         if over_s > SLACK_S:
-            what = (
-                f"sample {self._sample_id} was not heard whole: its command took {over_s:.2f} s longer than its sound"
-            )
+            what = f"sample {self._id} was not heard whole: its command took {over_s:.2f} s longer than its sound"
             remedy = "Give a command that starts at once and ends with its sound, such as 'aplay -q'"
             raise DeviceError(what, field="play", value=round(over_s, 3), remedy=remedy)
         return not playing

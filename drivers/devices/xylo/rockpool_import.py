@@ -133,9 +133,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, kind: type[ModuleType], *packages: str) -> None:
         self._kind, self._inside = kind, tuple(f"{name}." for name in packages)
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
         ours = f"{fullname}.".startswith(self._inside)
         return ModuleSpec(fullname, self, is_package=True) if ours else None
 

@@ -93,9 +93,7 @@ def part_of(found: Catalogue, fold: str, split: str) -> Catalogue:
         by_label[by_origin[origin][0].label].append(origin)
     if poor := [label for label in found.classes if len(by_label[label]) < folds]:
         what = f"needs {folds} origins of each label, and {poor[0]} has {len(by_label[poor[0]])}"
-        raise unfit(
-            "fold", fold, what, "Use fewer folds; the column source of labels.csv says which clips share an origin"
-        )
+        raise unfit("fold", fold, what, "Use fewer folds; column source of labels.csv says which clips share an origin")
     tested = {origin for origins in by_label.values() for origin in origins[own::folds]}
     clips = tuple(clip for clip in found.clips if (clip.origin in tested) is (split == "test"))
     return replace(found, clips=clips, details={**found.details, "fold": fold})

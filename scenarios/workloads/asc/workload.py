@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from rig.bench.option_checks import one_of, within
 from rig.errors import DataError, unfit
 from rig.recording.layout import sha256_of
-from rig.types import Benchmark, Sample, SampleSet
+from rig.types import Benchmark, SampleSet
 from scenarios.lazy import Lazy
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.benchmark import WHOLE_SLICES, benchmark_of
@@ -84,9 +84,7 @@ class AscWorkload(SampleSet):
         digest = _digest({"base": self.digest_sha256, "sequences": order})
         return replace(self, samples=replace(self.samples, items=units), details=details, digest_sha256=digest)
 
-    def stream(
-        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
-    ) -> Sequence[Sample]:
+    def stream(self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int) -> Lazy[int]:
         """Return the slices as one stream with changing scenes, cut into frames; see ``rig.types.Streams``."""
         parts = [part for unit in self.samples.items for part in unit.slices]
         lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
@@ -224,9 +222,8 @@ def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:
         return found if fold is None else part_of(found, fold, split)
     what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is not a folder"
     remedy = "Give a folder in the TAU layout, or one with a labels.csv. To solve a problem, add --workload qubo"
-    raise DataError(
-        f"data {str(root)!r} is for the workload {NAME}, and {what}", field="data", value=str(root), remedy=remedy
-    )
+    what = f"data {str(root)!r} is for the workload {NAME}, and {what}"
+    raise DataError(what, field="data", value=str(root), remedy=remedy)
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -67,9 +67,7 @@ def boxes_of(path: Path, frames: int, width: int) -> list[Floats]:
     fields = table.dtype.names or ()
     time = "ts" if "ts" in fields else "t"
     if missing := {time, "x", "y", "w", "h", "class_id", "track_id"} - set(fields):
-        raise _unfit(
-            found, "data", f"it has no field {min(missing)}", "Give boxes as t, x, y, w, h, class_id, track_id"
-        )
+        raise _unfit(found, "data", f"it has no field {min(missing)}", "Boxes need t, x, y, w, h, class_id, track_id")
     place = np.stack([table[k].astype(float) for k in ("x", "y", "w", "h")], axis=1) * (SHAPE[2] / width)
     ends = np.column_stack([place[:, :2], place[:, :2] + place[:, 2:]])
     limits = np.array([SHAPE[2], SHAPE[1]] * 2, float)
@@ -177,9 +175,7 @@ def _encoding(path: Path) -> tuple[str, int, int]:
         return "dat", size - len(header) - 2, 8
     known = next((found for mark, found in WORDS.items() if mark in header), None)
     if known is None:
-        raise _unfit(
-            path, "data", "its header names neither EVT2 nor EVT3", "Give a .raw file with its header, or .dat"
-        )
+        raise _unfit(path, "data", "the header names neither EVT2 nor EVT3", "Give a .raw with its header, or .dat")
     return known[0], size - begin, known[1]
 
 

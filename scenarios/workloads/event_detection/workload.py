@@ -36,9 +36,7 @@ FRAME_S = FRAME_US / 1e6
 class Drive(SampleSet):
     """The workload; see ``rig.types.Workload`` and ``rig.types.Streams``."""
 
-    def stream(
-        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
-    ) -> Sequence[Sample]:
+    def stream(self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int) -> list[Sample]:
         """Return the frames in order, one every 50 ms, and again from the first after the last; scenes are ignored.
 
         Raises ``UsageError`` for another window or stride.

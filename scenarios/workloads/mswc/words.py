@@ -62,8 +62,6 @@ def sound_of(clip: Path) -> NDArray[np.float32]:
     """
     if (rate_hz := probe(clip).rate_hz) != RATE_HZ:
         what = f"{clip} has {rate_hz} samples a second, and {RATE_HZ} are expected"
-        raise DataError(
-            what, field="rate_hz", value=rate_hz, remedy="Give the opus files of 48 kHz, or wav of this rate"
-        )
+        raise DataError(what, field="rate_hz", value=rate_hz, remedy="Give opus files of 48 kHz, or wav of this rate")
     sound = read_native(clip, clipped_limit=1.0)[:RATE_HZ]
     return np.pad(sound, (0, RATE_HZ - len(sound)))

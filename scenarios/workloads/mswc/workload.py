@@ -108,9 +108,8 @@ def open_workload(
         for word in rng.choice(sorted(words), way, replace=False).tolist():
             clips = words[word]
             taught = np.stack([hear(clips[k]) for k in rng.choice(pool, shots, replace=False)])
-            samples += (
-                [Sample(f"{session:02d}/learn/{word}", taught, word, rate_hz=rate_hz, learn=True)] if learn else []
-            )
+            if learn:
+                samples.append(Sample(f"{session:02d}/learn/{word}", taught, word, rate_hz=rate_hz, learn=True))
             asked += [(NEW, word, k, hear(clips[k])) for k in range(pool, pool + queries)]
         samples += _asked(session, asked, rate_hz)
     details = {

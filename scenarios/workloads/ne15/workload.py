@@ -52,9 +52,7 @@ class Digits(SampleSet):
     blank_s: float
     show: Show | None
 
-    def stream(
-        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
-    ) -> Sequence[Sample]:
+    def stream(self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int) -> list[Sample]:
         """Return images that follow each other without a pause, cut into frames; see ``rig.types.Streams``."""
         if self.show is None:
             encoding = self.details["encoding"]
@@ -97,9 +95,7 @@ def open_workload(
     within(2, 100, folds=folds)
     within(0, 2**53, stream_seed=stream_seed)
     if not data:
-        raise refused(
-            "data", data, "Give the folder of MNIST's four idx files (--data)", "no folder of images was given"
-        )
+        raise refused("data", data, "Give a folder of MNIST's four idx files (--data)", "no folder of images was given")
     if encoding == "dvs":
         return _recorded(Path(data), dialect, blank_s, (fold, folds, samples))
     images, labels = mnist.read_digits(Path(data), split, md5)

@@ -70,9 +70,7 @@ def read_session(folder: Path, name: str, md5s: Mapping[str, str] = MD5S) -> Ses
             found = hashlib.file_digest(file, "md5").hexdigest()
     except OSError as error:
         what = f"{path} cannot be read: {reason(error)}"
-        raise DataError(
-            what, field="data", value=str(path), remedy="Download it from doi 10.5281/zenodo.583331"
-        ) from error
+        raise DataError(what, field="data", value=str(path), remedy="Download doi 10.5281/zenodo.583331") from error
     if found != md5s[name]:
         what = f"{path} has the md5 {found}, and the published file {md5s[name]}"
         raise DataError(what, field="data", value=found, remedy="Download the file again, unchanged")

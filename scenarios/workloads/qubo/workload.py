@@ -48,9 +48,7 @@ def open_workload(*, data: str = "", target: float | None = None, targets: str =
     named = _from_file(Path(targets), models, graphs) if targets else {}
     if target is not None:
         if len(models) > 1:
-            raise refused(
-                "target", target, "Give a target for each: --option targets=FILE", f"{data} has several problems"
-            )
+            raise refused("target", target, "Give one for each: --option targets=FILE", f"{data} has several problems")
         named.setdefault(GIVEN, {})[next(iter(models))] = target
     sources = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     return qubo(models, name=NAME, details={"files_sha256": sources, "targets": named})

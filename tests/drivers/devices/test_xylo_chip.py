@@ -30,6 +30,7 @@ from scenarios.workloads.asc.workload import open_workload
 from tests.support.xylo_boards import awaited, hardware
 
 pytest.importorskip("xylosim")
+pytestmark = pytest.mark.real_time
 CHIPS = ("audio2", "audio3")
 STEP_S = 6e-3
 Opened = Callable[..., XyloDevice]
@@ -64,7 +65,6 @@ def answer(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
 # ---- what it answers ------------------------------------------------------------------------
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip: str, opened: Opened) -> None:
     network = load_network()
@@ -78,7 +78,6 @@ def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip:
         assert reply.output["label"] == network.classes[int(expected.sum(axis=0).argmax())]
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
@@ -92,7 +91,6 @@ def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(chip: str,
     assert span.off_tick - span.on_tick == pytest.approx(3 * 50 * STEP_S * 1e3, rel=0.5)
 
 
-@pytest.mark.real_time
 def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Opened) -> None:
     network = small_network()
     device = opened(network, ChipOptions(record_activity=True), step_s=1e-3)
@@ -111,7 +109,6 @@ def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opene
         open_meter(device)
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip: str, opened: Opened) -> None:
     good, bad = (opened(None, ChipOptions(echo=True), chip=chip, resets=resets) for resets in (True, False))
@@ -125,7 +122,6 @@ def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip
 # ---- when it does it ------------------------------------------------------------------------
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tenth_of_a_second(
     chip: str, monkeypatch: pytest.MonkeyPatch
@@ -141,7 +137,6 @@ def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tent
     assert (span.off_tick - span.on_tick) * 1e6 == pytest.approx(off_ns - on_ns, rel=0.02)
 
 
-@pytest.mark.real_time
 def test_the_core_works_at_the_clock_that_was_asked_for(opened: Opened) -> None:
     device = opened(None, ChipOptions(core_clock_hz=12.5e6))
 
@@ -161,7 +156,6 @@ def held_up(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "span_of", span)
 
 
-@pytest.mark.real_time
 def test_a_sample_whose_span_nobody_saw_is_processed_again_and_its_answer_says_so(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +170,6 @@ def test_a_sample_whose_span_nobody_saw_is_processed_again_and_its_answer_says_s
     assert len(hardware(device).spans) == 3
 
 
-@pytest.mark.real_time
 def test_a_program_that_is_held_up_at_every_try_ends_the_run(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     held_up(TRIES, monkeypatch)
     device = opened(step_s=1e-3)
@@ -186,7 +179,6 @@ def test_a_program_that_is_held_up_at_every_try_ends_the_run(opened: Opened, mon
     assert len(hardware(device).spans) == TRIES
 
 
-@pytest.mark.real_time
 def test_while_power_is_recorded_a_sample_is_not_processed_again_outside_of_every_span(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +266,6 @@ def test_a_stopwatch_that_stands_still_is_refused_at_the_start(opened: Opened, m
         opened()
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
@@ -291,7 +282,6 @@ def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, open
             time.sleep(0.01)
 
 
-@pytest.mark.real_time
 def test_a_sample_that_takes_too_long_is_a_timeout(opened: Opened) -> None:
     device = opened(None, ChipOptions(timeout_s=1.0), step_s=2e-2)
 
@@ -317,7 +307,6 @@ def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: pyte
     assert asked[0]["record"] is False
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_driver_keeps_every_rule(chip: str, opened: Opened) -> None:
     device = opened(chip=chip, step_s=1e-2)

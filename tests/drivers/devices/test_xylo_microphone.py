@@ -27,6 +27,7 @@ from rig.types import Reply, Sample
 from tests.support.xylo_boards import awaited, hardware
 
 pytest.importorskip("xylosim")
+pytestmark = pytest.mark.real_time
 CHIPS = ("audio2", "audio3")
 RATE_HZ = 16_000.0
 STEP_S = 0.04
@@ -94,7 +95,6 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- what it hears --------------------------------------------------------------------------
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Opened) -> None:
     device, sample = opened(chip=chip), sound()
@@ -107,7 +107,6 @@ def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Opened) -
 
 
 @pytest.mark.usefixtures("asleep")
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
@@ -118,7 +117,6 @@ def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened
     assert (span.off_tick - span.on_tick) * 1e-3 == pytest.approx(1.6 + STEP_S, abs=0.02)
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_frames_follow_one_another_without_a_gap_and_do_not_overlap(
     chip: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
@@ -136,7 +134,6 @@ def test_frames_follow_one_another_without_a_gap_and_do_not_overlap(
     assert [reply.sample_id for reply in replies] == ["sound-1", "sound-3"]
 
 
-@pytest.mark.real_time
 def test_the_monitor_sees_what_listening_and_working_draw(opened: Opened) -> None:
     device = opened(step_s=STEP_S / 4)
     plant, meter = hardware(device).plant, open_meter(device)
@@ -152,7 +149,6 @@ def test_the_monitor_sees_what_listening_and_working_draw(opened: Opened) -> Non
 
 
 @pytest.mark.usefixtures("asleep")
-@pytest.mark.real_time
 def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Opened) -> None:
     device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
 
@@ -160,7 +156,6 @@ def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Opened) -> N
 
 
 @pytest.mark.usefixtures("asleep")
-@pytest.mark.real_time
 def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_does(opened: Opened) -> None:
     device = opened(chip="audio3")
     for sink in hardware(device).readouts:
@@ -185,7 +180,6 @@ def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Opened
 # ---- what it refuses ------------------------------------------------------------------------
 
 
-@pytest.mark.real_time
 def test_time_steps_that_this_program_slept_through_end_the_run(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,14 +189,12 @@ def test_time_steps_that_this_program_slept_through_end_the_run(
         heard(opened(), sound())
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_time_steps_that_the_board_loses_end_the_run(chip: str, opened: Opened) -> None:
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1"):
         heard(opened(chip=chip, lost_readouts=0.4), sound())
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
@@ -215,7 +207,6 @@ def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Op
             device.poll(0.1)
 
 
-@pytest.mark.real_time
 def test_a_chip_that_falls_silent_is_a_timeout(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device = opened(ChipOptions(timeout_s=0.2), chip="audio3")
     monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
@@ -275,7 +266,6 @@ def test_a_sample_counts_once_its_command_has_ended_well() -> None:
         playing.ended(10.0)
 
 
-@pytest.mark.real_time
 def test_a_command_that_takes_longer_than_its_sound_is_refused() -> None:
     playing = player_of("sh -c 'cat > /dev/null; sleep 0.3'")(sound(seconds=0.1), 1)
 
@@ -292,7 +282,6 @@ def played(opened: Opened, playing: Any, monkeypatch: pytest.MonkeyPatch) -> Xyl
     return device
 
 
-@pytest.mark.real_time
 def test_a_sound_that_is_still_played_is_waited_for_before_the_next_is_heard(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +297,6 @@ def test_a_sound_that_is_still_played_is_waited_for_before_the_next_is_heard(
     assert begun_s[1] - issued_s >= lag_s
 
 
-@pytest.mark.real_time
 def test_the_only_sample_is_not_answered_where_its_player_fails(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

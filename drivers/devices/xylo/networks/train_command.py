@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.training_data import adam, batch_of, labelled, train_split
+from drivers.devices.training_data import Say, adam, batch_of, labelled, train_split
 from drivers.devices.xylo.networks.encoder import EncoderParams, encode
 from drivers.devices.xylo.networks.float_network import FloatNetwork, Neurons, chip_neurons
 from drivers.devices.xylo.networks.network import LIMITS, MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS, Network, chain
@@ -39,9 +39,7 @@ SURROGATE_SLOPE = 2.5
 _AT_ONCE = 200
 
 
-def train(
-    workload: str, options: list[str], *, hidden: str, epochs: int, seed: int, tell: Callable[[str], None]
-) -> Network:
+def train(workload: str, options: list[str], *, hidden: str, epochs: int, seed: int, tell: Say) -> Network:
     """Train on the train split of a workload, and return the network with the record of its training."""
     within(0, 2**32 - 1, seed=seed)
     within(1, 10**6, epochs=epochs)
@@ -97,9 +95,7 @@ class Settings:
     epochs: int
 
 
-def trained(
-    events: Floats, labels: Labels, classes: int, settings: Settings, say: Callable[[str], None]
-) -> FloatNetwork:
+def trained(events: Floats, labels: Labels, classes: int, settings: Settings, say: Say) -> FloatNetwork:
     """Train by Adam on the cross-entropy of the output spike counts; the last network is the result.
 
     ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). ``say`` gets the accuracy ten times.
