@@ -46,9 +46,7 @@ def refused(path: Path, **options: float) -> DataError:
         ("a.ogg", "VORBIS", 0.05),
     ],
 )
-def test_every_container_gives_the_samples_that_were_written(
-    tmp_path: Path, name: str, subtype: str, tolerance: float
-) -> None:
+def test_every_container_gives_the_written_samples(tmp_path: Path, name: str, subtype: str, tolerance: float) -> None:
     path = written(tmp_path / name, tone(), subtype=subtype)
     read = audio.read_native(path)
     assert read.dtype == np.float32

@@ -96,9 +96,7 @@ def left_free(patch: pytest.MonkeyPatch, count: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [100_000, 1_000_000, 2**31 - 1])
-def test_more_nodes_than_memory_holds_are_refused_before_anything_is_drawn(
-    monkeypatch: pytest.MonkeyPatch, nodes: int
-) -> None:
+def test_more_nodes_than_memory_holds_are_refused_before_drawing(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
     left_free(monkeypatch, 10_000_000)
     with pytest.raises(UsageError, match="more than") as caught:
         gnm_edges(nodes, 0.01, 0)

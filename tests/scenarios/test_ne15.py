@@ -203,9 +203,7 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
         ("time", b"#!AER-DAT2.0\r\n" + np.array([2, 9, 2, 8], ">u4").tobytes()),
     ],
 )
-def test_a_file_that_is_cut_or_holds_what_no_retina_sends_is_refused(
-    tmp_path: Path, field: str, content: bytes
-) -> None:
+def test_a_file_cut_or_holding_what_no_retina_sends_is_refused(tmp_path: Path, field: str, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(DataError) as caught:
         aer.read_aedat(tmp_path / "x", "jaer")
@@ -314,9 +312,7 @@ def test_a_pixel_sends_an_event_for_each_step_of_the_logarithm_of_its_light() ->
     assert events[:, 0].tolist() == [1, 1001, 4001, 5001]
 
 
-def test_a_flash_sends_about_as_many_events_as_the_recordings_of_ne15_and_a_moving_digit_both_polarities(
-    drawn: Path,
-) -> None:
+def test_a_flash_sends_about_as_many_events_as_those_of_ne15_and_a_moving_digit_both_polarities(drawn: Path) -> None:
     for kind, count, last_s in (("flashing", (3000, 12_000), 0.03), ("moving", (10_000, 80_000), 1.6)):
         for sample in open_workload(data=str(drawn / kind), encoding="dvs").samples:
             assert count[0] < len(sample.payload) < count[1]

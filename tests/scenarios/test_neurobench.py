@@ -53,9 +53,7 @@ def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(session: 
     assert {bool(check.source) for check in validity.checks} == {True}
 
 
-def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_its_own_limits(
-    session: Sessions, tmp_path: Path
-) -> None:
+def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_own_limits(session: Sessions, tmp_path: Path) -> None:
     said = "Limits of the benchmark 'of a test' are as declared by the workload; the rig knows none of its own"
     assert said in session(S).result.notes
     under_known = {part.name: start("workload", "benchmark", "name", to=ASC) for part in session(S).parts}
@@ -233,9 +231,7 @@ CHANGES: dict[str, Change] = {
     "another configuration for speed": whole(
         S, {FIRST: start("configuration", to="efficiency")}, CONFIGURED, "runs for performance"
     ),
-    "another firmware for speed": whole(
-        S, {FIRST: start("device", "versions", to={"firmware": "2"})}, ONE_DEVICE
-    ),
+    "another firmware for speed": whole(S, {FIRST: start("device", "versions", to={"firmware": "2"})}, ONE_DEVICE),
     "a system without an outline": whole(
         S, {"accuracy": start("device", "description", to="")}, "outline of the system architecture", ONE_DEVICE
     ),
@@ -288,9 +284,7 @@ CHANGES: dict[str, Change] = {
         S, {FIRST: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
         "samples answered otherwise for speed than for accuracy",
     ),
-    "power measured at a slower clock": whole(
-        S, {f"performance-{k}": replies(shorter) for k in range(1, 6)}, *UNLIKE,
-    ),
+    "power measured at a slower clock": whole(S, {f"performance-{k}": replies(shorter) for k in range(1, 6)}, *UNLIKE),
     "a clamp the wrong way round": whole(
         S, {f"power-{k}": times(-1.0) for k in range(1, 6)},
         *(f"power-{k}: sign of power and energy" for k in range(1, 6)),
@@ -332,9 +326,7 @@ CHANGES: dict[str, Change] = {
     "Tabu where a proof is asked for": one(Q, found("target", "specified"), "benchmark: target"),
     "QUBO as a stream": one(Q, start("scenario", "name", to="single-stream"), OF_SCENARIO, OTHER_RULES),
     "a problem left out": left_out(Q, "s7"),
-    "a solve without a solution": one(
-        Q, said(lambda k, text: text if k else "null"), "solutions that could be checked"
-    ),
+    "a solve without solution": one(Q, said(lambda k, text: text if k else "null"), "solutions that could be checked"),
     "a cost that is not true": one(Q, replies(claimed), "solves whose costs are not those of their solutions"),
     "a solve past its budget": one(Q, moved("on_tick", -0.01, 9), "solves past their budget by 1 ms and 1 %"),
     "one seed for two solves of a problem": one(
@@ -344,9 +336,7 @@ CHANGES: dict[str, Change] = {
     "a problem tuned by itself": one(
         Q, said(lambda k, text: text if k else text.replace('"all"', '"many"')), "tunings of the solver in a run"
     ),
-    "solves without power": whole(
-        Q, NO_POWER, "runs for power", "Average power over the runtime of a solve reported"
-    ),
+    "solves without power": whole(Q, NO_POWER, "runs for power", "Average power over the runtime of a solve reported"),
     # real-time
     "half a second as an inference": one(R, option("window_s", 0.5), "benchmark: option window_s"),
     "a deadline beyond the stride": one(R, option("deadline_s", 5.0), "deadline of a frame"),
@@ -382,9 +372,7 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
-    session: Sessions, tmp_path: Path, what: str
-) -> None:
+def test_one_change_makes_a_session_invalid_by_the_right_rule(session: Sessions, tmp_path: Path, what: str) -> None:
     scenario, edits, failing = CHANGES[what]
     validity = edited(session(scenario), edits, tmp_path).validity
     assert validity is not None
@@ -420,11 +408,9 @@ def test_the_bench_in_hardwares_clothes_does_not_leave_the_tests(monkeypatch: py
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     with pytest.raises(RuntimeError, match="for tests alone"):
         Clothed(None)
-    shipped = [
-        p for room in ("rig", "drivers", "scenarios", "reports", "fixtures") for p in (ROOT / room).rglob("*.py")
-    ]
-    assert shipped
-    assert not [p for p in shipped if "hardware_clothes" in p.read_text()]
+    code = [p for room in ("rig", "drivers", "scenarios", "reports", "fixtures") for p in (ROOT / room).rglob("*.py")]
+    assert code
+    assert not [p for p in code if "hardware_clothes" in p.read_text()]
     assert "hardware_clothes" not in (ROOT / "pyproject.toml").read_text()
 
 
@@ -434,6 +420,10 @@ def test_the_bench_in_hardwares_clothes_does_not_leave_the_tests(monkeypatch: py
 QUOTE = re.compile(r"'([^']{12,})'")
 TEXTS = {"N": "001_35ce462ea1db13d4.txt", "P": "000_9b9f4804c7a9fbbb.txt"}
 """The texts of N and P, if available; R is not."""
+
+
+def texts() -> dict[str, str]:
+    return {name: (SHARED / "seeds" / file).read_text().replace("*", "") for name, file in TEXTS.items()}
 
 
 def sentences(asked: Rules) -> list[str]:
@@ -461,7 +451,6 @@ def quoted(session: Session) -> set[tuple[str, str]]:
 @pytest.mark.skipif(not (SHARED / "seeds").is_dir(), reason="the texts of the benchmark are not at hand")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_quotation_stands_in_the_text_that_it_names(session: Sessions, scenario: str) -> None:
-    texts = {name: (SHARED / "seeds" / file).read_text().replace("*", "") for name, file in TEXTS.items()}
-    found_ = quoted(session(scenario))
+    known, found_ = texts(), quoted(session(scenario))
     assert len(found_) >= 6
-    assert [(source, quote) for source, quote in found_ if quote not in texts[source]] == []
+    assert [(source, quote) for source, quote in found_ if quote not in known[source]] == []

@@ -13,7 +13,7 @@ from rig.analysis.result.catalogue import CATALOGUE
 from scenarios.rules import SETS, rules
 from scenarios.workloads.asc.workload import open_workload as open_asc
 from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
-from tests.scenarios.test_neurobench import CHANGES, QUOTE, TEXTS
+from tests.scenarios.test_neurobench import CHANGES, QUOTE, texts
 from tests.support.paths import DOCS, ROOT, SHARED
 
 NO_TEXTS = pytest.mark.skipif(not (SHARED / "seeds").is_dir(), reason="the texts of the benchmark are not at hand")
@@ -36,12 +36,6 @@ def rows() -> list[Row]:
         ]
 
 
-def texts() -> dict[str, str]:
-    return {
-        name: (SHARED / "seeds" / file).read_text(encoding="utf-8").replace("*", "") for name, file in TEXTS.items()
-    }
-
-
 def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
     found = rows()
     assert len(found) > 100
@@ -55,10 +49,8 @@ def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
 
 @NO_TEXTS
 def test_every_quotation_of_the_page_stands_in_its_text() -> None:
-    known = texts()
-    assert [
-        (r.number, q) for r in rows() if r.number[0] in known for q in r.quotes if q not in known[r.number[0]]
-    ] == []
+    held = texts()
+    assert [(r.number, q) for r in rows() if r.number[0] in held for q in r.quotes if q not in held[r.number[0]]] == []
 
 
 def checks() -> set[str]:

@@ -159,9 +159,7 @@ def test_samples_are_drawn_at_random_with_replacement() -> None:
 @given(
     seconds=st.sampled_from([0.0, 0.3, 10.0]), least=st.integers(1, 3000), rate_hz=st.sampled_from([0.3, 10.0, 500.0])
 )
-def test_a_schedule_is_as_long_and_as_many_as_the_rules_ask_and_no_longer(
-    seconds: float, least: int, rate_hz: float
-) -> None:
+def test_a_schedule_is_as_long_as_the_rules_ask_and_no_longer(seconds: float, least: int, rate_hz: float) -> None:
     due_s, _ = schedule(seconds, least, arrival_hz=rate_hz)
     assert due_s[0] == 0.0
     assert due_s == sorted(due_s)
@@ -180,9 +178,7 @@ def test_a_duration_of_its_own_takes_the_place_of_the_rules() -> None:
 @pytest.mark.parametrize("name", ["single-stream", "offline"])
 @pytest.mark.parametrize("stage_s", [0.0, 0.03])
 @pytest.mark.parametrize("n", [1, 10])
-def test_a_run_is_as_long_as_the_rules_ask_from_the_first_hand_over_to_the_last_answer(
-    name: str, stage_s: float, n: int
-) -> None:
+def test_a_run_is_as_long_as_rules_ask_from_first_hand_over_to_last_answer(name: str, stage_s: float, n: int) -> None:
     """Loading comes before the first issue, so it is in no figure."""
     plant, device = bench(0.001, stage_s=stage_s)
     rules = replace(FREE, min_duration_s=2.0, min_queries=5)
@@ -195,9 +191,7 @@ def test_a_run_is_as_long_as_the_rules_ask_from_the_first_hand_over_to_the_last_
 
 
 def test_offline_hands_the_whole_set_over_at_once_and_single_stream_one_by_one() -> None:
-    sizes = {
-        name: [len(i.samples) for i in issues(EVERY[name](Blank(5), FREE))] for name in ("offline", "single-stream")
-    }
+    sizes = {n: [len(i.samples) for i in issues(EVERY[n](Blank(5), FREE))] for n in ("offline", "single-stream")}
     assert sizes == {"offline": [5], "single-stream": [1] * 5}
 
 

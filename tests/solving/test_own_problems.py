@@ -145,9 +145,7 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
         ("a.qplib", "P\nQBN\nminimize\n2\n1\n2 1 3\n0\n", 8, "ends too early"),
     ],
 )
-def test_what_is_wrong_with_a_text_is_told_by_its_line(
-    tmp_path: Path, name: str, text: str, line: int, says: str
-) -> None:
+def test_what_is_wrong_in_a_text_is_told_by_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
     (tmp_path / name).write_text(text)
 
     with pytest.raises(DataError) as told:

@@ -323,9 +323,7 @@ def open_device():
     ("target", "cost", "rule"),
     [("-1.0", "-1.0", "reply.cost"), ("float('nan')", "-1.0", "sample.target"), ("-1.0", "'low'", "reply.solution")],
 )
-def test_a_check_finds_what_a_measurement_would_trip_over(
-    own: Path, capsys: Capture, target: str, cost: str, rule: str
-) -> None:
+def test_a_check_finds_what_would_trip_a_run(own: Path, capsys: Capture, target: str, cost: str, rule: str) -> None:
     Path("mine.py").write_text(OWN_WORKLOAD.format(target=target, cost=cost))
     names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
 

@@ -150,9 +150,7 @@ def test_a_board_with_the_reference_firmware_is_refused_with_the_way_to_flash_it
     assert "SIM-board" in caught.value.message and NAME in caught.value.message
 
 
-def test_a_board_whose_source_is_this_checkouts_is_told_from_another(
-    network: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_board_of_this_checkouts_source_is_told_from_another(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(source: str) -> str:
         with board_with(network, source=source) as board, closing(open_(board, network)) as device:
             return str(device.info().details["source"])

@@ -142,9 +142,7 @@ def test_a_qemu_that_dies_is_told() -> None:
                 running.line.line(float("inf"))
 
 
-def test_a_qemu_that_does_not_start_is_told_at_once_in_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_qemu_that_does_not_start_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "qemu-system-arm"
     program.write_text("#!/bin/sh\necho no such machine >&2\nexit 1\n")
     program.chmod(0o755)

@@ -161,9 +161,7 @@ def test_a_stack_that_is_not_installed_is_named_with_its_extra(
 
 def made(solve: Callable[[Graph, Tally], None]) -> SolverDevice[Graph]:
     info = DeviceInfo("own", "hardware", phases=("solve",), details={"schedule_depends_on_budget": False})
-    opened = SolverDevice(
-        info, lambda graph: graph, solve, seed=0, default_s=1.0, longest_s=10.0, problem_of=from_payload
-    )
+    opened = SolverDevice(info, lambda g: g, solve, seed=0, default_s=1.0, longest_s=10.0, problem_of=from_payload)
     opened.stage([SAMPLE])
     return opened
 

@@ -141,9 +141,7 @@ def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
         (("features",), "no features"),
     ],
 )
-def test_what_cannot_be_done_is_told_and_the_next_command_is_taken(
-    talk: Talk, commands: tuple[str, ...], said: str
-) -> None:
+def test_what_cannot_be_done_is_told_and_the_next_is_taken(talk: Talk, commands: tuple[str, ...], said: str) -> None:
     for command in commands:
         lines = talk.ask(command)
     assert len(lines) == 1

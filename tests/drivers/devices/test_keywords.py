@@ -212,9 +212,7 @@ def test_the_readout_holds_8_bits_and_as_many_words_as_the_chip_has_outputs(word
 
 
 @needs_rockpool
-def test_the_energy_of_a_learnt_class_is_the_declared_power_for_the_time_of_its_shots(
-    words: Path, tmp_path: Path
-) -> None:
+def test_energy_of_a_learnt_class_is_the_declared_power_for_the_time_of_its_shots(words: Path, tmp_path: Path) -> None:
     found = measured(words, tmp_path / "run", "xylo --simulate", "workload.front_end=audio", "device.front_end=live")
     truth = sum(LIVE_PHASE_W["learning"].values()) * found["learning_time_per_class_s"]["value"]
     low, high = found["learning_energy_per_class_j"]["interval_95"]

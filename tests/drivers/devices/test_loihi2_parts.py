@@ -60,9 +60,7 @@ def solved(network: Playback, budget_s: float = 0.02, stop: float | None = None)
 
 
 @given(SECONDS, SECONDS, SECONDS, SECONDS, st.booleans())
-def test_a_slice_is_planned_to_end_in_time(
-    left_s: float, call_s: float, step_s: float, first_s: float, first: bool
-) -> None:
+def test_slices_end_in_time(left_s: float, call_s: float, step_s: float, first_s: float, first: bool) -> None:
     steps = Rate(call_s, step_s, first_s).steps(left_s, first)
     assert steps >= 0
     if steps:
@@ -70,9 +68,7 @@ def test_a_slice_is_planned_to_end_in_time(
 
 
 @given(SECONDS, SECONDS, SECONDS)
-def test_no_slice_is_planned_where_none_fits_and_one_where_a_step_does(
-    left_s: float, call_s: float, step_s: float
-) -> None:
+def test_no_slice_is_planned_if_none_fits_and_one_if_a_step_does(left_s: float, call_s: float, step_s: float) -> None:
     steps = Rate(call_s, step_s, 0.0).steps(left_s, False)
     fits = (left_s / MARGIN - call_s) / step_s
     assert (steps > 0) == (fits >= 1)

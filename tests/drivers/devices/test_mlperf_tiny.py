@@ -114,9 +114,7 @@ def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() ->
 
 
 @pytest.mark.parametrize(("iterations", "warmups", "times"), [(3, 2, 1), (1, 0, 1), (1, 0, 5)])
-def test_loops_and_iterations_are_executions_of_one_span_and_warm_ups_are_none(
-    iterations: int, warmups: int, times: int
-) -> None:
+def test_loops_are_executions_of_one_span_and_warm_ups_are_none(iterations: int, warmups: int, times: int) -> None:
     """Firmware that is not told so warms up ten times by itself."""
     with bench(Chip(inference_s=0.01), iterations=iterations, warmups=warmups) as (board, device):
         (span,) = asked(device, sample(), times).spans

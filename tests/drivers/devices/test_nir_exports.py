@@ -138,9 +138,7 @@ def test_neurons_of_sinabs_are_refused_by_name(tmp_path: Path, torch: Any) -> No
 
 
 @pytest.mark.parametrize("recurrent", [False, True])
-def test_a_network_of_spyx_is_read_once_the_input_of_a_nested_graph_leads_to_its_neurons(
-    recurrent: bool, tmp_path: Path
-) -> None:
+def test_a_network_of_spyx_is_read_once_nested_inputs_lead_to_neurons(recurrent: bool, tmp_path: Path) -> None:
     """It writes a recurrent layer as a nested graph whose input leads to the recurrent weights."""
     spyx = pytest.importorskip("spyx.nn", reason="spyx is not installed")
     from flax import nnx

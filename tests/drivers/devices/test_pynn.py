@@ -230,9 +230,7 @@ def test_a_network_with_other_sources_than_the_encoding_is_refused_before_anythi
     assert "--encoding rank-order" in caught.value.remedy
 
 
-def test_a_stream_is_taught_with_the_encoding_s_own_sources_and_a_relay_that_one_spike_makes_fire(
-    tmp_path: Path,
-) -> None:
+def test_a_stream_is_taught_with_its_encoding_s_sources_and_a_relay_that_one_spike_makes_fire(tmp_path: Path) -> None:
     write_folder(tmp_path, 20, 0, 0)
     course = Course(tmp_path, 1, None, 5, encoding="rank-order", lesson_s=2.0, md5=False)
     made, lasting_s = taught(course)

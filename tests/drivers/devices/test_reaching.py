@@ -101,9 +101,7 @@ def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
         ({"other": np.ones(3)}, r"no array fc1\.weight"),
     ],
 )
-def test_a_file_that_is_no_network_for_the_channels_is_refused(
-    arrays: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_a_file_of_no_network_for_the_channels_is_refused(arrays: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=said):
         read_decoder(stored(tmp_path, arrays), channels=8)
 

@@ -102,9 +102,7 @@ def test_what_is_said_of_boards_that_cannot_be_used(
         ("0.48.6", "samna 0.48.6 is the stub.*pip uninstall samna"),
     ],
 )
-def test_without_the_true_samna_nothing_is_imported(
-    version: str | None, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_samna_nothing_is_imported(version: str | None, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(name: str) -> str:
         if version is None:
             raise importlib.metadata.PackageNotFoundError(name)
@@ -213,9 +211,7 @@ def changed(network: Network, **values: Any) -> Network:
     return replace(network, specification={**network.specification, **values})
 
 
-def test_the_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(monkeypatch: pytest.MonkeyPatch) -> None:
     network = small_network()
 
     spec = configuration_of(kit(), network).spec

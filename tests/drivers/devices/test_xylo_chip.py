@@ -252,9 +252,7 @@ def test_a_board_that_makes_another_clock_is_refused(opened: Opened) -> None:
         opened(made_clock=1.001)
 
 
-def test_a_monitor_that_loses_all_its_readings_is_refused_at_the_start(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_monitor_that_loses_all_readings_is_refused_at_once(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "PATIENCE_S", 0.1)
     with pytest.raises(SetupError, match="the power monitor of Xylo Audio 2 does not run: 0 readings"):
         opened(lost=1.0)

@@ -41,9 +41,7 @@ def halving(size: int, threshold: int, last: bool) -> Neurons:
 
 @settings(max_examples=20, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32 - 1), back=st.booleans(), skip=st.booleans())
-def test_where_nothing_is_rounded_it_sends_the_spikes_of_the_vendors_simulator(
-    seed: int, back: bool, skip: bool
-) -> None:
+def test_if_nothing_is_rounded_it_sends_the_spikes_of_the_vendors_simulator(seed: int, back: bool, skip: bool) -> None:
     rng = np.random.default_rng(seed)
     links = {(0, 1): (3, 5), (1, 2): (5, 4), (2, 3): (4, 2)} | ({(1, 1): (5, 5)} if back else {})
     links |= {(1, 3): (5, 2)} if skip else {}

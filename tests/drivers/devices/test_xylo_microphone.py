@@ -180,9 +180,7 @@ def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Opened
 # ---- what it refuses ------------------------------------------------------------------------
 
 
-def test_time_steps_that_this_program_slept_through_end_the_run(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_steps_that_the_program_slept_through_end_the_run(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fixtures.instruments.xylo.ear.SPIN_S", 5 * STEP_S)
 
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1 was heard for 20 time steps"):
@@ -297,9 +295,7 @@ def test_a_sound_that_is_still_played_is_waited_for_before_the_next_is_heard(
     assert begun_s[1] - issued_s >= lag_s
 
 
-def test_the_only_sample_is_not_answered_where_its_player_fails(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_only_sample_is_not_answered_if_its_player_fails(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(timeout_s: float) -> None:
         raise DeviceError("sample sound-1 was not played", field="play", value=3)
 

@@ -42,9 +42,7 @@ def neurons(size: int, **changes: Any) -> Any:
         "tau_syn": 4 * DT_S, "tau_mem": 8 * DT_S, "r": 8.0, "w_in": 4.0, "v_threshold": 1.0, "v_leak": 0.0,
         "v_reset": 0.0, **changes,
     }  # fmt: skip
-    return nir.CubaLIF(
-        **{name: np.full(size, value) if np.ndim(value) == 0 else value for name, value in values.items()}
-    )
+    return nir.CubaLIF(**{name: np.full(size, v) if np.ndim(v) == 0 else v for name, v in values.items()})
 
 
 def graph(seed: int = 0, sizes: tuple[int, ...] = (3, 5, 2), recurrent: bool = True) -> tuple[dict[str, Any], Any]:

@@ -55,9 +55,7 @@ def test_every_file_for_people_says_simulated(document: dict[str, Path]) -> None
         assert "SIMULATED" in (document["run"] / "derived" / name).read_text(), name
 
 
-def test_energy_per_spike_times_the_spikes_of_an_inference_is_the_energy_of_its_phase(
-    figures: dict[str, Quantity],
-) -> None:
+def test_energy_per_spike_times_spikes_of_an_inference_is_the_energy_of_its_phase(figures: dict[str, Quantity]) -> None:
     whole = figures["phase.inference.energy_per_inference_j"]
     for count, each in (
         (figures["spikes_per_sample"].value, figures["energy_per_spike_j"]),
