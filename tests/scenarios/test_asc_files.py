@@ -259,13 +259,11 @@ def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_pa
     ("old", "new", "word"),
     [
         ("filename", "name", "column filename"),
-        ("\nrain-1.wav,rain,x\nrain-2.wav,rain,y\nsea-1.wav,sea,z", "", "lists nothing"),
-        ("label", "class", "label"),
-        ("sea-1.wav,sea", "sea-1.wav,", "no label"),
-        ("rain-2.wav", "rain-1.wav", "twice"),
+        ("\nrain-1.wav,rain,x\nrain-2.wav,rain,y\nsea-1.wav,sea,z", "", "lists nothing"), ("label", "class", "label"),
+        ("sea-1.wav,sea", "sea-1.wav,", "no label"), ("rain-2.wav", "rain-1.wav", "twice"),
         ("rain-2.wav", "../rain-2.wav", "outside"),
     ],
-)
+)  # fmt: skip
 def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, old: str, new: str, word: str) -> None:
     root = write_folder(tmp_path)
     edited(root / "labels.csv", old, new)

@@ -39,13 +39,10 @@ def refused(path: Path, **options: float) -> DataError:
 @pytest.mark.parametrize(
     ("name", "subtype", "tolerance"),
     [
-        ("a.wav", "PCM_16", 1e-4),
-        ("a.wav", "PCM_24", 1e-6),
-        ("a.wav", "FLOAT", 0),
-        ("a.flac", "PCM_16", 1e-4),
+        ("a.wav", "PCM_16", 1e-4), ("a.wav", "PCM_24", 1e-6), ("a.wav", "FLOAT", 0), ("a.flac", "PCM_16", 1e-4),
         ("a.ogg", "VORBIS", 0.05),
     ],
-)
+)  # fmt: skip
 def test_every_container_gives_the_written_samples(tmp_path: Path, name: str, subtype: str, tolerance: float) -> None:
     path = written(tmp_path / name, tone(), subtype=subtype)
     read = audio.read_native(path)

@@ -59,13 +59,11 @@ def test_the_content_of_mnist_is_known_by_its_md5() -> None:
 @pytest.mark.parametrize(
     ("field", "change"),
     [
-        ("md5", lambda data: data),
-        ("size", lambda data: data[:-1]),
-        ("magic", lambda data: b"\0\0\x0d\x03" + data[4:]),
-        ("magic", lambda data: data[:9]),
+        ("md5", lambda data: data), ("size", lambda data: data[:-1]),
+        ("magic", lambda data: b"\0\0\x0d\x03" + data[4:]), ("magic", lambda data: data[:9]),
         ("shape", lambda data: data[:8] + np.array([14, 56], ">u4").tobytes() + data[16:]),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_is_not_mnist_is_refused(folder: Path, field: str, change: object) -> None:
     path = folder / "t10k-images-idx3-ubyte"
     path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]

@@ -81,14 +81,10 @@ def test_graphs_with_the_same_edges_differ_by_what_they_were_drawn_from() -> Non
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        ({}, "tuning"),
-        ({"seeds": "3"}, "tuning"),
-        ({"seeds": "17,5", "announced": True}, "evaluation (announced)"),
-        ({"draw": 2}, "evaluation (drawn)"),
-        ({"seeds": "17,5"}, qubo_mis.CHOSEN),
-        ({"seeds": "4-5"}, "mixed"),
+        ({}, "tuning"), ({"seeds": "3"}, "tuning"), ({"seeds": "17,5", "announced": True}, "evaluation (announced)"),
+        ({"draw": 2}, "evaluation (drawn)"), ({"seeds": "17,5"}, qubo_mis.CHOSEN), ({"seeds": "4-5"}, "mixed"),
     ],
-)
+)  # fmt: skip
 def test_details_tell_tuning_seeds_from_others(options: dict[str, Any], kind: str) -> None:
     details = open_workload(nodes=10, **options).details
     assert details["seed_kind"] == kind

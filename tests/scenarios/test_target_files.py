@@ -94,12 +94,10 @@ def test_a_wrong_row_is_named(file: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ([{"nodes": "20"}], "targets"),
-        ([row(5, name="official")], "official"),
-        ([row(5, name="Best Known")], "'Best Known'"),
-        ([row(5), row(5)], "is given twice"),
+        ([{"nodes": "20"}], "targets"), ([row(5, name="official")], "official"),
+        ([row(5, name="Best Known")], "'Best Known'"), ([row(5), row(5)], "is given twice"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says: str) -> None:
     if isinstance(rows[0], Target):
         write_rows(rows, file)

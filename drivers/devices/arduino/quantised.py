@@ -67,9 +67,8 @@ class Quantised:
         """The scores (samples, classes) of features (samples, frames, filters); the first largest is the label."""
         found = []
         for at in range(0, len(features), AT_ONCE):
-            flat = convolved(
-                self.second, convolved(self.first, features[at : at + AT_ONCE, ..., None].astype(np.int64))
-            )
+            flat = convolved(self.first, features[at : at + AT_ONCE, ..., None].astype(np.int64))
+            flat = convolved(self.second, flat)
             flat = flat.reshape(len(flat), -1)
             found.append(flat @ self.dense_weights.T.astype(np.int64) + self.dense_bias)
         return np.concatenate(found)

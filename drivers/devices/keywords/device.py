@@ -195,9 +195,7 @@ def _load(torch: Any, model: Any, path: Path) -> None:
         model.load_state_dict(torch.load(path, weights_only=True))
     except (*UNFIT, pickle.UnpicklingError) as error:
         what = f"{path} cannot be used: {said(error)}"
-        raise DataError(
-            what, field="weights", value=str(path), remedy="Give this network's state dictionary"
-        ) from error
+        raise DataError(what, field="weights", value=str(path), remedy="Give its state dictionary") from error
 
 
 def m5(torch: Any) -> Any:

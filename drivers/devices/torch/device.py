@@ -89,12 +89,10 @@ def open_device(
         algorithm=model.algorithm,
         network=counted,
     )
-    return blocking(
-        partial(_answers, runner), info, partial(runner.prepare, batch=batch), batches=True, end=place.close
-    )
+    return blocking(partial(_answer, runner), info, partial(runner.prepare, batch=batch), batches=True, end=place.close)
 
 
-def _answers(runner: _Runner, samples: Sequence[Sample], times: int) -> list[Reply]:
+def _answer(runner: _Runner, samples: Sequence[Sample], times: int) -> list[Reply]:
     rows, span, kernels_s = runner.run(samples, times)
     beside = {} if kernels_s is None else {"kernels_s": kernels_s}
     return [

@@ -66,13 +66,10 @@ def test_it_does_what_the_rig_asks_of_a_device(stand_in: None) -> None:
 @pytest.mark.parametrize(
     ("budget", "kept"),
     [
-        (None, [1.5, None]),
-        (Budget(0.2), [0.2, None]),
-        (Budget(0.2, -1.0), [0.2, -1.0]),
-        (Budget(None, -1.0), [20.0, -1.0]),
-        (Budget(), [1.5, None]),
+        (None, [1.5, None]), (Budget(0.2), [0.2, None]), (Budget(0.2, -1.0), [0.2, -1.0]),
+        (Budget(None, -1.0), [20.0, -1.0]), (Budget(), [1.5, None]),
     ],
-)
+)  # fmt: skip
 def test_every_solve_has_a_deadline(stand_in: None, budget: Budget | None, kept: list[float | None]) -> None:
     device = opened(default_s=1.5, longest_s=20.0)
     device.stage([SAMPLE])

@@ -147,14 +147,9 @@ def test_what_a_solve_took_of_the_processor_stands_beside_its_budget(monkeypatch
     monkeypatch.setattr(solver, "time", host)
     info = DeviceInfo("own", "hardware", phases=("solve",), details={"schedule_depends_on_budget": False})
     opened = SolverDevice(
-        info,
-        lambda graph: graph,
-        lambda graph, tally: host.works(0.02),
-        seed=0,
-        default_s=1.0,
-        longest_s=1.0,
+        info, lambda graph: graph, lambda graph, tally: host.works(0.02), seed=0, default_s=1.0, longest_s=1.0,
         problem_of=from_payload,
-    )
+    )  # fmt: skip
     sample = Sample("g", GRAPH.to_payload())
     opened.stage([sample])
     opened.submit_repeated([sample], 3, None, Budget(0.1))

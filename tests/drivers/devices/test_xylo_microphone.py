@@ -234,14 +234,12 @@ def test_events_cannot_be_played(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"front_end": "microphone"}, "play='aplay -q'"),
-        ({"play": "aplay -q"}, "play='aplay -q'"),
+        ({"front_end": "microphone"}, "play='aplay -q'"), ({"play": "aplay -q"}, "play='aplay -q'"),
         ({"front_end": "microphone", "play": "no-such-player"}, "plays a WAV file from its standard input"),
         ({"front_end": "microphone", "play": "aplay '"}, "plays a WAV file from its standard input"),
-        ({"front_end": "live"}, "microphone"),
-        ({"front_end": "microphone", "simulate": True}, "replay"),
+        ({"front_end": "live"}, "microphone"), ({"front_end": "microphone", "simulate": True}, "replay"),
     ],
-)
+)  # fmt: skip
 def test_front_ends_and_players_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         xylo.open_device(**options)

@@ -355,14 +355,11 @@ def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
     [
         ({"dt_s": None}, SetupError, "does not say its dt_s"),
         ({"dt_s": None, "reset": None}, SetupError, "Add --option dt_s=0.001 --option reset=subtract"),
-        ({"reset": None}, SetupError, "does not say its reset"),
-        ({"reset": "zero"}, UsageError, "reset"),
-        ({"dt_s": -1.0}, UsageError, "dt_s"),
-        ({"quantize": "some"}, UsageError, "quantize"),
-        ({"quantize": "none"}, DataError, "no integers"),
-        ({"classes": ("one",)}, UsageError, "2 classes"),
+        ({"reset": None}, SetupError, "does not say its reset"), ({"reset": "zero"}, UsageError, "reset"),
+        ({"dt_s": -1.0}, UsageError, "dt_s"), ({"quantize": "some"}, UsageError, "quantize"),
+        ({"quantize": "none"}, DataError, "no integers"), ({"classes": ("one",)}, UsageError, "2 classes"),
     ],
-)
+)  # fmt: skip
 def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
     path = written(tmp_path / "a.nir", *graph(6))
     with pytest.raises(error, match=text):

@@ -56,9 +56,7 @@ class EncoderParams:
             and self.channels <= 16
         )
         if not good:
-            raise DataError(
-                f"encoder parameters out of range: {asdict(self)}", field="encoder", value=str(asdict(self))
-            )
+            raise DataError(f"encoder values out of range: {asdict(self)}", field="encoder", value=str(asdict(self)))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> EncoderParams:
