@@ -16,6 +16,8 @@ ROWS = [
     for line in PAGE.splitlines()
     if line.startswith("|") and not line.startswith(("|---", "| of the sources"))
 ]
+POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+KNOWN = {name for group in POINTS.values() for name in group} | set(CATALOGUE)
 SOURCES = (
     "Keyword FSCIL", "Event camera object detection", "Non-human primate", "Chaotic function prediction",
     "Acoustic scene", "QUBO, maximum", "Poissonian", "rank order", "flashing", "moving", "COCO mAP", "R2", "sMAPE",
@@ -26,16 +28,10 @@ SOURCES = (
 )  # fmt: skip
 
 
-def known() -> set[str]:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        groups = tomllib.load(file)["project"]["entry-points"]
-    return {name for group in groups.values() for name in group} | set(CATALOGUE)
-
-
 def test_every_name_of_the_page_is_one_of_the_code() -> None:
     names = [name for row in ROWS for name in re.findall(r"`([^`]+)`", row[3])]
     assert len(names) > 60
-    assert not [name for name in names if name not in known() and not (ROOT / name).is_file()]
+    assert not [name for name in names if name not in KNOWN and not (ROOT / name).is_file()]
 
 
 def test_every_row_says_its_state_and_what_it_was_shown_on() -> None:
@@ -50,6 +46,4 @@ def test_each_part_of_the_sources_has_a_row(part: str) -> None:
 
 
 def test_each_workload_is_named() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        workloads = tomllib.load(file)["project"]["entry-points"]["rig.workloads"]
-    assert not [name for name in workloads if f"`{name}`" not in PAGE]
+    assert not [name for name in POINTS["rig.workloads"] if f"`{name}`" not in PAGE]

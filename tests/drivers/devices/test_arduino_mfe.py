@@ -44,9 +44,7 @@ def loudest(bin_: int) -> NDArray[np.int16]:
         np.zeros(RATE_HZ, np.int16),
     ],
 )
-def test_scenes_silence_and_the_loudest_audio_have_the_energies_of_the_definition_to_half_a_code(
-    audio: NDArray[np.int16],
-) -> None:
+def test_scenes_silence_and_loudest_audio_have_the_defined_energies_to_half_a_code(audio: NDArray[np.int16]) -> None:
     assert worst_code_error(audio) < 0.51
 
 

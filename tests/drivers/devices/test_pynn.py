@@ -247,9 +247,7 @@ def test_a_stream_is_taught_with_its_encoding_s_sources_and_a_relay_that_one_spi
 # ---- NEST ---------------------------------------------------------------------------------
 
 
-def test_what_never_spikes_is_not_made_to_be_taught_and_has_learnt_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_never_spikes_is_not_made_and_has_learnt_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[NetworkFile] = []
 
     def opened(network: NetworkFile, interpreter: str) -> Device:

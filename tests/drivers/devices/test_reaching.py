@@ -140,9 +140,7 @@ needs_networks = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the pu
         ("ANN_3D_loco_20170210_03", 192, 44640, "footprint_at_start_bytes", 180952 - 16),
     ],
 )
-def test_the_published_networks_cost_what_was_published(
-    name: str, channels: int, dense: int, figure: str, own_bytes: int
-) -> None:
+def test_networks_cost_what_was_published(name: str, channels: int, dense: int, figure: str, own_bytes: int) -> None:
     decoder = read_decoder(PUBLISHED / f"{name}.npz", channels)
     figures = static_figures(decoder.network())
     assert figures["dense_operations_per_execution"].value == dense
@@ -181,9 +179,7 @@ def flattened(channels: int = 8, first: int = 5, second: int = 4) -> dict[str, A
 
 
 @pytest.mark.parametrize(("channels", "dense", "published"), [(96, 32928, 24972), (192, 54432, 43020)])
-def test_the_flattened_spiking_network_costs_what_was_published(
-    tmp_path: Path, channels: int, dense: int, published: int
-) -> None:
+def test_flattened_network_costs_what_was_published(tmp_path: Path, channels: int, dense: int, published: int) -> None:
     network = read_decoder(stored(tmp_path, flattened(channels, 32, 48)), channels).network()
     figures = static_figures(network)
     assert 7 * figures["dense_operations_per_execution"].value == dense

@@ -173,9 +173,7 @@ def python() -> str:
 
 
 @pytest.mark.real_time
-def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_virtual_board_maps_a_network_and_nest_spikes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     if "RIG_NEST_PYTHON" not in os.environ:
         pytest.skip("RIG_NEST_PYTHON names no interpreter with NEST")

@@ -13,24 +13,11 @@ from drivers.devices.xylo import float_device
 from rig.errors import DataError, RigError, SetupError
 from rig.network.description import activity_faults
 from rig.types import Device, Reply, Sample, SampleSet
-from tests.support.paths import SHARED
+from tests.drivers.devices.test_xylo_nir import DT_S, GRAPHS, needs_graphs, neurons, written
 from tests.support.remote_workers import asked
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = pytest.mark.torch
-
-GRAPHS = SHARED / "data" / "networks" / "nir"
-DT_S = 1e-3
-
-
-def neurons(size: int, **changes: Any) -> Any:
-    values = {"tau_syn": 4 * DT_S, "tau_mem": 8 * DT_S, "r": 8.0, "w_in": 4.0, "v_threshold": 1.0, "v_leak": 0.0}
-    return nir.CubaLIF(**{k: np.full(size, v) for k, v in {**values, "v_reset": 0.0, **changes}.items()})
-
-
-def written(path: Path, nodes: dict[str, Any], edges: list[tuple[str, str]]) -> Path:
-    nir.write(str(path), nir.NIRGraph(nodes=nodes, edges=edges, type_check=False))
-    return path
 
 
 def ends(inputs: Any, outputs: Any) -> dict[str, Any]:
@@ -84,7 +71,7 @@ def test_it_gives_the_spikes_and_the_operations_of_the_float_network(tmp_path: P
     assert own.activity["na"]["active"].tolist() == other.activity["hidden1"]["active"].tolist()
 
 
-@pytest.mark.skipif(not GRAPHS.is_dir(), reason="needs the published graphs")
+@needs_graphs
 def test_it_gives_the_spikes_of_a_published_graph() -> None:
     path, sample = GRAPHS / "braille_noDelay_noBias_subtract.nir", events(256, 12, 1)
     own = in_torch(path, sample, dt_s=1e-4)
@@ -92,7 +79,7 @@ def test_it_gives_the_spikes_of_a_published_graph() -> None:
     assert own.output["scores"] == other.output["spikes"]
 
 
-@pytest.mark.skipif(not GRAPHS.is_dir(), reason="needs the published graphs")
+@needs_graphs
 def test_a_published_convolution_runs() -> None:
     sample = Sample("s", np.random.default_rng(1).integers(0, 2, (5, 2, 34, 34)), label="0")
     found = in_torch(GRAPHS / "cnn_sinabs.nir", sample, dt_s=1.0)

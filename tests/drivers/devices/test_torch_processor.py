@@ -83,7 +83,7 @@ class FakeNvml:
         self.locked_mhz = 0
 
 
-def test_an_execution_reaches_from_the_hosts_memory_to_it_with_events_around_the_module_alone(
+def test_an_execution_goes_from_host_memory_to_it_with_events_around_the_module(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processor, "open_nvml", FakeNvml)

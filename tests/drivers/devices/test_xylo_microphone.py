@@ -118,9 +118,7 @@ def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-def test_frames_follow_one_another_without_a_gap_and_do_not_overlap(
-    chip: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frames_follow_without_gap_or_overlap(chip: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device = opened(chip=chip)
     device.submit([sound(1)], None)
     with pytest.raises(UsageError, match="window_s and stride_s the same"):
@@ -278,9 +276,7 @@ def played(opened: Opened, playing: Any, monkeypatch: pytest.MonkeyPatch) -> Xyl
     return device
 
 
-def test_a_sound_that_is_still_played_is_waited_for_before_the_next_is_heard(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sound_still_played_is_waited_for_before_the_next(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     lag_s = 0.1
     device = played(opened, Playback(lambda timeout_s: time.sleep(lag_s)), monkeypatch)
     begun_s: list[float] = []
