@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
-from drivers.meters.scpi.session import open_session
+from drivers.meters.scpi.session import Visa
 from rig.bench.plugin_list import describe
 from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError, missing_extra
 from rig.factories import INJECTED, _hints, build, located, needs, options_of, plain_hint, split_options
@@ -185,7 +185,7 @@ def test_every_registered_factory_declares_options_with_values_of_their_type() -
         ("pyjoulescope_driver", "joulescope", lambda: load("meters", "joulescope")(rate_hz=20_000.0)),
         ("pynvml", "nvml", load("meters", "nvml")),
         ("serial", "serial", lambda: load("devices", "mlperf-tiny")(port="/dev/ttyACM0")),
-        ("pyvisa", "visa", lambda: open_session("USB0::0x2A8D::0x0101::MY1::INSTR")),
+        ("pyvisa", "visa", lambda: Visa("USB0::0x2A8D::0x0101::MY1::INSTR").open()),
         ("execnet", "loihi2", opened),
         *((name, "xylo", load_xylo_audio2) for name in ("rockpool", "xylosim", "bitstruct", "packaging")),
         ("dimod", "qubo", Graph(2, np.array([[0, 1]], np.int32)).to_bqm),

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from drivers.failures import brief, meter_failed, released_on_error
 from rig.bench.connected import Connected
-from rig.bench.option_checks import positive
 from rig.bench.settings import Positive
 from rig.errors import MeterError, RigError, SetupError, UsageError
 from rig.plugins import imported
@@ -251,30 +250,25 @@ class Visa:
     timeout_s: Positive = 4.0
 
     def open(self) -> ScpiSession:
-        """Open it. Raises as ``open_session`` does."""
-        return open_session(self.address, visa_library=self.visa_library, timeout_s=self.timeout_s)
+        """Open the instrument. ``@py`` is pyvisa-py, ``""`` the vendor's VISA library.
 
-
-def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> ScpiSession:
-    """Open the instrument at a VISA address; ``@py`` is pyvisa-py, ``""`` the vendor's VISA library.
-
-    Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa where it is needed, ``SetupError``
-    when no instrument is there.
-    """
-    if not address:
-        raise UsageError("no address of an instrument is given", field="address", value=address, example=ADDRESS)
-    positive(timeout_s=timeout_s)
-    remedy = USB if _is_usb(address) and visa_library == "@py" else CHECK
-    try:
-        if place := _SOCKET.fullmatch(address):
-            link: Link = RawSocket(place["host"], int(place["port"]), timeout_s)
-        else:
-            link = _by_visa(address, visa_library, max(1, round(timeout_s * 1e3)))
-    except RigError:
-        raise
-    except Exception as error:  # OSError, and what the libraries raise
-        raise _unreachable(address, error) from error
-    return ScpiSession(link, address, timeout_s, remedy)
+        Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa where it is needed,
+        ``SetupError`` when no instrument is there.
+        """
+        address, timeout_s = self.address, self.timeout_s
+        if not address:
+            raise UsageError("no address of an instrument is given", field="address", value=address, example=ADDRESS)
+        remedy = USB if _is_usb(address) and self.visa_library == "@py" else CHECK
+        try:
+            if place := _SOCKET.fullmatch(address):
+                link: Link = RawSocket(place["host"], int(place["port"]), timeout_s)
+            else:
+                link = _by_visa(address, self.visa_library, max(1, round(timeout_s * 1e3)))
+        except RigError:
+            raise
+        except Exception as error:  # OSError, and what the libraries raise
+            raise _unreachable(address, error) from error
+        return ScpiSession(link, address, timeout_s, remedy)
 
 
 def _by_visa(address: str, visa_library: str, milliseconds: int) -> VisaResource:
@@ -299,7 +293,7 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
     hidden = _on_usb() - len(listed) if usb else 0
     for address in dict.fromkeys([*listed, *addresses]):
         try:
-            with closing(open_session(address, timeout_s=ASK_S)) as session:
+            with closing(Visa(address, timeout_s=ASK_S).open()) as session:
                 who = session.identity()
         except RigError as error:
             yield Connected(f"no answer: {error.message}", {"address": address}, sure=False)
@@ -316,18 +310,6 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
 def _on_usb() -> int:
     """Return how many instruments are on USB, including those without permission to open."""
     return sum(1 for _ in imported("pyvisa_py.protocols.usbtmc", "USB", "visa").find_tmc_devices())
-
-
-def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout_s: float) -> float:
-    """Query a register until ``value & mask == wanted``; return the seconds that took. Raises ``MeterError``."""
-    began_s = time.monotonic()
-    while True:
-        value = int(session.numbers(line, 1)[0])
-        if value & mask == wanted:
-            return time.monotonic() - began_s
-        if time.monotonic() - began_s > timeout_s:
-            what = f"{line} of the instrument at {session.address} stays at {value} for {timeout_s:g} s"
-            raise MeterError(what, field="trigger", value=value, remedy="Check the trigger's wire and source")
 
 
 def _is_usb(address: str) -> bool:

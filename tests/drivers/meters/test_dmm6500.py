@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drivers.meters.scpi.dmm6500 import Digitizer, open_meter, setup_lines
-from drivers.meters.scpi.session import open_session
+from drivers.meters.scpi.session import Visa
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.conformance.device import check_meter
 from rig.engine.clock import HostClock
@@ -89,7 +89,7 @@ def test_readings_that_come_while_the_buffer_fills_are_each_read_once_and_in_ord
 def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any) -> Any:
     with (
         ScpiServer(instrument := Scripted(dialogue)) as server,
-        closing(open_session(server.address, timeout_s=1.0)) as session,
+        closing(Visa(server.address, timeout_s=1.0).open()) as session,
     ):
         value = use(Digitizer(session, "core", readings))
     assert (instrument.left, instrument.strange) == ([], [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 
 from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.dmm.meter import CaptureSettings, Truevolt
-from drivers.meters.scpi.session import open_session
+from drivers.meters.scpi.session import Visa
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
@@ -45,7 +45,7 @@ FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6)
 def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
     """Return what ``use`` returns on an instrument that knows only this dialogue, which must be completed."""
     instrument = Scripted(dialogue)
-    with ScpiServer(instrument) as server, closing(open_session(server.address, timeout_s=2.0)) as link:
+    with ScpiServer(instrument) as server, closing(Visa(server.address, timeout_s=2.0).open()) as link:
         value = use(Truevolt(link))
     assert instrument.strange == []
     assert instrument.left == []
@@ -79,6 +79,16 @@ def test_a_bus_trigger_is_given_to_an_instrument_that_waits_for_it() -> None:
     assert bracket.tick == 0
 
 
+@pytest.mark.parametrize("states", [("+0",), ("+32", "+32")], ids=["never ready", "never triggered"])
+def test_an_instrument_that_does_not_start_is_given_up(states: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scpi_dmm, "STARTED_S", 0.0)
+    asked = zip(("STAT:OPER:COND?", "*TRG;:STAT:OPER:COND?"), states, strict=False)
+    dialogue = [*IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), *asked]
+    error = refused(lambda: spoken(dialogue, lambda dmm: dmm.begin(HostClock())))
+
+    assert "does not start" in error.message and error.value == int(states[-1])
+
+
 def fetched(answer: str, questionable: str = "+0") -> Any:
     dialogue = [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE), ("R? 25000", answer), ("STAT:QUES:EVEN?", questionable)]
     return spoken(dialogue, lambda dmm: (dmm.configure(FAST), dmm.readings())[1])
@@ -98,7 +108,7 @@ def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: s
     instrument = Scripted(
         [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE), ("R? 25000", "#10"), ("STAT:QUES:EVEN?", f"+{bit | 2}")]
     )
-    with ScpiServer(instrument) as server, closing(open_session(server.address)) as link:
+    with ScpiServer(instrument) as server, closing(Visa(server.address).open()) as link:
         dmm = Truevolt(link)
         dmm.configure(FAST)
         error = refused(dmm.readings)

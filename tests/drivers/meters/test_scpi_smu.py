@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi.session import open_session
+from drivers.meters.scpi.session import Visa
 from drivers.meters.scpi.smu.meter import Elog, open_meter, setup_lines
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.conformance.device import check_meter
@@ -106,7 +106,7 @@ def test_records_are_current_times_voltage_and_a_trigger_that_came_too_early_is_
     early = [STARTS[0], STARTS[1], ("SYST:ERR?", '-211,"Trigger ignored"'), *STARTS[1:]]
     taken = [records(0.01, 1.8, 0.02, 1.5), records(9.9e37, 1.8), ("ABOR:ELOG (@1)", None), ("SYST:ERR?", NONE)]
     instrument = Scripted([*early, *taken])
-    with ScpiServer(instrument) as server, closing(open_session(server.address)) as session:
+    with ScpiServer(instrument) as server, closing(Visa(server.address).open()) as session:
         log = Elog(session, 1, ("CURR", "VOLT"), "core")
         log.begin(HostClock())
         ((first,), *_), ((last,), *_) = list(log.fetch()), list(log.finish())

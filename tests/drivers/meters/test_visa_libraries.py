@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drivers.meters.scpi.session import identified, open_session
+from drivers.meters.scpi.session import Visa, identified
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.bench.connected import find
 from rig.errors import MeterError, RigError, SetupError
@@ -43,7 +43,7 @@ resources:
 def test_a_session_on_pyvisa_sim(tmp_path: Path) -> None:
     pytest.importorskip("pyvisa_sim", reason="pyvisa-sim is not installed")
     (tmp_path / "sim.yaml").write_text(SIM, encoding="utf-8")
-    with closing(open_session(USB, visa_library=f"{tmp_path / 'sim.yaml'}@sim", timeout_s=1.0)) as session:
+    with closing(Visa(USB, visa_library=f"{tmp_path / 'sim.yaml'}@sim", timeout_s=1.0).open()) as session:
         assert session.identity().model == "34465A"
         assert session.errors() == []
 
@@ -60,7 +60,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> RigError:
 
     monkeypatch.setattr(pyvisa, "ResourceManager", Manager)
     with pytest.raises(SetupError) as caught:
-        open_session(USB)
+        Visa(USB).open()
     return caught.value
 
 
@@ -91,7 +91,7 @@ def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_wa
     monkeypatch.setattr(
         pyvisa, "ResourceManager", lambda library: SimpleNamespace(open_resource=lambda *_, **__: resource)
     )
-    with closing(open_session(USB, timeout_s=0.1)) as session, pytest.raises(MeterError) as caught:
+    with closing(Visa(USB, timeout_s=0.1).open()) as session, pytest.raises(MeterError) as caught:
         session.query("*IDN?")
     assert "pyvisa-py issue 262" in caught.value.remedy
     assert "visa_library=" in caught.value.remedy

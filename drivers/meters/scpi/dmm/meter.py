@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.failures import meter_failed, released_on_error
-from drivers.meters.scpi.session import ScpiSession, Visa, await_state, identified
+from drivers.meters.scpi.session import ScpiSession, Visa, identified
 from drivers.meters.settings import Instrument
 from drivers.meters.threaded import Batch, sampled_meter
 from rig.bench.option_checks import within
@@ -39,7 +39,8 @@ APERTURE_LEAST_S = {True: 20e-6, False: 300e-6}
 MEMORY = {True: 2_000_000, False: 50_000}
 """Readings, with and without the option MEM."""
 COUNT_MOST = 1_000_000_000
-TRIGGERED_S = 5.0
+STARTED_S = 5.0
+"""The longest time to become ready, and to start after the trigger."""
 PIECE = 25_000
 """Readings in one query."""
 MEASURING, WAITING = 1 << 4, 1 << 5
@@ -136,17 +137,8 @@ class Truevolt:
         """Clear the memory, wait until the instrument is ready, and trigger it. Return the bracket of tick 0."""
         self.session.write("ABOR;*CLS")
         self.session.write("INIT")
-        await_state(self.session, "STAT:OPER:COND?", WAITING, WAITING, 5.0)
-        before_ns = clock.now_ns()
-        state = int(self.session.numbers("*TRG;:STAT:OPER:COND?", 1)[0])
-        while not state & MEASURING or state & WAITING:
-            if (clock.now_ns() - before_ns) * 1e-9 > TRIGGERED_S:
-                what = f"the instrument at {self.session.address} does not start"
-                raise MeterError(what, field="trigger", value=state, remedy="Check that no other program uses it")
-            asked_ns = clock.now_ns()
-            state = int(self.session.numbers("STAT:OPER:COND?", 1)[0])
-            before_ns = asked_ns if state & WAITING else before_ns
-        return Bracket(before_ns, 0, clock.now_ns())
+        self._reached("STAT:OPER:COND?", WAITING, 0, clock)
+        return self._reached("*TRG;:STAT:OPER:COND?", MEASURING, WAITING, clock)
 
     def fetch(self) -> Iterator[Batch]:
         """Yield the content of its memory, a piece at a time; a reading over the range is flagged."""
@@ -187,6 +179,22 @@ class Truevolt:
         table = RESOLUTION[self.identity.model]
         share = next((share for cycles, share in table if settings.aperture_s >= cycles * 20e-3), RESOLUTION_WORST)
         return share * settings.range
+
+    def _reached(self, line: str, wanted: int, ended: int, clock: Clock) -> Bracket:
+        """Send ``line``, and query the state until the bit ``wanted`` is set and ``ended`` is not; return when it was.
+
+        The bracket begins before the last query that found the instrument still waiting for its trigger.
+        """
+        began_ns = before_ns = clock.now_ns()
+        while True:
+            asked_ns = clock.now_ns()
+            state = int(self.session.numbers(line, 1)[0])
+            if state & wanted and not state & ended:
+                return Bracket(before_ns, 0, clock.now_ns())
+            before_ns, line = asked_ns if state & WAITING else before_ns, "STAT:OPER:COND?"
+            if (clock.now_ns() - began_ns) * 1e-9 > STARTED_S:
+                what = f"the instrument at {self.session.address} does not start: its state stays at {state}"
+                raise MeterError(what, field="trigger", value=state, remedy="Check that no other program uses it")
 
     def _refuse(self, questionable: int) -> None:
         if questionable & OVERFLOW:
