@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.failures import quietly
+from drivers.failures import meter_failed, quietly
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo
 
@@ -27,16 +27,16 @@ Reading = tuple[int, int, float]
 class Polled:
     """One rail's number: ``look`` returns it, ``begin`` prepares a new start. Each of them may raise ``RigError``.
 
-    Each reading covers the last ``covers_s`` before the look; 0 for a value at the look. With ``on_change`` a look is a
-    reading only if its value is new, or ``stale_s`` after the last reading. A look that took longer than ``quick_s`` is
-    repeated.
+    Each reading covers the last ``covers_s`` before the look; 0 for a value at the look. If the number ``counts``, a
+    look is a reading only if its value is new, or ``stale_s`` after the last reading; it must not fall. A look that
+    took longer than ``quick_s`` is repeated.
     """
 
     rail: str
     look: Callable[[], float]
     begin: Callable[[], None] = lambda: None
     covers_s: float = 0.0
-    on_change: bool = False
+    counts: bool = False
     stale_s: float = 1.0
     quick_s: float = 200e-6
 
@@ -70,7 +70,7 @@ class _Looks:
         for p in self._numbers:
             p.begin()
         self._last = {p.rail: self._quickest(p) for p in self._numbers}
-        self._first = [_chunk(p, self._last[p.rail]) for p in self._numbers if not p.on_change]
+        self._first = [_chunk(p, self._last[p.rail]) for p in self._numbers if not p.counts]
         now_ns = clock.now_ns()
         return Bracket(before_ns, now_ns, now_ns)
 
@@ -87,8 +87,11 @@ class _Looks:
 
     def _new_reading(self, p: Polled) -> Reading | None:
         reading, last = self._quickest(p), self._last[p.rail]
-        if p.on_change and reading[2] == last[2] and reading[1] - last[1] < p.stale_s * 1e9:
+        if p.counts and reading[2] == last[2] and reading[1] - last[1] < p.stale_s * 1e9:
             return None
+        if p.counts and reading[2] < last[2]:
+            what = f"the counter of {p.rail} fell from {last[2]:.3f} to {reading[2]:.3f}"
+            raise meter_failed(what, p.rail, reading[2], "It was reset, or its driver was reloaded")
         self._last[p.rail] = reading
         return reading
 

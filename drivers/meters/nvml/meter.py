@@ -43,28 +43,6 @@ PART_TIME = (
 )
 
 
-class Energy:
-    """The energy counter of one GPU, in joules since the driver was loaded."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu, self._last_j = gpu, 0.0
-
-    def begin(self) -> None:
-        """Forget the last value."""
-        self._last_j = 0.0
-
-    def look(self) -> float:
-        """Return the joules so far, in steps of 1 mJ. Raises ``MeterError`` for a counter that falls."""
-        joules = self._gpu.read("energy")
-        if joules < self._last_j:
-            raise self._gpu.failed(
-                f"has a counter that fell from {self._last_j:.3f} J to {joules:.3f} J",
-                "Its driver was reloaded, or it was reset",
-            )
-        self._last_j = joules
-        return joules
-
-
 @dataclass(frozen=True)
 class Gpu:
     """One GPU: NVML, its handle, and its properties."""
@@ -213,10 +191,10 @@ def _source(gpus: Sequence[Gpu], wanted: str) -> str:
 
 
 def _polled(gpu: Gpu, source: str) -> Polled:
-    if source == "energy":
-        counter = Energy(gpu)
-        return Polled(gpu.rail, counter.look, counter.begin, on_change=True, quick_s=QUICK_S)
-    return Polled(gpu.rail, partial(gpu.read, source), covers_s=PART_TIME_S, quick_s=QUICK_S)
+    counts = source == "energy"
+    return Polled(
+        gpu.rail, partial(gpu.read, source), covers_s=0.0 if counts else PART_TIME_S, counts=counts, quick_s=QUICK_S
+    )
 
 
 def _rail(gpu: Gpu, looks_hz: float, update_s: float | None) -> Rail:
