@@ -90,8 +90,11 @@ class SerialLine:
         self._buffer.clear()
         return taken
 
-    def quiet(self, seconds: float, most_s: float = 1.0) -> None:
-        """Drop what arrives until nothing has arrived for ``seconds``. A broken line can then be used again."""
+    def quiet(self, seconds: float, most_s: float = 1.0) -> bool:
+        """Drop what arrives until nothing has arrived for ``seconds``; return whether that came within ``most_s``.
+
+        A broken line can then be used again.
+        """
         self._broken = None
         now_s = time.monotonic()
         still_s, end_s = now_s, now_s + most_s
@@ -99,6 +102,7 @@ class SerialLine:
             if self.waiting():
                 still_s = time.monotonic()
             time.sleep(0.002)
+        return time.monotonic() >= still_s + seconds
 
     def failed(self, what: str, *, silent: bool = False, remedy: str = "") -> RigError:
         """Mark the line as broken, and return the error to raise."""

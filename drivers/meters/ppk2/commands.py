@@ -49,14 +49,8 @@ def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
 def silence(line: SerialLine, timeout_s: float) -> None:
     """Stop a running stream and drop the data on the way. Raises ``MeterError`` if data keeps coming."""
     end(line)
-    until_s = time.monotonic() + timeout_s
-    quiet_s = time.monotonic() + QUIET_S
-    while time.monotonic() < quiet_s:
-        if line.waiting():
-            quiet_s = time.monotonic() + QUIET_S
-        if time.monotonic() > until_s:
-            raise line.failed("does not stop sending")
-        time.sleep(1e-3)
+    if not line.quiet(QUIET_S, timeout_s):
+        raise line.failed("does not stop sending")
 
 
 def ports() -> dict[str, str]:
