@@ -1,18 +1,10 @@
-"""Helpers for tests of SCPI meters: a live bench, a scripted instrument, an owner's calibration file."""
+"""Helpers for tests of SCPI meters: a scripted instrument, an owner's calibration file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-from fixtures.bench.live_plant import live_plant
-from fixtures.bench.mock_device import MockDevice, open_device
-from fixtures.bench.true_power import SimPlant
-from fixtures.instruments.front_end import WIRING, Wiring
-from fixtures.instruments.scpi_dmm_sim import TruevoltSim
-from fixtures.instruments.scpi_server import ScpiServer
 
 Dialogue = Sequence[tuple[str, str | bytes | None]]
 
@@ -42,21 +34,6 @@ class Fixed:
     def execute(self, line: str) -> bytes:
         self.lines.append(line)
         return self.answer
-
-
-@contextmanager
-def live(
-    wiring: Wiring = WIRING,
-    options: Sequence[str] = ("DIG", "MEM"),
-    inference_s: float = 0.03,
-    memory: int | None = None,
-) -> Iterator[tuple[SimPlant, MockDevice, TruevoltSim, ScpiServer]]:
-    """A plant in real time, a device on it, a multimeter that shows it, and the multimeter's socket."""
-    plant = live_plant()
-    device = open_device(plant, idle_w=0.02, inference_w=0.06, inference_s=inference_s)
-    sim = TruevoltSim(plant, wiring, options=options, memory=memory)
-    with ScpiServer(sim) as server:
-        yield plant, device, sim, server
 
 
 def calibration(

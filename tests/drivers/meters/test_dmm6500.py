@@ -13,9 +13,8 @@ import pytest
 from drivers.meters.scpi.dmm6500 import Digitizer, open_meter, setup_lines
 from drivers.meters.scpi.session import Visa
 from fixtures.instruments.scpi_server import ScpiServer
-from rig.conformance.device import check_meter
 from rig.engine.clock import HostClock
-from rig.errors import MeterError, SetupError, UsageError
+from rig.errors import MeterError, SetupError
 from rig.types import Chunk
 from tests.support.digitizer_sim import DigitizerSim
 from tests.support.scpi_bench import Scripted
@@ -61,14 +60,6 @@ def test_it_is_set_up_and_says_what_it_is() -> None:
     assert info.rails[0].range_max == pytest.approx(0.12)
     assert info.serial_number == "04493036"
     assert "FRON terminals" in info.description
-
-
-@pytest.mark.parametrize("rate_hz", [1e3, 2e5])
-def test_it_keeps_the_rules_of_a_meter(rate_hz: float) -> None:
-    with ScpiServer(sim := DigitizerSim()) as server:
-        checked = check_meter(opened(server, rate_hz=rate_hz, readings=1_000_000))
-    assert {"read.count", "start.again", "stop.rest"} <= set(checked)
-    assert sim.language.failures == []
 
 
 def test_readings_that_come_while_the_buffer_fills_are_each_read_once_and_in_order() -> None:
@@ -142,11 +133,3 @@ def test_another_model_or_another_language_is_refused(who: bytes, language: byte
         pytest.raises(SetupError, match="speaks"),
     ):
         opened(server)
-
-
-@pytest.mark.parametrize(
-    "options", [{"rate_hz": 500.0}, {"supply_v": None}, {"readings": 8_000_000}, {"range_max": 0.0}]
-)
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        open_meter(address="TCPIP::127.0.0.1::1::SOCKET", **({"supply_v": 1.8} | options))

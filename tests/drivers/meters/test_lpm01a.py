@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,24 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.mlperf_tiny import queries
 from drivers.devices.mlperf_tiny.device import open_device
 from drivers.meters.lpm01a import meter as lpm01a_powershield
 from drivers.meters.lpm01a.meter import open_meter
 from drivers.meters.lpm01a.stream import WRAP_S, Parsed, Stamp, Stream, StreamError, Timekeeper, step_at
-from fixtures.bench.live_plant import live_plant
-from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.front_end import Wiring
-from fixtures.instruments.lpm01a_sim import Lpm01aSim, _binary
+from fixtures.instruments.lpm01a_sim import _binary
 from fixtures.instruments.pty_wire import PtyWire
 from fixtures.worlds.random_draw import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
-from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
-from rig.errors import SetupError, UsageError
+from rig.errors import SetupError
 from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Sample, Step
+from tests.support.instruments import live
 from tests.support.meters import check_figures, error_of, refusal, taken, values
 from tests.support.tiny_board import Chip, TinyBoardSim
 
@@ -41,25 +37,10 @@ pytestmark = pytest.mark.real_time
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 
-@pytest.fixture(autouse=True)
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pseudo terminal becomes quiet sooner than a USB cable."""
-    monkeypatch.setattr(lpm01a_powershield, "QUIET_S", 0.015)
-    monkeypatch.setattr(queries, "QUIET_S", 0.015)
-
-
 CALM = settings(deadline=None, derandomize=True, database=None)
 EXACT = Wiring(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
 PROMPT = Wiring(supply_v=3.3, resolution=0.0, ready_s=1e-3)
 refused = partial(refusal, open_meter)
-
-
-@contextmanager
-def live(wiring: Wiring | None = None, **options: Any) -> Iterator[tuple[SimPlant, Lpm01aSim]]:
-    plant = live_plant()
-    plant.install({"core": 0.02}, {"inference": {"core": 0.06}})
-    with Lpm01aSim(plant, wiring or EXACT, **options) as sim:
-        yield plant, sim
 
 
 # ---- the format ----------------------------------------------------------------------
@@ -182,37 +163,13 @@ def test_small_losses_add_up_and_a_full_buffer_is_told() -> None:
 # ---- against the simulated instrument -----------------------------------------------------
 
 
-@pytest.mark.parametrize("rate_hz", [1e3, 1e4])
-def test_it_keeps_every_rule(rate_hz: float) -> None:
-    with live(PROMPT) as (plant, sim):
-        checked = check_meter(open_meter(plant.clock, port=sim.port, rate_hz=rate_hz), clock=plant.clock, seconds=0.1)
-        assert "read.count" in checked and sim.lost == 0
-
-
-def test_it_reads_what_the_rail_draws() -> None:
-    with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=1e3)) as meter:
-        value = values(taken(meter, 0.1))
-
-        assert len(value) == sim.taken
-    assert np.mean(value) == pytest.approx(0.02, rel=2e-3)
-
-
-def test_the_first_reading_begins_inside_the_bracket() -> None:
-    with live(PROMPT) as (plant, sim), closing(open_meter(plant.clock, port=sim.port, rate_hz=1e3)) as meter:
-        bracket = meter.start()
-        began_ns = sim.began_ns()
-
-    assert bracket.before_ns <= began_ns <= bracket.after_ns
-    assert bracket.after_ns - bracket.before_ns < 100_000_000
-
-
 def test_its_supply_is_set_where_it_differs_and_taken_from_its_own_answer() -> None:
-    with live() as (_, sim):
-        with closing(open_meter(port=sim.port, supply_v=3.3)) as meter:
-            assert sim.set["volt"] == "3300m" and meter.info().details["supply"]["volts"] == pytest.approx(3.3)
-        sim.set["volt"] = ""
-        with closing(open_meter(port=sim.port, supply_v=1.8)):
-            assert sim.set["volt"] == "1800m"
+    with live("lpm01a") as it:
+        with closing(it.open(supply_v=3.3)) as meter:
+            assert it.sim.set["volt"] == "3300m" and meter.info().details["supply"]["volts"] == pytest.approx(3.3)
+        it.sim.set["volt"] = ""
+        with closing(it.open(supply_v=1.8)):
+            assert it.sim.set["volt"] == "1800m"
 
 
 # ---- the whole chain ----------------------------------------------------------------------
@@ -229,16 +186,16 @@ def steps(workload: BlankWorkload) -> Iterator[Step]:
 def test_the_energy_of_a_board_is_what_it_used(tmp_path: Path, prints_first: bool) -> None:
     inputs = np.eye(6, 16, dtype=np.int8) * np.arange(6, dtype=np.int8)[:, None]
     workload = BlankWorkload(tuple(Sample(f"s{k}", row, str(k % 4)) for k, row in enumerate(inputs)))
-    plant = live_plant()
+    wiring = Wiring(supply_v=3.3, noise=1e-4, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
     with (
-        TinyBoardSim(Chip(inference_s=0.025, prints_first=prints_first), plant) as board,
-        Lpm01aSim(plant, Wiring(supply_v=3.3, noise=1e-4, gain_limit=0.0, offset_limit=0.0, resolution=0.0)) as sim,
+        live("lpm01a", wiring=wiring) as it,
+        TinyBoardSim(Chip(inference_s=0.025, prints_first=prints_first), it.plant) as board,
         closing(open_device(port=board.port, prints_first=prints_first)) as device,
-        closing(open_meter(plant.clock, port=sim.port, rate_hz=1e4)) as meter,
+        closing(it.open(rate_hz=1e4)) as meter,
     ):
-        bench = Bench(device, (meter,), plant.clock)
+        bench = Bench(device, (meter,), it.plant.clock)
         record(tmp_path / "run", bench, workload, steps(workload), scenario={"name": "x"}, argv=[])
-    result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 6)
+    result, real = evaluate(open_run(tmp_path / "run")), truth(it.plant, "inference", 6)
 
     assert result.simulated and result.quantities["accuracy"].value == 1.0
     check_figures(result, real, 0.02)
@@ -248,87 +205,57 @@ def test_the_energy_of_a_board_is_what_it_used(tmp_path: Path, prints_first: boo
 
 
 def test_readings_that_it_lost_are_told_by_its_own_stamps() -> None:
-    with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=1e3)) as meter:
+    with live("lpm01a") as it, closing(it.open(rate_hz=1e3)) as meter:
         meter.start()
-        sim.lose(20)
+        it.sim.lose(20)
         error = error_of(meter)
 
     assert "lost 20 of 1000 readings" in error.message
 
 
 def test_a_short_stall_loses_nothing_and_a_long_one_is_told() -> None:
-    with live() as (_, sim):
-        with closing(open_meter(port=sim.port, rate_hz=1e4)) as meter:
-            threading.Timer(0.03, sim.stall, (0.1,)).start()
-            assert len(values(taken(meter, 0.3))) == sim.taken
-        with closing(open_meter(port=sim.port, rate_hz=1e4)) as meter:
+    with live("lpm01a") as it:
+        with closing(it.open(rate_hz=1e4)) as meter:
+            threading.Timer(0.03, it.sim.stall, (0.1,)).start()
+            assert len(values(taken(meter, 0.3))) == it.sim.taken
+        with closing(it.open(rate_hz=1e4)) as meter:
             meter.start()
-            sim.stall(1.5)
+            it.sim.stall(1.5)
             error = error_of(meter)
     assert "readings were lost" in error.message or "lost" in error.message
 
 
 @pytest.mark.parametrize("rate_hz", [1e3, 1e4])
-@pytest.mark.parametrize("fault", ["garble", "error", "unplug"])
-def test_garbage_errors_and_a_pulled_plug_end_the_measurement(fault: str, rate_hz: float) -> None:
-    with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=rate_hz)) as meter:
-        meter.start()
-        {"garble": lambda: sim.garble(6), "error": lambda: sim.insert("error"), "unplug": sim.unplug}[fault]()
-        began_s = time.monotonic()
-        error = error_of(meter)
-        lasted_s = time.monotonic() - began_s
-
-    expected = {"garble": ("neither a reading", "bytes were lost"), "error": ("reports: ",), "unplug": ("is gone",)}[
-        fault
-    ]
-    assert any(text in error.message for text in expected) and sim.port in error.message
-    assert lasted_s < 1.5
-
-
-@pytest.mark.parametrize("rate_hz", [1e3, 1e4])
 def test_an_overcurrent_is_flagged_and_the_measurement_goes_on(rate_hz: float) -> None:
-    with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=rate_hz)) as meter:
-        threading.Timer(0.05, sim.insert, ("overcurrent",)).start()
+    with live("lpm01a") as it, closing(it.open(rate_hz=rate_hz)) as meter:
+        threading.Timer(0.05, it.sim.insert, ("overcurrent",)).start()
         chunks = taken(meter, 0.15)
     flags = np.concatenate([chunk.flags for chunk in chunks if chunk.flags is not None])
 
-    assert 1 <= int(flags.sum()) <= 2 and len(flags) == sim.taken
+    assert 1 <= int(flags.sum()) <= 2 and len(flags) == it.sim.taken
 
 
 # ---- opening ------------------------------------------------------------------------------
 
 
 def test_an_acquisition_that_an_earlier_run_left_on_is_ended_first() -> None:
-    with live(PROMPT) as (_, sim):
-        sim.set |= {"format": "bin_hexa", "freq": "10k"}
-        sim._start()
-        with closing(open_meter(port=sim.port, rate_hz=1e3)) as meter:
+    with live("lpm01a", wiring=PROMPT) as it:
+        it.sim.set |= {"format": "bin_hexa", "freq": "10k"}
+        it.sim._start()
+        with closing(it.open(rate_hz=1e3)) as meter:
             assert values(taken(meter, 0.1)) == pytest.approx(0.02, rel=0.05)
 
 
 def test_a_port_on_which_nobody_answers_is_a_setup_error() -> None:
     with PtyWire(3686400, lambda data: None) as wire:
-        error = refused(port=wire.port, timeout_s=0.2)
+        error = refusal(open_meter, port=wire.port, timeout_s=0.2)
     assert isinstance(error, SetupError) and "3686400" in error.remedy
 
 
 def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
-    with live(refuses="funcmode") as (_, sim):
-        error = refused(port=sim.port)
+    with live("lpm01a", refuses="funcmode") as it:
+        error = refusal(it.open)
     assert isinstance(error, SetupError) and "Argument out of range" in error.message and error.field == "funcmode"
-
-
-@pytest.mark.parametrize(
-    ("field", "options"),
-    [
-        ("port", {}), ("rate_hz", {"rate_hz": 3000.0}), ("rate_hz", {"rate_hz": 2e4}),
-        ("power", {"power": "off"}), ("supply_v", {"supply_v": 5.0}), ("largest_a", {"largest_a": 0.0}),
-        ("clock_tolerance", {"clock_tolerance": float("nan")}),
-    ],
-)  # fmt: skip
-def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
-    error = refused(**options)
-    assert isinstance(error, UsageError) and error.field == field
 
 
 class _Said:

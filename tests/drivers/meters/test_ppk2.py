@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,13 +14,15 @@ from drivers.meters.ppk2.loss_detection import UNSEEN
 from drivers.meters.ppk2.words import HELD, SURE, modifiers_of
 from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.ppk2_sim import Ppk2Sim
-from rig.conformance.device import check_meter
-from rig.errors import MeterError, SetupError, UsageError
-from rig.types import Chunk, Meter
-from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, ended
+from rig.errors import MeterError, SetupError
+from rig.types import Chunk
+from tests.support.instruments import StandIn, live
+from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
+
+INSTRUMENT = "ppk2"
 
 # ---- its calibration --------------------------------------------------------------------------
 
@@ -31,15 +31,15 @@ THREAD = {"R0": "3095044895830869060112875520.0000", **dict.fromkeys(("R1", "R2"
 """The values of a kit in Nordic's thread 92921."""
 
 
-def damaged(sim: Ppk2Sim, **stated: str) -> str:
-    lines = (line.partition(": ") for line in sim._metadata.split("\n"))
+def damaged(it: StandIn, **stated: str) -> str:
+    lines = (line.partition(": ") for line in it.sim._metadata.split("\n"))
     return "\n".join(f"{key}{sep}{stated.get(key, text)}" for key, sep, text in lines)
 
 
 @pytest.mark.parametrize("stated", [{"GI3": "-nan"}, {"R2": "0.0000"}, THREAD, {"O1": "-2814926129201152.0000"}])
-def test_a_modifier_that_cannot_be_is_refused_with_the_makers_thread(sim: Ppk2Sim, stated: dict[str, str]) -> None:
+def test_a_modifier_that_cannot_be_is_refused_with_the_makers_thread(it: StandIn, stated: dict[str, str]) -> None:
     with pytest.raises(SetupError, match=next(iter(stated))) as caught:
-        modifiers_of(damaged(sim, **stated))
+        modifiers_of(damaged(it, **stated))
     assert "devzone.nordicsemi.com/f/nordic-q-a/92921" in caught.value.remedy
 
 
@@ -54,13 +54,13 @@ def test_what_kits_state_in_public_is_taken() -> None:
     assert list(modifiers_of(text).r) == list(stated["R"])
 
 
-def test_a_host_that_loses_half_of_the_stream_is_seen_by_the_counter_and_ends_the_run(sim: Ppk2Sim) -> None:
-    meter = opened(sim)
+def test_a_host_that_loses_half_of_the_stream_is_seen_by_the_counter_and_ends_the_run(it: StandIn) -> None:
+    meter = it.open()
     meter.start()
     until_s, got = time.monotonic() + 5.0, [np.zeros(0)]
     with pytest.raises(MeterError, match="readings were lost"):
         while time.monotonic() < until_s:
-            sim.lose_words(499)
+            it.sim.lose_words(499)
             time.sleep(0.01)
             got.append(values(meter.read()))
     given = np.concatenate(got)
@@ -68,22 +68,12 @@ def test_a_host_that_loses_half_of_the_stream_is_seen_by_the_counter_and_ends_th
     meter.close()
 
 
-def test_old_firmware_without_user_gains_is_read(sim: Ppk2Sim) -> None:
-    text = "\n".join(line for line in sim._metadata.split("\n") if not line.startswith(("UG", "S", "I")))
+def test_old_firmware_without_user_gains_is_read(it: StandIn) -> None:
+    text = "\n".join(line for line in it.sim._metadata.split("\n") if not line.startswith(("UG", "S", "I")))
     assert list(modifiers_of(text).ug) == [1.0] * 5
 
 
 # ---- live -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def sim(plant: LivePlant) -> Iterator[Ppk2Sim]:
-    with Ppk2Sim(plant) as sim:
-        yield sim
-
-
-def opened(sim: Ppk2Sim, **options: object) -> Meter:
-    return ppk2.open_meter(port=sim.port, **({"supply_v": SUPPLY_V} | options))
 
 
 def values(chunks: Sequence[Chunk]) -> np.ndarray:
@@ -96,36 +86,14 @@ def misplaced(got: np.ndarray, sim: Ppk2Sim, edge_ns: int) -> float:
     return abs(sim.began_ns(last) - edge_ns) * 1e-9 * 1e5
 
 
-@pytest.mark.parametrize("mark_channel", ["", "D0"])
-def test_it_keeps_the_rules_of_a_meter(sim: Ppk2Sim, mark_channel: str) -> None:
-    check_meter(opened(sim, mark_channel=mark_channel), seconds=0.3)
+def test_it_sets_mode_voltage_and_output(it: StandIn) -> None:
+    it.open().close()
+    until(lambda: (it.sim.mode, it.sim.vdd, it.sim.running) == (2, 1800, True))
 
 
-def test_its_readings_are_the_plants_current_where_it_was(plant: LivePlant, sim: Ppk2Sim) -> None:
-    meter = opened(sim)
-    bracket = meter.start()
-    on_ns = plant.clock.now_ns() + 20_000_000
-    plant.occupy("inference", on_ns, on_ns + 40_000_000)
-    time.sleep(0.15)
-    got = values([*meter.read(), *meter.stop()])
-    meter.close()
-    assert bracket.before_ns <= sim.began_ns() <= bracket.after_ns
-    at_s = (sim.began_ns() - on_ns) * 1e-9 + np.arange(len(got)) * 1e-5
-    busy = (at_s > 0.0) & (at_s < 0.04 - 1e-5)
-    edge = (np.abs(at_s) < 2e-5) | (np.abs(at_s - 0.04) < 2e-5)
-    step_a = meter.info().details["step_a_by_range"]
-    assert np.max(np.abs(got[busy & ~edge] - RUN_W / SUPPLY_V)) <= step_a[3]
-    assert np.max(np.abs(got[~busy & ~edge] - IDLE_W / SUPPLY_V)) <= step_a[2]
-
-
-def test_it_sets_mode_voltage_and_output(sim: Ppk2Sim) -> None:
-    opened(sim).close()
-    until(lambda: (sim.mode, sim.vdd, sim.running) == (2, 1800, True))
-
-
-def test_kept_means_that_nothing_is_switched(sim: Ppk2Sim) -> None:
-    opened(sim, power="keep", mode="ampere").close()
-    assert (sim.mode, sim.vdd, sim.running) == (0, 0, False)
+def test_kept_means_that_nothing_is_switched(it: StandIn) -> None:
+    it.open(power="keep", mode="ampere").close()
+    assert (it.sim.mode, it.sim.vdd, it.sim.running) == (0, 0, False)
 
 
 @contextmanager
@@ -138,29 +106,29 @@ def or_the_machine_was_busy() -> Iterator[None]:
             raise
 
 
-def test_lost_words_and_torn_ones_are_nan_and_counted(plant: LivePlant, sim: Ppk2Sim) -> None:
-    meter = opened(sim)
+def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:
+    meter = it.open()
     meter.start()
-    sim.lose_words(30)
+    it.sim.lose_words(30)
     time.sleep(0.1)
-    sim.lose_bytes(6)
+    it.sim.lose_bytes(6)
     time.sleep(0.05)
-    off_ns = pulsed(plant)
+    off_ns = pulsed(it.plant)
     with closing(meter), or_the_machine_was_busy():
         got = values([*meter.read(), *meter.stop()])
         assert 32 <= np.count_nonzero(np.isnan(got)) <= 34 + 2 * HELD + SURE  # the two may fall together
-        assert misplaced(got, sim, off_ns) <= 1.1
+        assert misplaced(got, it.sim, off_ns) <= 1.1
 
 
-def test_a_loss_that_the_counter_cannot_show_ends_the_run_and_nothing_behind_it_is_given(sim: Ppk2Sim) -> None:
-    meter = opened(sim)
+def test_a_loss_that_the_counter_cannot_show_ends_the_run_and_nothing_behind_it_is_given(it: StandIn) -> None:
+    meter = it.open()
     meter.start()
     time.sleep(0.5)  # a loss before there is a floor of lags is not seen
-    before = sim.streamed
-    sim.lose_words(UNSEEN)
+    before = it.sim.streamed
+    it.sim.lose_words(UNSEEN)
     got: list[Chunk] = []
     with closing(meter), pytest.raises(MeterError, match="readings were lost"):
-        while sim.streamed < 1_000_000:
+        while it.sim.streamed < 1_000_000:
             got += meter.read()
             time.sleep(0.01)
     assert len(values(got)) <= before + 5_000
@@ -174,13 +142,13 @@ def pulsed(plant: LivePlant) -> int:
     return on_ns + 20_000_000
 
 
-def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(sim: Ppk2Sim) -> None:
-    meter = opened(sim, mark_channel="D3", pin="level")
+def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(it: StandIn) -> None:
+    meter = it.open(mark_channel="D3", pin="level")
     meter.start()
     chunks = list(meter.read())
-    sim.logic = 0b1000
+    it.sim.logic = 0b1000
     time.sleep(0.05)
-    sim.logic = 0b0111
+    it.sim.logic = 0b0111
     time.sleep(0.1)
     chunks += [*meter.read(), *meter.stop()]
     rail, n = meter.info().rails[1], len(values(chunks))
@@ -193,10 +161,10 @@ def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(sim: Ppk2Sim
     assert 0.02 < (tick[1] - tick[0]) * 1e-5 < 0.2
 
 
-def test_a_range_coarser_than_the_one_declared_is_flagged(plant: LivePlant, sim: Ppk2Sim) -> None:
-    meter = opened(sim, largest_a=5e-3)
+def test_a_range_coarser_than_the_one_declared_is_flagged(it: StandIn) -> None:
+    meter = it.open(largest_a=5e-3)
     meter.start()
-    pulsed(plant)
+    pulsed(it.plant)
     chunks = [*meter.read(), *meter.stop()]
     resolution, steps_a = meter.info().rails[0].resolution, meter.info().details["step_a_by_range"]
     meter.close()
@@ -206,36 +174,9 @@ def test_a_range_coarser_than_the_one_declared_is_flagged(plant: LivePlant, sim:
     assert np.count_nonzero(flagged) == pytest.approx(2000, abs=2)
 
 
-@pytest.mark.parametrize(("fault", "says"), [("unplug", "is gone"), ("stall", r"sent nothing for 0\.2 s")])
-def test_unplugged_or_silent_it_gives_what_it_had_and_then_an_error(sim: Ppk2Sim, fault: str, says: str) -> None:
-    meter = opened(sim, timeout_s=0.2)
-    meter.start()
-    time.sleep(0.15)
-    threading.Thread(target=getattr(sim, fault), args=[5.0] * (fault == "stall")).start()
-    count, error = ended(meter, 2.5)
-    assert re.search(says, error.message) and error.remedy and count > 1000
-    assert not meter.stop()
-    meter.close()
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"supply_v": 0.0}, "supply_v"), ({"supply_v": 5.5}, "supply_v"), ({"mode": "volt"}, "mode"),
-        ({"mark_channel": "D8"}, "mark_channel"), ({"power": "off"}, "power"), ({"pin": "up"}, "pin"),
-        ({"mark_channel": "D1", "pin_lag_s": -1.0}, "pin_lag_s"), ({"largest_a": 2.0}, "largest_a"),
-        ({"timeout_s": -1.0}, "timeout_s"),
-    ],
-)  # fmt: skip
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, object], field: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        ppk2.open_meter(port="none", **({"supply_v": 3.0} | options))
-    assert caught.value.field == field
-
-
-def test_a_port_that_is_no_ppk2_is_refused(plant: LivePlant) -> None:
-    with Ppk2Sim(plant, metadata="hello\n") as other, pytest.raises(SetupError, match="calibration"):
-        ppk2.open_meter(port=other.port, supply_v=3.0, timeout_s=0.2)
+def test_a_port_that_is_no_ppk2_is_refused() -> None:
+    with live("ppk2", metadata="hello\n") as it, pytest.raises(SetupError, match="calibration"):
+        it.open(timeout_s=0.2)
 
 
 def test_a_port_that_is_not_there_is_a_setup_error() -> None:

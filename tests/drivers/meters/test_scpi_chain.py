@@ -1,4 +1,4 @@
-"""SCPI meters in real time: device, plant, instrument, link, engine, disk, estimators; and their failures."""
+"""A multimeter in real time: plant, instrument, link, engine, disk; and the failures of its link."""
 
 from __future__ import annotations
 
@@ -13,235 +13,99 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi.dmm.meter import open_meter
 from fixtures.bench.live_plant import live_plant
+from fixtures.bench.mock_device import open_device
 from fixtures.instruments.front_end import Wiring
-from fixtures.worlds.random_draw import blank, truth
+from fixtures.worlds.random_draw import blank
 from rig.analysis.evaluate import evaluate
-from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
-from rig.errors import MeterError, RigError, SetupError
-from rig.recording.reader import Run, open_run
-from rig.types import Chunk, Device, Idle, Issue, Mark, Meter, Step
-from tests.support.meters import check_figures, error_of
-from tests.support.scpi_bench import calibration, live
+from rig.errors import MeterError, SetupError
+from rig.recording.reader import open_run
+from rig.types import Idle, Issue, Step
+from tests.support.instruments import StandIn, live
+from tests.support.meters import error_of, taken, values
 
 pytestmark = pytest.mark.real_time
 
 
+INSTRUMENT = "scpi-dmm"
 EXACT = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
-PROMPT = Wiring(ready_s=1e-3)
-IDLE_S, SPANS = 0.25, 8
 PATIENT_S = 60.0
 """Only a broken meter makes a test wait this long; a busy machine may delay any thread for seconds."""
 
 
-def steps(at: Callable[[int], None] = lambda k: None, n: int = SPANS, marks: bool = True) -> Iterator[Step]:
-    yield from [Mark()] * marks
-    yield Idle(IDLE_S)
-    for k, sample in enumerate(blank(n).samples):
-        at(k)
-        yield Issue([sample])
-    yield Idle(IDLE_S)
+def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recording(it: StandIn, tmp_path: Path) -> None:
+    def steps() -> Iterator[Step]:
+        yield Idle(0.25)
+        for k, sample in enumerate(blank(100).samples):
+            if k == 4:
+                it.sim.server.unplug()
+            yield Issue([sample])
 
+    device, began_s = open_device(it.plant, idle_w=0.02, inference_w=0.06, inference_s=0.03), time.monotonic()
+    with (
+        closing(it.open(rate_hz=20_000, timeout_s=20.0)) as meter,
+        pytest.raises(MeterError, match=r"hung up|is gone"),
+    ):
+        bench = Bench(device, (meter,), it.plant.clock)
+        record(tmp_path / "run", bench, blank(8), steps(), scenario={"name": "x"}, argv=[])
+    lasted_s, run = time.monotonic() - began_s, open_run(tmp_path / "run")
 
-def recorded(path: Path, device: Device, meter: Meter, clock: Any, played: Iterator[Step]) -> RigError | None:
-    """Record a run; return the error that ended it."""
-    try:
-        record(path, Bench(device, (meter,), clock), blank(SPANS), played, scenario={"name": "x"}, argv=[])
-    except RigError as error:
-        return error
-    finally:
-        meter.close()
-    return None
-
-
-def drained(meter: Meter, enough: int) -> list[Chunk]:
-    """Start, read until there are enough readings, and stop."""
-    meter.start()
-    chunks: list[Chunk] = []
-    deadline_s = time.monotonic() + PATIENT_S
-    while sum(len(c.value) for c in chunks) < enough and time.monotonic() < deadline_s:
-        chunks += meter.read()
-        time.sleep(0.005)
-    return chunks + list(meter.stop())
-
-
-def started(meter: Meter) -> Meter:
-    meter.start()
-    return meter
-
-
-# ---- the whole chain ----------------------------------------------------------------------
-
-
-def test_the_energy_that_was_measured_is_the_energy_that_was_used(tmp_path: Path) -> None:
-    with live(Wiring(gain_limit=5e-4, offset_limit=1e-4)) as (plant, device, sim, server):
-        meter = open_meter(
-            plant.clock, address=server.address, rate_hz=20_000, supply_v=1.8, calibration=calibration(tmp_path)
-        )
-        assert recorded(tmp_path / "run", device, meter, plant.clock, steps()) is None
-        counts = sim.counts()
-    run = open_run(tmp_path / "run")
-    result = evaluate(run)
-    real = truth(plant, "inference", SPANS)
-
-    assert result.simulated
-    assert (len(run.traces["core"].value), counts["dropped"]) == (counts["taken"], 0)
-    check_figures(result, real, 3e-3)
-
-
-def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recording(tmp_path: Path) -> None:
-    with live() as (plant, device, _, server):
-        meter = open_meter(plant.clock, address=server.address, rate_hz=20_000, supply_v=1.8, timeout_s=20.0)
-        began_s = time.monotonic()
-        unplug = steps(lambda k: server.unplug() if k == 4 else None, n=100, marks=False)
-        error = recorded(tmp_path / "run", device, meter, plant.clock, unplug)
-        lasted_s = time.monotonic() - began_s
-    run = open_run(tmp_path / "run")
-
-    assert isinstance(error, MeterError) and ("hung up" in error.message or "is gone" in error.message)
     assert lasted_s < 3.0  # less than the hundred samples take, and less than the timeout
     assert run.error is not None and run.error.error == "MeterError"
     assert run.truncated == () and run.sealed
-    assert _whole(run)
+    assert len(run.traces["core"].value) == run.arrivals("core")[-1, 0] > 0.25 * 20_000
     assert not evaluate(run).complete
 
 
-def _whole(run: Run) -> bool:
-    """The trace has as many readings as the events count, until the plug was pulled."""
-    return bool(len(run.traces["core"].value) == run.arrivals("core")[-1, 0] > 0.25 * 20_000)
+def test_a_stall_loses_nothing_while_the_memory_lasts(it: StandIn) -> None:
+    with closing(it.open(rate_hz=50_000)) as meter:
+        meter.start()
+        it.sim.server.stall(0.2)
+        before_s = time.monotonic()
+        assert meter.read() is not None and time.monotonic() - before_s < 0.2
+        time.sleep(0.3)
+        chunks = [*meter.read(), *meter.stop()]
+    counts = it.sim.counts()
 
-
-# ---- faults of the link -------------------------------------------------------------------
-
-
-def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
-    with live() as (_, _, sim, server):
-        meter = open_meter(address=server.address, rate_hz=50_000, supply_v=1.8)
-        with closing(meter):
-            meter.start()
-            server.stall(0.2)
-            before_s = time.monotonic()
-            assert meter.read() is not None and time.monotonic() - before_s < 0.2
-            time.sleep(0.3)
-            chunks = [*meter.read(), *meter.stop()]
-        counts = sim.counts()
-
-    assert sum(len(c.value) for c in chunks) == counts["taken"] > 0.2 * 50_000
+    assert len(values(chunks)) == counts["taken"] > 0.2 * 50_000
     assert counts["dropped"] == 0
 
 
-def test_a_stall_that_outlasts_the_memory_is_told_and_not_averaged_over() -> None:
-    with (
-        live(memory=2000) as (_, _, sim, server),
-        closing(open_meter(address=server.address, rate_hz=50_000, supply_v=1.8)) as meter,
-    ):
-        server_stall = threading.Timer(0.05, server.stall, (0.15,))
-        server_stall.start()
-        error = error_of(started(meter), PATIENT_S)
-        server_stall.join()
-        dropped = sim.counts()["dropped"]
+@pytest.mark.parametrize("fault", [lambda server: server.stall(0.15), lambda server: server.slow(100_000)])
+def test_a_link_that_outlasts_the_memory_is_told_and_not_averaged_over(fault: Callable[[Any], None]) -> None:
+    with live("scpi-dmm", memory=1000) as it, closing(it.open(rate_hz=50_000)) as meter:
+        threading.Timer(0.05, fault, (it.sim.server,)).start()
+        meter.start()
+        error = error_of(meter, PATIENT_S)
 
-    assert "overflowed" in error.message and dropped > 0
-    assert "MEM" in error.remedy
+        assert "overflowed" in error.message and it.sim.counts()["dropped"] > 0
+        assert "MEM" in error.remedy
 
 
-@pytest.mark.parametrize("fault", ["garble", "cut"])
-def test_garbage_and_a_torn_block_are_errors(fault: str) -> None:
-    with (
-        live() as (_, _, _, server),
-        closing(open_meter(address=server.address, rate_hz=50_000, supply_v=1.8, timeout_s=0.3)) as meter,
-    ):
-        arm = server.garble if fault == "garble" else lambda: server.cut(3000)
-        threading.Timer(0.05, arm).start()
-        error = error_of(started(meter), PATIENT_S)
+@pytest.mark.parametrize(
+    ("wiring", "options", "range_max", "amperes", "says"),
+    [
+        (EXACT, {"range_max": 1e-3}, 1.2e-3, 1.2e-3, "3 A terminals"),
+        (EXACT, {"range_max": 2.0}, 3.6, 0.02 / 1.8, "3 A terminals"),
+        (EXACT, {"range_max": 5.0}, 12.0, 0.02 / 1.8, "10 A terminals"),
+        (replace(EXACT, shunt_ohm=10.0), {"function": "voltage", "shunt_ohm": 10.0, "range_max": 1.0}, 0.12,
+         0.02 / 1.8, ", 1000 readings/s"),
+    ],
+    ids=["over the range", "3 A", "10 A", "a shunt"],
+)  # fmt: skip
+def test_a_current_is_read_on_its_range_and_flagged_beyond_it(
+    wiring: Wiring, options: dict[str, Any], range_max: float, amperes: float, says: str
+) -> None:
+    with live("scpi-dmm", wiring=wiring) as it, closing(it.open(**options)) as meter:
+        info, chunks = meter.info(), taken(meter, 0.2)
+        assert it.sim.language.failures == []
 
-    assert error.field in ("address", "")
-    assert server.address in error.message
-
-
-def test_a_link_that_is_too_slow_ends_in_an_overflow() -> None:
-    with (
-        live(memory=1000) as (_, _, _, server),
-        closing(open_meter(address=server.address, rate_hz=50_000, supply_v=1.8)) as meter,
-    ):
-        threading.Timer(0.02, server.slow, (100_000,)).start()
-
-        assert "overflowed" in error_of(started(meter), PATIENT_S).message
-
-
-# ---- what is read -------------------------------------------------------------------------
-
-
-def test_current_past_the_range_is_flagged_and_stays_a_number() -> None:
-    with (
-        live(EXACT) as (_, _, _, server),
-        closing(open_meter(address=server.address, rate_hz=1000, range_max=1e-3, supply_v=1.8)) as meter,
-    ):
-        chunks = drained(meter, 20)
-
-    assert np.all(np.concatenate([c.value for c in chunks]) == pytest.approx(1.2e-3))
-    assert all(np.all(c.flags == 1) for c in chunks if c.flags is not None)
-
-
-def test_a_voltage_over_a_shunt_is_a_current() -> None:
-    with (
-        live(replace(EXACT, shunt_ohm=10.0)) as (_, _, _, server),
-        closing(
-            open_meter(
-                address=server.address, rate_hz=1000, function="voltage", shunt_ohm=10.0, range_max=1.0, supply_v=1.8
-            )
-        ) as meter,
-    ):
-        amperes = np.concatenate([c.value for c in drained(meter, 20)])
-        rail = meter.info().rails[0]
-
-    assert rail.conversion.unit == "A" and rail.range_max == pytest.approx(0.12)
-    assert np.mean(amperes) == pytest.approx(0.02 / 1.8, rel=2e-3)
-
-
-def test_the_first_reading_begins_inside_the_bracket() -> None:
-    with (
-        live() as (plant, _, sim, server),
-        closing(open_meter(plant.clock, address=server.address, rate_hz=1000, supply_v=1.8)) as meter,
-    ):
-        bracket = meter.start()
-        began_ns = sim.began_ns()
-
-    assert bracket.before_ns <= began_ns <= bracket.after_ns
-    assert bracket.after_ns - bracket.before_ns < 50_000_000
-
-
-@pytest.mark.parametrize(("range_max", "range_", "terminals"), [(5.0, 10.0, "10 A"), (2.0, 3.0, "3 A")])
-def test_a_current_is_on_the_range_of_its_terminals(range_max: float, range_: float, terminals: str) -> None:
-    with (
-        live(EXACT) as (plant, _, sim, server),
-        closing(open_meter(plant.clock, address=server.address, range_max=range_max, supply_v=1.8)) as meter,
-    ):
-        value = np.concatenate([c.value for c in drained(meter, 50)])
-        info = meter.info()
-
-    assert info.details["range"] == range_
-    assert info.rails[0].range_max == pytest.approx(1.2 * range_)
-    assert f"{terminals} terminals" in info.description
-    assert np.mean(value) == pytest.approx(0.02 / 1.8, rel=3e-3)
-    assert sim.language.failures == []
-
-
-# ---- conformance --------------------------------------------------------------------------
-
-
-def test_the_multimeter_keeps_every_rule() -> None:
-    with live(PROMPT) as (plant, _, sim, server):
-        meter = open_meter(plant.clock, address=server.address, rate_hz=20_000, supply_v=1.8)
-
-        assert "read.count" in check_meter(meter, clock=plant.clock, seconds=0.2)
-        assert sim.language.failures == []
-
-
-# ---- the plant -----------------------------------------------------------------------------
+    rail = info.rails[0]
+    assert rail.conversion.unit == "A" and rail.range_max == pytest.approx(range_max) and says in info.description
+    assert np.mean(values(chunks)) == pytest.approx(amperes, rel=3e-3) and len(values(chunks)) > 50
+    assert all(np.all(chunk.flags == (amperes == range_max)) for chunk in chunks if chunk.flags is not None)
 
 
 def test_what_an_instrument_has_seen_cannot_have_been_otherwise() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,10 +14,11 @@ import pytest
 from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.dmm.meter import CaptureSettings, Truevolt
 from drivers.meters.scpi.session import Visa
-from fixtures.instruments.scpi_server import ScpiServer, block
+from fixtures.instruments.scpi_server import ScpiServer
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
-from tests.support.scpi_bench import Dialogue, Scripted, calibration, live
+from tests.support.instruments import live
+from tests.support.scpi_bench import Dialogue, Scripted, calibration
 
 WHO = "Keysight Technologies,34465A,MY54501234,A.02.17-02.40-02.17-00.52-04-02"
 WHO_3 = WHO.replace("A.02.17", "A.03.03")
@@ -94,10 +94,6 @@ def fetched(answer: str, questionable: str = "+0") -> Any:
     return spoken(dialogue, lambda dmm: (dmm.configure(FAST), dmm.readings())[1])
 
 
-def doubles(*values: float) -> str:
-    return block(struct.pack(f">{len(values)}d", *values)).decode("latin-1")
-
-
 def test_readings_are_big_endian_doubles_in_a_block() -> None:
     assert fetched("#216" + "\0" * 16)[0].tolist() == [0.0, 0.0]
     assert fetched("#10")[0].tolist() == []
@@ -156,27 +152,10 @@ def test_another_model_is_no_digitiser() -> None:
 # ---- options ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({}, "supply_v"), ({"supply_v": 0.0}, "supply_v"), ({"supply_v": 1.8, "function": "charge"}, "function"),
-        ({"supply_v": 1.8, "rate_hz": -1.0}, "rate_hz"), ({"supply_v": 1.8, "rate_hz": 60_000.0}, "rate_hz"),
-        ({"supply_v": 1.8, "range_max": 11.0}, "range_max"), ({"supply_v": 1.8, "aperture_s": 2e-3}, "aperture_s"),
-        ({"supply_v": 1.8, "aperture_s": 1e-6}, "aperture_s"), ({"supply_v": 1.8, "function": "voltage"}, "shunt_ohm"),
-        ({"supply_v": 1.8, "temperature_c": 20.0}, "temperature_c"),
-    ],
-)  # fmt: skip
-def test_options_that_cannot_be_meant_are_named(options: dict[str, Any], field: str) -> None:
-    with live() as (_, _, _, server):
-        error = refused(lambda: scpi_dmm.open_meter(address=server.address, **options))
-
-    assert isinstance(error, UsageError) and error.field == field
-
-
 def test_without_the_digitizing_option_more_than_3333_readings_a_second_are_refused() -> None:
-    with live(options=("MEM",)) as (_, _, _, server):
-        error = refused(lambda: scpi_dmm.open_meter(address=server.address, supply_v=1.8, rate_hz=5000.0))
-        with closing(scpi_dmm.open_meter(address=server.address, supply_v=1.8, rate_hz=3000.0)) as meter:
+    with live("scpi-dmm", options=("MEM",)) as it:
+        error = refused(lambda: it.open(rate_hz=5000.0))
+        with closing(it.open(rate_hz=3000.0)) as meter:
             rail = meter.info().rails[0]
 
     assert error.field == "rate_hz" and "DIG" in error.message and "3333" in error.remedy
@@ -184,10 +163,11 @@ def test_without_the_digitizing_option_more_than_3333_readings_a_second_are_refu
 
 
 def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
-    with live(options=("DIG",)) as (_, _, _, server):
-        options: dict[str, Any] = {"address": server.address, "supply_v": 1.8, "range_max": 0.05, "rate_hz": 10_000.0}
-        with closing(scpi_dmm.open_meter(**options, burden_ohm=0.2)) as meter:
-            info = meter.info()
+    with (
+        live("scpi-dmm", options=("DIG",)) as it,
+        closing(it.open(range_max=0.05, rate_hz=10_000.0, burden_ohm=0.2)) as meter,
+    ):
+        info = meter.info()
 
     rail = info.rails[0]
     assert (rail.conversion.unit, rail.conversion.supply_v, rail.conversion.burden_ohm) == ("A", 1.8, 0.2)
@@ -202,10 +182,8 @@ def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
 
 
 def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_path: Path) -> None:
-    with live() as (_, _, _, server):
-        options: dict[str, Any] = {"address": server.address, "supply_v": 1.8}
-        with closing(scpi_dmm.open_meter(**options, calibration=calibration(tmp_path))) as meter:
-            info = meter.info()
+    with live("scpi-dmm") as it, closing(it.open(calibration=calibration(tmp_path))) as meter:
+        info = meter.info()
 
     accuracy = info.rails[0].accuracy
     assert accuracy is not None and (accuracy.of_reading, accuracy.offset) == (pytest.approx(5e-4), pytest.approx(1e-5))
@@ -214,12 +192,11 @@ def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_pa
 
 
 def test_a_calibration_of_another_instrument_or_range_is_refused(tmp_path: Path) -> None:
-    with live() as (_, _, _, server):
-        options: dict[str, Any] = {"address": server.address, "supply_v": 1.8}
+    with live("scpi-dmm") as it:
         other = calibration(tmp_path, serial="MY1")
-        error = refused(lambda: scpi_dmm.open_meter(**options, calibration=other))
+        error = refused(lambda: it.open(calibration=other))
         coarse = calibration(tmp_path, full_scale=1.0)
-        second = refused(lambda: scpi_dmm.open_meter(**options, calibration=coarse))
+        second = refused(lambda: it.open(calibration=coarse))
 
     assert isinstance(error, DataError) and "MY1" in error.message
     assert second.field == "calibration_range"

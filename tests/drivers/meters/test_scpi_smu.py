@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -14,9 +13,8 @@ import pytest
 from drivers.meters.scpi.session import Visa
 from drivers.meters.scpi.smu.meter import Elog, open_meter, setup_lines
 from fixtures.instruments.scpi_server import ScpiServer, block
-from rig.conformance.device import check_meter
 from rig.engine.clock import HostClock
-from rig.errors import SetupError, UsageError
+from rig.errors import SetupError
 from rig.types import Meter
 from tests.support.scpi_bench import Scripted
 
@@ -45,30 +43,6 @@ def opens(module: str, columns: Sequence[str], supply_v: float | None = None) ->
 
 def records(*value: float) -> Said:
     return ("FETC:ELOG? 4096,(@1)", block(struct.pack(f">{len(value)}f", *value)))
-
-
-class LogInTime:
-    """A log of one ampere at two volts that grows with time; any line that is no query is a setting."""
-
-    def __init__(self) -> None:
-        self._answers = {line: answer for line, answer in opens("N6781A", ("CURR", "VOLT")) if answer is not None}
-        self._began_s, self._taken = 0.0, 0
-
-    def execute(self, line: str) -> bytes:
-        if line.startswith("TRIG:ELOG (@"):
-            self._began_s, self._taken = time.monotonic(), 0
-        if line.startswith("FETC"):
-            n = min(int((time.monotonic() - self._began_s) / PERIOD_S) - self._taken, 4096)
-            self._taken += n
-            return block(struct.pack(">2f", 1.0, 2.0) * n) + b"\n"
-        answer = self._answers.get(line)
-        return b"" if answer is None else f"{answer!s}\n".encode()
-
-
-def test_the_log_keeps_every_rule() -> None:
-    with ScpiServer(LogInTime()) as server:
-        meter = open_meter(address=server.address, rate_hz=1.0 / PERIOD_S)
-        assert "read.count" in check_meter(meter, seconds=0.2)
 
 
 @contextmanager
@@ -131,10 +105,3 @@ def test_the_data_log_is_set_up_without_touching_the_output() -> None:
         f"SENS:ELOG:FUNC:VOLT ON,{at}", f"SENS:ELOG:CURR:RANG:AUTO OFF,{at}", f"SENS:ELOG:CURR:RANG 0.1,{at}",
         f"SENS:ELOG:VOLT:RANG 5,{at}", f"SENS:ELOG:PER 0.0002048,{at}", f"TRIG:ELOG:SOUR BUS,{at}",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("rate_hz", [6000.0, 0.0])
-def test_a_data_log_that_is_asked_for_too_much_says_what_it_takes(rate_hz: float) -> None:
-    with pytest.raises(UsageError) as caught:
-        open_meter(address="TCPIP::127.0.0.1::1::SOCKET", rate_hz=rate_hz)
-    assert caught.value.field == "rate_hz"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +16,13 @@ from hypothesis import strategies as st
 from drivers.meters.serial_text.lines import Board, LineError, Plan, Row, layout_of
 from drivers.meters.serial_text.loss_detection import LineOrder, Pace
 from drivers.meters.serial_text.meter import open_meter
-from fixtures.bench.live_plant import live_plant
-from fixtures.bench.mock_device import open_device
-from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.pty_wire import PtyWire
-from fixtures.instruments.text_board import Sketch, TextBoard
-from fixtures.worlds.random_draw import blank, steps, truth
-from rig.analysis.evaluate import evaluate
+from fixtures.instruments.text_board import Sketch
 from rig.conformance.device import check_meter
-from rig.engine.acquisition import Bench
-from rig.engine.record import record
-from rig.errors import DataError, MeterError, MeterSilentError, SetupError, UsageError
-from rig.recording.reader import open_run
+from rig.errors import DataError, MeterError, SetupError
 from rig.types import Chunk
-from tests.support.meters import check_figures, error_of, refusal, taken, values
+from tests.support.instruments import live
+from tests.support.meters import error_of, refusal, taken, values
 from tests.support.scpi_bench import calibration
 
 pytestmark = pytest.mark.real_time
@@ -41,17 +32,8 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 CALM = settings(deadline=None, derandomize=True, database=None)
 FEW = settings(CALM, max_examples=25)
 Options = dict[str, Any]
-refused = partial(refusal, open_meter)
 TIMED: Options = {"columns": "time:ms, core:mW", "kind": "point"}
-COUNTED: Options = {"columns": "n:count, core:mW", "rate_hz": 200.0}
-
-
-@contextmanager
-def live(sketch: Sketch | None = None) -> Iterator[tuple[SimPlant, TextBoard]]:
-    plant = live_plant()
-    plant.install({"core": 0.02}, {"inference": {"core": 0.06}})
-    with TextBoard(plant, sketch) as board:
-        yield plant, board
+COUNTED: Options = {"kind": "mean", "columns": "n:count, core:mW", "rate_hz": 200.0}
 
 
 def ticks(chunks: Sequence[Chunk]) -> Any:
@@ -191,13 +173,13 @@ def test_lines_that_came_too_many_are_told(drift: float, seed: int) -> None:
     ],
 )
 def test_it_keeps_every_rule(sketch: Sketch, options: Options) -> None:
-    with live(sketch) as (plant, board):
-        checked = check_meter(open_meter(plant.clock, port=board.port, **options), clock=plant.clock, seconds=0.1)
+    with live("serial-text", sketch=sketch) as it:
+        checked = check_meter(it.open(**options), clock=it.plant.clock, seconds=0.1)
     assert "chunk.grow" in checked or "read.count" in checked
 
 
 def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:
-    with live(Sketch(digits=2)) as (_, board), closing(open_meter(port=board.port, **TIMED)) as meter:
+    with live("serial-text", sketch=Sketch(digits=2)) as it, closing(it.open()) as meter:
         info = meter.info()
     rail = info.rails[0]
 
@@ -211,11 +193,11 @@ def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:
 def test_what_is_read_first_happened_inside_the_bracket(time_column: str, ready_s: float) -> None:
     sketch = Sketch(columns="time:us,count:count", ready_s=ready_s, drift=0.0)
     options: Options = {"columns": f"{time_column}, number:W", "rate_hz": 200.0}
-    with live(sketch) as (plant, board), closing(open_meter(plant.clock, port=board.port, **options)) as meter:
+    with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
         bracket = meter.start()
         time.sleep(0.02)
         chunks = meter.read()
-        true_ns = board.ended_ns(round(float(chunks[0].value[0])))
+        true_ns = it.sim.ended_ns(round(float(chunks[0].value[0])))
     if time_column == "-":
         true_ns -= 5_000_000  # on a grid the bracket is where the first reading begins
 
@@ -226,7 +208,7 @@ def test_what_is_read_first_happened_inside_the_bracket(time_column: str, ready_
 def test_its_time_wraps_and_its_readings_go_on() -> None:
     sketch = Sketch(columns="time:us,core:mW", begin_s=2**32 * 1e-6 - 0.15)
     options: Options = {"columns": "time:us, core:mW", "kind": "point"}
-    with live(sketch) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
+    with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
         tick = ticks(taken(meter, 0.3))
 
     assert tick[0] < 2**32 * 1000 < tick[-1] and np.all(np.abs(np.diff(tick) - 5e6) < 2e3)
@@ -235,12 +217,12 @@ def test_its_time_wraps_and_its_readings_go_on() -> None:
 def test_a_board_that_wants_a_command_is_started_and_stopped() -> None:
     sketch = Sketch(go="g", halt="s", greeting="# logger 1.2")
     options = TIMED | {"start_command": "g\\n", "stop_command": "s\\n"}
-    with live(sketch) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
+    with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
         first = values(taken(meter, 0.1))
         assert len(values(taken(meter, 0.1))) > 5 and len(first) > 5
         time.sleep(0.02)
 
-    assert board.heard == "g\ns\n" * 3 and first == pytest.approx(0.02)
+    assert it.sim.heard == "g\ns\n" * 3 and first == pytest.approx(0.02)
 
 
 def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
@@ -272,29 +254,6 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
 # ---- the whole chain ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("sketch", "options"),
-    [
-        (Sketch(ready_s=0.05, noise=5e-3), {"columns": "time:ms, core:mW", "rate_hz": 200.0}),
-        (Sketch("count:count,core:mA", ready_s=0.05, noise=5e-3), COUNTED | {"columns": "n:count, core:mA"}),
-    ],
-)
-def test_the_energy_is_what_the_device_used(tmp_path: Path, sketch: Sketch, options: Options) -> None:
-    plant, workload = live_plant(), blank(12)
-    device = open_device(plant, idle_w=0.02, inference_w=0.06, inference_s=0.04)
-    extra: Options = {"supply_v": "1.8"} if "mA" in options["columns"] else {}
-    with (
-        TextBoard(plant, sketch) as board,
-        closing(open_meter(plant.clock, port=board.port, latency_s=0.12, simulated=True, **options, **extra)) as meter,
-        or_the_machine_was_busy(),
-    ):
-        bench, played = Bench(device, (meter,), plant.clock), steps(workload, 0.4)
-        record(tmp_path / "run", bench, workload, played, scenario={"name": "x"}, argv=[])
-        result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 12)
-
-        check_figures(result, real, 0.02)
-
-
 # ---- faults -------------------------------------------------------------------------------
 
 
@@ -314,8 +273,8 @@ def test_a_lost_torn_or_garbled_line_is_missing_and_nothing_moves(
 ) -> None:
     sketch = Sketch(columns="count:count,core:mW,x:xor8")
     options = COUNTED | {"columns": "n:count, core:mW, x:xor8", "bad_share": 0.5}
-    with live(sketch) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
-        board.spoil = once(20, change)
+    with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
+        it.sim.spoil = once(20, change)
         with or_the_machine_was_busy():
             value = values(taken(meter, 0.3))
             lost = np.flatnonzero(np.isnan(value))
@@ -327,8 +286,8 @@ def test_a_lost_torn_or_garbled_line_is_missing_and_nothing_moves(
 
 
 def test_a_line_that_is_missing_between_two_times_is_missing_in_the_trace() -> None:
-    with live() as (_, board), closing(open_meter(port=board.port, **TIMED, rate_hz=200.0)) as meter:
-        board.spoil = once(20, lambda line: b"")
+    with live("serial-text") as it, closing(it.open(rate_hz=200.0)) as meter:
+        it.sim.spoil = once(20, lambda line: b"")
         chunks = taken(meter, 0.3)
 
     assert np.count_nonzero(np.isnan(values(chunks))) == pytest.approx(len(values(chunks)) / 20, abs=1.5)
@@ -336,9 +295,9 @@ def test_a_line_that_is_missing_between_two_times_is_missing_in_the_trace() -> N
 
 
 def test_too_many_lines_that_are_no_readings_end_it() -> None:
-    with live() as (_, board), closing(open_meter(port=board.port, **TIMED)) as meter:
+    with live("serial-text") as it, closing(it.open()) as meter:
         meter.start()
-        board.spoil = once(3, lambda line: line[:4] + b"?" + line[4:])
+        it.sim.spoil = once(3, lambda line: line[:4] + b"?" + line[4:])
         error = error_of(meter)
 
     assert error.field == "bad_share" and "were not readings" in error.message
@@ -362,86 +321,40 @@ def test_a_time_that_stands_still_is_named() -> None:
     ],
 )
 def test_a_board_that_restarts_is_told(columns: str, options: Options) -> None:
-    with live(Sketch(columns=columns)) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
+    with live("serial-text", sketch=Sketch(columns=columns)) as it, closing(it.open(**options)) as meter:
         meter.start()
         time.sleep(0.1)
-        board.restart()
+        it.sim.restart()
         error = error_of(meter)
 
     assert "restarted" in error.message and error.remedy
 
 
 def test_a_late_burst_loses_nothing_where_lines_carry_their_time() -> None:
-    with live() as (_, board), closing(open_meter(port=board.port, **TIMED)) as meter:
-        chunks = taken(meter, 0.5, lambda: board.stall(0.2))
+    with live("serial-text") as it, closing(it.open()) as meter:
+        chunks = taken(meter, 0.5, lambda: it.sim.stall(0.2))
 
     assert len(values(chunks)) > 60 and not np.any(np.isnan(values(chunks)))
     assert np.all(np.abs(np.diff(ticks(chunks)) - 5e6) <= 1.01e6)
-
-
-@pytest.mark.parametrize("fault", ["hang", "unplug"])
-def test_silence_and_a_pulled_plug_end_it(fault: str) -> None:
-    with live() as (_, board), closing(open_meter(port=board.port, **TIMED, timeout_s=0.3)) as meter:
-        meter.start()
-        threading.Timer(0.05, getattr(board, fault)).start()
-        began_s = time.monotonic()
-        error = error_of(meter)
-
-    assert isinstance(error, MeterSilentError) == (fault == "hang") and board.port in error.message
-    assert time.monotonic() - began_s < 1.0
 
 
 # ---- opening ------------------------------------------------------------------------------
 
 
 def test_lines_that_are_not_as_declared_are_quoted() -> None:
-    with live() as (_, board):
-        error = refused(port=board.port, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2)
+    with live("serial-text") as it:
+        error = refusal(it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2)
     assert isinstance(error, SetupError) and "has 2 columns, and 3 are declared" in error.message
 
 
 def test_a_mean_of_unknown_length_is_refused_by_what_lacks() -> None:
-    assert "neither rate_hz nor aperture_s" in refused(columns="t:ms, a:mW").message
+    assert "neither rate_hz nor aperture_s" in refusal(open_meter, columns="t:ms, a:mW").message
 
 
 def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> None:
     path = calibration(tmp_path, unit="W", full_scale=0.1, percent=2.0, serial="7")
-    with live() as (_, board):
-        with closing(open_meter(port=board.port, **TIMED, calibration=path, serial_number="7")) as meter:
+    with live("serial-text") as it:
+        with closing(it.open(calibration=path, serial_number="7")) as meter:
             accuracy = meter.info().rails[0].accuracy
-        assert isinstance(refused(port=board.port, **TIMED, calibration=path, serial_number="8"), DataError)
+        assert isinstance(refusal(it.open, calibration=path, serial_number="8"), DataError)
     assert accuracy is not None and accuracy.of_reading == pytest.approx(0.02)
-
-
-@pytest.mark.parametrize(
-    ("field", "options"),
-    [
-        ("columns", {"columns": ""}),
-        ("columns", {"columns": "time:ms"}),
-        ("columns", {"columns": "time:ms, core"}),
-        ("columns", {"columns": "core:mC"}),
-        ("columns", {"columns": "a:mW, a:mW"}),
-        ("columns", {"columns": "t:ms, u:us, a:mW"}),
-        ("columns", {"columns": "x:xor8, a:mW"}),
-        ("separator", {"separator": "pipe"}),
-        ("ignore", {"ignore": "("}),
-        ("columns", {"columns": "a:mW"}),
-        ("stamp_at", {"stamp_at": "late"}),
-        ("kind", {"kind": "cumulative"}),
-        ("aperture_s", {"kind": "mean"}),
-        ("aperture_s", {"kind": "mean", "aperture_s": 0.2, "rate_hz": 10.0}),
-        ("supply_v", {"columns": "t:ms, a:mA"}),
-        ("supply_v", {"columns": "t:ms, a:mA, v:V", "supply_v": "1.8", "voltage": "v"}),
-        ("supply_v", {"columns": "t:ms, a:mA", "supply_v": "a=-1"}),
-        ("supply_v", {"supply_v": "1.8"}),
-        ("voltage", {"columns": "t:ms, a:mA", "voltage": "bus"}),
-        ("resolution", {"resolution": "b=1"}),
-        ("bad_share", {"bad_share": 0.9}),
-        ("clock_tolerance", {"clock_tolerance": float("nan")}),
-        ("timer_bits", {"timer_bits": -1}),
-        ("port", {}),
-    ],
-)
-def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: Options) -> None:
-    error = refused(**(TIMED | options))
-    assert isinstance(error, UsageError) and error.field == field

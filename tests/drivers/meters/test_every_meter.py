@@ -1,0 +1,206 @@
+"""What all meters have in common, on simulated instruments in real time: rules, place, energy, loss, options."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.instruments.front_end import Wiring
+from fixtures.instruments.text_board import Sketch
+from fixtures.worlds.random_draw import truth
+from rig.conformance.device import check_meter
+from rig.errors import MeterError, MeterSilentError, UsageError
+from tests.support.instruments import live
+from tests.support.meters import check_figures, computed, ended, refusal, values
+from tests.support.scpi_bench import calibration
+
+pytestmark = pytest.mark.real_time
+
+pytest.importorskip("serial", reason="extra serial is not installed")
+
+Options = dict[str, Any]
+NAN = float("nan")
+COUNTED: Options = {"columns": "n:count, core:mW", "rate_hz": 200.0, "kind": "mean"}
+EXACT_33 = Wiring(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
+FINE = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rule"),
+    [
+        ("ppk2", {}, "read.count"), ("ppk2", {"mark_channel": "D0"}, "edges.order"), ("otii", {}, "read.count"),
+        ("joulescope", {}, "read.count"), ("joulescope", {"mark_input": 0}, "edges.order"),
+        ("lpm01a", {"rate_hz": 1e3}, "read.count"), ("lpm01a", {"rate_hz": 1e4}, "read.count"),
+        ("scpi-dmm", {"rate_hz": 20_000}, "read.count"), ("scpi-smu", {}, "read.count"),
+        ("dmm6500", {"rate_hz": 1e3}, "read.count"), ("dmm6500", {"rate_hz": 2e5}, "read.count"),
+        ("rapl", {"rate_hz": 200}, "chunk.grow"), ("nvml", {}, "chunk.grow"),
+        ("nvml", {"source": "instant", "rate_hz": 50.0}, "rail.unit"),
+    ],
+)  # fmt: skip
+def test_it_keeps_every_rule(name: str, options: Options, rule: str) -> None:
+    with live(name) as instrument:
+        checked = check_meter(instrument.open(**options), seconds=0.3)
+        language = getattr(instrument.sim, "language", None)
+    assert {rule, "start.again"} <= set(checked)
+    assert language is None or language.failures == []
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "options", "rel"),
+    [
+        ("ppk2", {}, {}, 5e-3), ("otii", {}, {}, 1e-6), ("otii", {}, {"channel": "power"}, 1e-6),
+        ("joulescope", {}, {}, 1e-6), ("lpm01a", {"wiring": EXACT_33}, {"rate_hz": 1e4}, 2e-3),
+        ("scpi-dmm", {"wiring": FINE}, {"rate_hz": 1e4}, 2e-3),
+    ],
+)  # fmt: skip
+def test_its_readings_are_the_power_where_it_was(name: str, how: Options, options: Options, rel: float) -> None:
+    with live(name, **how) as instrument, closing(instrument.open(**options)) as meter:
+        rail, plant = meter.info().rails[0], instrument.plant
+        bracket = meter.start()
+        on_ns = plant.clock.now_ns() + 30_000_000
+        plant.occupy("inference", on_ns, on_ns + 50_000_000)
+        time.sleep(0.2)
+        got = values([*meter.read(), *meter.stop()]) * (rail.conversion.supply_v or 1.0)
+        began_ns = instrument.began_ns()
+
+    assert bracket.before_ns <= began_ns <= bracket.after_ns < bracket.before_ns + 150_000_000
+    at_s = (began_ns - on_ns) * 1e-9 + np.arange(len(got)) / rail.rate_hz
+    assert got[(at_s > 1e-3) & (at_s < 0.049)] == pytest.approx(plant.phase_w["inference"]["core"], rel=rel)
+    assert got[(at_s < -1e-3) | (at_s > 0.051)] == pytest.approx(plant.idle_w["core"], rel=rel)
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "options", "half_width"),
+    [
+        ("scpi-dmm", {"wiring": Wiring(gain_limit=5e-4, offset_limit=1e-4)}, {"rate_hz": 20_000}, 3e-3),
+        ("serial-text", {"sketch": Sketch(ready_s=0.05, noise=5e-3)}, {"kind": "mean", "rate_hz": 200.0}, 0.03),
+        ("serial-text", {"sketch": Sketch("count:count,core:mW", ready_s=0.05, noise=5e-3)}, COUNTED, 0.03),
+        ("rapl", {}, {"rate_hz": 200}, 1.0),
+        ("nvml", {"update_s": 0.01}, {"rate_hz": 500.0}, 0.15),
+    ],
+)
+def test_the_energy_of_a_computation_is_what_it_used(
+    tmp_path: Path, name: str, how: Options, options: Options, half_width: float
+) -> None:
+    if name == "scpi-dmm":
+        options = options | {"calibration": calibration(tmp_path)}
+    if name == "serial-text":
+        options = options | {"latency_s": 0.12, "simulated": True}
+    with live(name, **how) as instrument:
+        result = computed(tmp_path / "run", instrument.plant, instrument.open(**options))
+        real = truth(instrument.plant, "inference", 6)
+
+    assert result.simulated
+    check_figures(result, real, half_width)
+    assert result.quantities["dynamic_power_w"].value == pytest.approx(real["dynamic_power_w"], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "kind", "says"),
+    [
+        ("ppk2", lambda sim: sim.stall(5.0), MeterSilentError, "sent nothing for 0.2 s"),
+        ("ppk2", lambda sim: sim.unplug(), MeterError, "is gone"),
+        ("otii", lambda sim: sim.detach(), MeterSilentError, "not grown"),
+        ("otii", lambda sim: sim.mute(), MeterSilentError, "not answered"),
+        ("otii", lambda sim: sim.close(), MeterError, "gone"),
+        ("joulescope", lambda sim: setattr(sim.latest, "mute", True), MeterSilentError, "nothing"),
+        ("joulescope", lambda sim: sim.latest.unplug(), MeterError, "unplugged"),
+        ("serial-text", lambda sim: sim.hang(), MeterSilentError, "no reading for 0.2 s"),
+        ("serial-text", lambda sim: sim.unplug(), MeterError, "is gone"),
+        ("lpm01a", lambda sim: sim.garble(6), MeterError, "bytes were lost"),
+        ("lpm01a", lambda sim: sim.insert("error"), MeterError, "reports: "),
+        ("lpm01a", lambda sim: sim.unplug(), MeterError, "is gone"),
+        ("scpi-dmm", lambda sim: sim.server.garble(), MeterError, "TCPIP"),
+        ("scpi-dmm", lambda sim: sim.server.cut(3), MeterError, "hung up"),
+        ("rapl", lambda sim: sim.add("intel-rapl:0", 1000.0), MeterError, "it was reset"),
+        ("rapl", lambda sim: (sim.root / "intel-rapl:0" / "energy_uj").unlink(), MeterError, "cannot be read"),
+        ("nvml", lambda sim: setattr(sim.gpus[0], "lost", True), MeterError, "GPU is lost"),
+        ("nvml", lambda sim: setattr(sim.gpus[0], "begin_mj", 0), MeterError, "fell from"),
+    ],
+)
+def test_what_goes_away_is_told_after_what_came(
+    name: str, fault: Callable[[Any], object], kind: type[MeterError], says: str
+) -> None:
+    with live(name) as instrument:
+        patience = {"timeout_s": 0.2} if "timeout_s" in inspect.signature(instrument.factory).parameters else {}
+        with closing(instrument.open(**patience)) as meter:
+            meter.start()
+            time.sleep(0.15)
+            threading.Thread(target=fault, args=(instrument.sim,)).start()
+            count, error = ended(meter, 2.5)
+            assert not meter.stop()
+
+    assert isinstance(error, kind) and says in error.message and count > 0
+    assert error.remedy.endswith("`rig report` reads it")
+
+
+UNMEANT: dict[str, list[tuple[str, Options]]] = {
+    "ppk2": [
+        ("supply_v", {"supply_v": 0.0}), ("supply_v", {"supply_v": 5.5}), ("mode", {"mode": "volt"}),
+        ("mark_channel", {"mark_channel": "D8"}), ("power", {"power": "off"}), ("pin", {"pin": "up"}),
+        ("pin_lag_s", {"pin_lag_s": -1.0}), ("largest_a", {"largest_a": 2.0}), ("timeout_s", {"timeout_s": -1.0}),
+    ],
+    "lpm01a": [
+        ("port", {"port": ""}), ("rate_hz", {"rate_hz": 3000.0}), ("rate_hz", {"rate_hz": 2e4}),
+        ("power", {"power": "off"}), ("supply_v", {"supply_v": 5.0}), ("largest_a", {"largest_a": 0.0}),
+        ("clock_tolerance", {"clock_tolerance": NAN}),
+    ],
+    "otii": [
+        ("supply_v", {"supply_v": 0.0}), ("channel", {"channel": "volts"}), ("power", {"power": "maybe"}),
+        ("timeout_s", {"timeout_s": 0.0}),
+    ],
+    "joulescope": [
+        ("rate_hz", {"rate_hz": 0.5}), ("timeout_s", {"timeout_s": 0.0}), ("mark_input", {"mark_input": 5}),
+        ("pin", {"mark_input": 0, "pin": "high"}), ("range_mode", {"range_mode": "off"}),
+    ],
+    "scpi-dmm": [
+        ("supply_v", {"supply_v": None}), ("supply_v", {"supply_v": 0.0}), ("function", {"function": "charge"}),
+        ("rate_hz", {"rate_hz": -1.0}), ("rate_hz", {"rate_hz": 60_000.0}), ("range_max", {"range_max": 11.0}),
+        ("aperture_s", {"aperture_s": 2e-3}), ("aperture_s", {"aperture_s": 1e-6}),
+        ("shunt_ohm", {"function": "voltage"}), ("temperature_c", {"temperature_c": 20.0}),
+        ("timeout_s", {"timeout_s": 0.0}),
+    ],
+    "scpi-smu": [("rate_hz", {"rate_hz": 6000.0}), ("rate_hz", {"rate_hz": 0.0})],
+    "dmm6500": [
+        ("rate_hz", {"rate_hz": 500.0}), ("supply_v", {"supply_v": None}), ("readings", {"readings": 8_000_000}),
+        ("range_max", {"range_max": 0.0}),
+    ],
+    "rapl": [
+        ("rate_hz", {"rate_hz": 1000.0}), ("rate_hz", {"rate_hz": 0.0}), ("most_w", {"most_w": float("inf")}),
+        ("domains", {"domains": "gpu"}), ("domains", {"domains": "package-0,package-0-core"}),
+        ("domains", {"domains": "psys,package-0"}),
+    ],
+    "nvml": [
+        ("source", {"source": "watts"}), ("rate_hz", {"rate_hz": -1.0}), ("gpus", {"gpus": "2"}),
+        ("gpus", {"gpus": "0,0"}), ("gpus", {"gpus": "GPU-x"}), ("gpus", {"gpus": ""}),
+    ],
+    "serial-text": [
+        ("columns", {"columns": ""}), ("columns", {"columns": "time:ms"}), ("columns", {"columns": "time:ms, core"}),
+        ("columns", {"columns": "core:mC"}), ("columns", {"columns": "a:mW, a:mW"}), ("columns", {"columns": "a:mW"}),
+        ("columns", {"columns": "t:ms, u:us, a:mW"}), ("columns", {"columns": "x:xor8, a:mW"}),
+        ("separator", {"separator": "pipe"}), ("ignore", {"ignore": "("}), ("stamp_at", {"stamp_at": "late"}),
+        ("kind", {"kind": "cumulative"}), ("aperture_s", {"kind": "mean"}),
+        ("aperture_s", {"kind": "mean", "aperture_s": 0.2, "rate_hz": 10.0}), ("supply_v", {"columns": "t:ms, a:mA"}),
+        ("supply_v", {"columns": "t:ms, a:mA, v:V", "supply_v": "1.8", "voltage": "v"}),
+        ("supply_v", {"columns": "t:ms, a:mA", "supply_v": "a=-1"}), ("supply_v", {"supply_v": "1.8"}),
+        ("voltage", {"columns": "t:ms, a:mA", "voltage": "bus"}), ("resolution", {"resolution": "b=1"}),
+        ("bad_share", {"bad_share": 0.9}), ("clock_tolerance", {"clock_tolerance": NAN}),
+        ("timer_bits", {"timer_bits": -1}), ("port", {"port": ""}),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNMEANT)
+def test_an_option_that_cannot_be_meant_is_named(name: str) -> None:
+    with live(name) as instrument:
+        for field, options in UNMEANT[name]:
+            error = refusal(instrument.open, **options)
+            assert isinstance(error, UsageError) and error.field == field and error.remedy, options
