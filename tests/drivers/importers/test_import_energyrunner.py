@@ -64,20 +64,31 @@ def results_txt(figures: list[tuple[str, str, str]]) -> str:
 
 
 def session(
-    folder: Path, rate_hz: float, stamps: list[float], scale: float = 1e6, prefix: str = ""
+    folder: Path,
+    rate_hz: float,
+    stamps: list[float],
+    scale: float = 1e6,
+    *,
+    prefix: str = "trace1",
+    results: str = "results.txt",
 ) -> list[tuple[str, str, str]]:
     """A session of our own without a log; what EnergyRunner would print of it."""
-    folder.mkdir(parents=True)
-    stored = trace(folder / "trace1-energy.bin", rate_hz, stamps, scale)
-    (folder / "trace1-timestamps.json").write_text("[\n\t" + ",\n\t".join(f"{s:.6g}" for s in stamps) + "\n]\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = trace(folder / f"{prefix}-energy.bin", rate_hz, stamps, scale)
+    (folder / f"{prefix}-timestamps.json").write_text("[\n\t" + ",\n\t".join(f"{s:.6g}" for s in stamps) + "\n]\n")
     figures = told([x / scale * 1e6 for x in stored], rate_hz, stamps)
-    (folder / f"{prefix}results.txt").write_text(results_txt(figures))
+    if results:
+        (folder / results).write_text(results_txt(figures))
     return figures
 
 
-def recorded(source: Path, out: Path, **options: object) -> Run:
+def only(source: Path, **options: object) -> ImportedRun:
     (run,) = open_import(source, **options)  # type: ignore[arg-type]
-    return open_run(write(run, out))
+    return run
+
+
+def recorded(source: Path, out: Path, **options: object) -> Run:
+    return open_run(write(only(source, **options), out))
 
 
 def stated(run: Run, windows: int) -> list[tuple[str, str, str]]:
@@ -115,16 +126,11 @@ def test_our_own_figures_are_the_peers_to_half_a_percent(rate_hz: float, stamps:
 
 
 def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
-    expected = session(tmp_path / "s", 1000.0, LPM01A, prefix="energy_")
-    log = ['00001.000 parser: Command "emon trace on trace1"']
-    for k in range(5):
-        log += [f"{10 + k:05}.000 io: [dut]: m-infer-start-{COUNT}", f"{10 + k:05}.500 io: [dut]: m-infer-done"]
-    log += ["00020.000 emon: m-regfile-fn[trace1-energy.bin]-type[emon]-name[lpm01a]", "00021.0 emon: m-trace[off]"]
-    (tmp_path / "s" / "energy_log.txt").write_text("\n".join(log))
-    (tmp_path / "s" / "energy_results.txt").rename(tmp_path / "s" / "aside")
-    run = recorded(tmp_path / "s", tmp_path / "run")
-    assert stated(run, 5) == expected
-    assert run.start.meters[0].name == "lpm01a"
+    expected = session(tmp_path / "s", 1000.0, LPM01A, results="energy_results.txt")
+    assert stated(recorded(tmp_path / "s", tmp_path / "run"), 5) == expected
+    (logged(tmp_path / "t") / "log.txt").rename(tmp_path / "t" / "energy_log.txt")
+    run = only(tmp_path / "t")
+    assert [s.executions for s in run.spans] == [10, 10, 10] and run.meters[0].name == "lpm01a"
 
 
 @pytest.mark.parametrize(("unit", "scale"), [("nJ", 1e9), ("J", 1.0), ("mJ", 1e3)])
@@ -141,8 +147,7 @@ def test_results_of_another_session_are_said_to_differ(tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A)
     wrong = [(f"{1.3 * float(e):.3f}", p, i) for e, p, i in expected]
     (tmp_path / "s" / "results.txt").write_text(results_txt(wrong))
-    (run,) = open_import(tmp_path / "s")
-    assert "window 2" in run.details["results.txt"]
+    assert "window 2" in only(tmp_path / "s").details["results.txt"]
 
 
 def test_a_dropped_sample_leaves_out_its_window_alone(tmp_path: Path) -> None:
@@ -258,31 +263,18 @@ def test_performance_and_accuracy_beside_energy_do_not_matter(tmp_path: Path) ->
 def logged(
     folder: Path, *, windows: int = 3, counts: tuple[int, ...] = (10, 10, 10), prefix: str = "trace1", log: bool = True
 ) -> Path:
-    """A session with a log: 1 kHz, 2 mW in windows of 0.4 s, 1 mW between them, an idle tail of one second."""
-    folder.mkdir(parents=True, exist_ok=True)
-    on = [round(0.1 + 0.5 * k, 3) for k in range(windows)]
-    stamps = [0.01, *(round(t + x, 3) for t in on for x in (0.0, 0.4))]
-    t = np.arange(round((stamps[-1] + 1.2) * 1e3)) / 1e3
-    busy = np.any([(t >= a) & (t < a + 0.4) for a in on], axis=0)
-    energy_uj = 1.0 + busy + np.random.default_rng(3).normal(0.0, 5e-3, len(t))
-    body = np.concatenate([[1e3], energy_uj]).astype("<f4").tobytes()
-    (folder / f"{prefix}-energy.bin").write_bytes(b"\xf1" + body)
-    (folder / f"{prefix}-timestamps.json").write_text(json.dumps(stamps))
+    """A session with a log but no results: 1 kHz, windows of 0.4 s, an idle tail of one second."""
+    stamps = [0.01, *(round(0.1 + 0.5 * k + x, 3) for k in range(windows) for x in (0.0, 0.4))]
+    session(folder, 1000.0, stamps, prefix=prefix, results="")
     lines = [(0.0, f'parser: Command "emon trace on {prefix}"')]
-    for k, a in enumerate(on):
-        lines.append((a, f"io: [dut]: m-infer-start-{counts[k]}"))
-        lines.append((round(a + 0.4, 3), "io: [dut]: m-infer-done"))
+    lines.append((0.0, f"emon: m-regfile-fn[{prefix}-energy.bin]-type[emon]-name[lpm01a]"))
+    for count, on, off in zip(counts, stamps[1::2], stamps[2::2], strict=False):
+        lines += [(on, f"io: [dut]: m-infer-start-{count}"), (off, "io: [dut]: m-infer-done")]
     lines += [(stamps[-1], 'parser: Command "echo tail 1000"'), (stamps[-1] + 1.0, "parser: m-echo-message[tail]")]
     lines.append((stamps[-1] + 1.1, "emon: m-trace[off]"))
     if log:
         (folder / "log.txt").write_text("".join(f"{50.0 + at:09.3f} {what}\n" for at, what in lines))
     return folder
-
-
-def only(source: Path, **options: object) -> ImportedRun:
-    runs = open_import(source, **options)  # type: ignore[arg-type]
-    assert len(runs) == 1
-    return runs[0]
 
 
 def printed(text: str, name: str) -> list[str]:
@@ -292,7 +284,7 @@ def printed(text: str, name: str) -> list[str]:
 @real
 @pytest.mark.parametrize("board", ["NUCLEO_L4R5ZI_ad", "NUCLEO_L4R5ZI_kws"])
 def test_published_figures_come_out_to_the_digits_printed(board: str, tmp_path: Path) -> None:
-    run = open_run(write(only(REAL / board), tmp_path / "run"))
+    run = recorded(REAL / board, tmp_path / "run")
     text = (REAL / board / "results.txt").read_text()
     figures = {str(key): f"{q.value * 1e6:.3f}" for key, q in recorder_figures(run).items()}
     energies = printed(text, "Energy  ")
@@ -304,18 +296,11 @@ def test_published_figures_come_out_to_the_digits_printed(board: str, tmp_path: 
     assert [figures["peer.energy_per_inference_median_j"]] == printed(text, "Median energy")
     throughput = recorder_figures(run)["peer.throughput_median_hz"].value
     assert [f"{throughput:.3f}"] == printed(text, "Median throughput")
-
-
-@real
-@pytest.mark.parametrize("board", ["NUCLEO_L4R5ZI_ad", "NUCLEO_L4R5ZI_kws"])
-def test_our_own_figures_agree_with_the_published_ones(board: str, tmp_path: Path) -> None:
-    run = open_run(write(only(REAL / board), tmp_path / "run"))
-    ours, theirs = evaluate(run).quantities, recorder_figures(run)
-    assert ours["energy_per_inference_j"].value == pytest.approx(
-        theirs["peer.energy_per_inference_median_j"].value, rel=1e-3
-    )
-    assert ours["energy_per_inference_j"].n == 5 * (1500 if board.endswith("ad") else 150)
-    assert any("uncertainty not stated" in note for note in evaluate(run).notes)
+    own = evaluate(run)
+    ours, theirs = own.quantities["energy_per_inference_j"], recorder_figures(run)["peer.energy_per_inference_median_j"]
+    assert ours.value == pytest.approx(theirs.value, rel=1e-3)
+    assert ours.n == 5 * (1500 if board.endswith("ad") else 150)
+    assert any("uncertainty not stated" in note for note in own.notes)
 
 
 @real
@@ -323,7 +308,7 @@ def test_a_calibration_is_checked_against_the_day_of_the_session(tmp_path: Path)
     valid = """instrument = "LPM01A"\nreference = "made up"\nvalid_from = 2022-01-01\nvalid_until = 2022-12-31
     [[range]]\nunit = "W"\nfull_scale = 0.1\nof_reading_percent = 2.0\nof_range_percent = 0.0\n"""
     (tmp_path / "valid.toml").write_text(valid)
-    run = open_run(write(only(REAL / "NUCLEO_L4R5ZI_ad", calibration=str(tmp_path / "valid.toml")), tmp_path / "run"))
+    run = recorded(REAL / "NUCLEO_L4R5ZI_ad", tmp_path / "run", calibration=str(tmp_path / "valid.toml"))
     energy = evaluate(run).quantities["energy_per_inference_j"]
     assert energy.half_width() > 1.96 * 0.02 / 3**0.5 * energy.value
     assert not any("uncertainty not stated" in note for note in evaluate(run).notes)
@@ -343,7 +328,7 @@ def test_figures_do_not_depend_on_any_one_of_the_texts(gone: str, tmp_path: Path
     folder = shutil.copytree(REAL / "NUCLEO_L4R5ZI_ad", tmp_path / "session")
     (folder / gone).chmod(0o644)
     (folder / gone).unlink()
-    figures = recorder_figures(open_run(write(only(folder), tmp_path / "run")))
+    figures = recorder_figures(recorded(folder, tmp_path / "run"))
     assert f"{figures['peer.energy_per_inference_median_j'].value * 1e6:.3f}" == "322.977"
 
 

@@ -9,25 +9,9 @@ import pytest
 from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
 from drivers.importers.energyrunner.importer import open_import as energyrunner
 from drivers.importers.mlperf_power.importer import open_import as mlperf_power
-from drivers.importers.single_trace import TraceOptions
 from rig.errors import DataError, UsageError
-from rig.factories import options_of
 
 FORMATS = [joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch]
-SHARED = {"windows", "idle", "sync_s", "clock_tolerance", "calibration", "calibration_range", "temperature_c"}
-
-
-@pytest.mark.parametrize("module", FORMATS, ids=lambda m: m.__name__.rpartition(".")[2])
-def test_every_importer_of_a_trace_has_the_shared_options_with_their_types(module: object) -> None:
-    options = options_of(module.open_import)  # type: ignore[attr-defined]
-    assert set(options) >= SHARED
-    assert (options["windows"].kind, options["windows"].optional) == (str, True)
-    assert (options["sync_s"].kind, options["sync_s"].default) == (float, 0.0)
-    assert options["clock_tolerance"].default == TraceOptions().clock_tolerance
-
-
-def test_the_options_of_a_format_stand_before_the_shared_ones() -> None:
-    assert list(options_of(joulescope_jls.open_import))[:2] == ["supply_v", "instrument"]
 
 
 @pytest.mark.parametrize("module", FORMATS, ids=lambda m: m.__name__.rpartition(".")[2])
