@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from rig.importing.imported import ImportedRun
 from rig.importing.write import write
 from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
-from tests.support.import_traces import BUSY_W, ON_S, RATE_HZ, SPAN_S, SUPPLY_V, check, recorded, table, trace, windows
+from tests.support.import_traces import BUSY_W, SUPPLY_V, check, plain, recorded, table, trace, windows
 from tests.support.paths import ROOT
 
 CALIBRATION = """
@@ -39,16 +38,6 @@ of_range_percent = 0.02
 below_s = 0.002
 of_range_percent = 0.01
 """
-
-
-def opened_plain(
-    folder: Path, spoil: Callable[[np.ndarray, np.ndarray], Any] = lambda t, w: (t, w), **more: Any
-) -> Any:
-    """Return a trace's plain CSV, damaged."""
-    t, watts, _ = trace()
-    source = table(folder / "a.csv", "t,p", *spoil(t, watts))
-    options = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(folder)} | more
-    return plain_csv.open_import(source, **options)
 
 
 def said(run: ImportedRun, out: Path) -> list[str]:
@@ -91,7 +80,7 @@ def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
         keep = np.sort(rng.choice(len(t), len(t) // 3, replace=False))
         return t[keep], w[keep]
 
-    run = opened_plain(tmp_path, uneven, calibration=str(tmp_path / "c.toml"))
+    run = plain(tmp_path, *uneven(*trace()[:2]), calibration=str(tmp_path / "c.toml"))
     rail = run.meters[0].rails[0]
     assert rail.rate_hz == 0.0
     assert rail.accuracy.offset == pytest.approx(3e-6)
@@ -110,39 +99,28 @@ def own_windows(folder: Path, *rows: str) -> str:
 def test_windows_of_activity_that_overlap_are_refused(tmp_path: Path, row: str) -> None:
     given = own_windows(tmp_path, "0.6,0.8,inference,5", "1.4,1.6,inference,5", row)
     with pytest.raises(DataError, match=r"window of .* overlaps the window of inference from 0\.6 to 0\.8 s"):
-        write(opened_plain(tmp_path, windows=given), tmp_path / "run")
+        write(plain(tmp_path, windows=given), tmp_path / "run")
 
 
 @pytest.mark.parametrize("phase", ["idel", "Idle", "warm-up"])
 def test_a_phase_that_is_nearly_idle_is_a_slip(tmp_path: Path, phase: str) -> None:
     given = own_windows(tmp_path, "0.6,0.8,inference,5", f"1.8,2.2,{phase},")
     with pytest.raises(DataError, match=f"window 2 has the phase '{phase}'") as e:
-        opened_plain(tmp_path, windows=given)
+        plain(tmp_path, windows=given)
     assert "idle or warmup" in e.value.remedy
 
 
 def test_phases_of_unequal_counts_are_told(tmp_path: Path) -> None:
     given = own_windows(tmp_path, "0,0.55,idle,", "0.6,0.8,inference,5", "1.0,1.2,inference,5", "1.4,1.6,encoding,5")
-    _, result = recorded(opened_plain(tmp_path, windows=given), tmp_path / "run")
+    _, result = recorded(plain(tmp_path, windows=given), tmp_path / "run")
     assert any("(inference 10, encoding 5)" in note for note in result.notes)
-
-
-def test_the_header_below_a_preamble_is_the_one_that_is_named(tmp_path: Path) -> None:
-    source = tmp_path / "scope.csv"
-    source.write_text("Scope,X1000\nMade,2026\nt (s),p (mW)\n0.1,3.0\n0.2,3.5\n")
-    with pytest.raises(DataError, match=r"has no column 't'") as e:
-        plain_csv.open_import(source, time="t:s", power="p (mW):mW", stamp="start", windows=windows(tmp_path))
-    assert e.value.remedy == "Write its name with the unit: t (s)"
-    with pytest.raises(DataError, match=r"has no column 'q'") as e:
-        plain_csv.open_import(source, time="t (s):s", power="q:mW", stamp="start", windows=windows(tmp_path))
-    assert "t (s), p (mW)" in e.value.remedy
 
 
 # ---- idle windows ---------------------------------------------------------------------------------------------------
 
 
 def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: Path) -> None:
-    run = opened_plain(tmp_path, idle="0.1:1.0")
+    run = plain(tmp_path, idle="0.1:1.0")
     with pytest.raises(
         DataError, match=r"idle window from 0\.1 s to 1 s overlaps window 1.* from 0\.6 s to 0\.8 s"
     ) as e:
@@ -152,22 +130,22 @@ def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: 
 
 
 def test_idle_that_touches_a_window_is_let_be(tmp_path: Path) -> None:
-    check(opened_plain(tmp_path, idle=f"0.58:{ON_S[0]},{ON_S[0] + SPAN_S}:{ON_S[1]}"), tmp_path / "run")
+    check(plain(tmp_path, idle="0.58:0.6,0.8:0.9"), tmp_path / "run")
 
 
 def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> None:
-    notes = said(opened_plain(tmp_path, idle="2.0:3.5"), tmp_path / "cut")
+    notes = said(plain(tmp_path, idle="2.0:3.5"), tmp_path / "cut")
     assert any("idle window from 2 s to 3.5 s was cut to the trace: from 2 s to 2.4 s" in note for note in notes)
     assert max(e.off_ns for e in open_run(tmp_path / "cut").of_type(IdleWindow)) == 2_400_000_000
     with pytest.raises(DataError, match=r"idle window from 3 s to 4 s lies outside the trace, .* to 2\.4 s"):
-        write(opened_plain(tmp_path, idle="3:4"), tmp_path / "outside")
+        write(plain(tmp_path, idle="3:4"), tmp_path / "outside")
 
 
 # ---- what is missing ------------------------------------------------------------------------------------------------
 
 
 def test_a_whole_recording_has_nothing_to_say(tmp_path: Path) -> None:
-    assert said(opened_plain(tmp_path), tmp_path / "run") == []
+    assert said(plain(tmp_path), tmp_path / "run") == []
 
 
 def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
@@ -175,7 +153,7 @@ def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
         keep = ((t < 0.7) | (t >= 0.75)) & ((t < 1.9) | (t >= 2.0))
         return t[keep], w[keep]
 
-    (note,) = said(opened_plain(tmp_path, holed), tmp_path / "run")
+    (note,) = said(plain(tmp_path, *holed(*trace()[:2])), tmp_path / "run")
     assert "2 gaps longer than 1.5 periods of 0.0005 s, 0.15 s in all" in note
     assert "the longest, 0.1 s, begins at 1.9 s" in note
 
@@ -186,8 +164,7 @@ def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> N
     cells = [repr(w) for w in watts.tolist()]
     cells[1300:1303] = [word] * 3
     lines = ["t,p", *(f"{a!r},{c}" for a, c in zip(t.tolist(), cells, strict=True))]
-    (tmp_path / "a.csv").write_text("\n".join(lines))
-    run = plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
+    run = plain(tmp_path, text="\n".join(lines))
     assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(t)} readings are not numbers; they are left out"]
     figures = evaluate(open_run(tmp_path / "run")).quantities
     assert figures["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
@@ -199,9 +176,7 @@ def test_an_overload_is_flagged_and_at_least_the_largest_reading_before_it(word:
     cells = [repr(a) for a in (watts / SUPPLY_V * 1e3).tolist()]
     cells[1300:1303] = [word] * 3
     lines = ["t,i", *(f"{a!r},{c}" for a, c in zip(t.tolist(), cells, strict=True))]
-    (tmp_path / "a.csv").write_text("\n".join(lines))
-    options = {"time": "t:s", "supply_v": SUPPLY_V, "stamp": "start", "windows": windows(tmp_path)}
-    run = plain_csv.open_import(tmp_path / "a.csv", current="i:mA", **options)
+    run = plain(tmp_path, text="\n".join(lines), power=None, current="i:mA", supply_v=SUPPLY_V)
     (note,) = said(run, tmp_path / "run")
     assert f"3 of {len(t)} readings are overloads" in note
     found = open_run(tmp_path / "run")
@@ -218,7 +193,7 @@ def test_each_place_without_a_reading_is_counted_whatever_part_is_stamped(stamp:
         return t[keep], w[keep]
 
     lost = int(np.count_nonzero(np.diff(np.flatnonzero(np.random.default_rng(0).random(len(trace()[0])) > 0.3)) > 1))
-    (note, *_) = said(opened_plain(tmp_path, lossy, stamp=stamp), tmp_path / "run")
+    (note, *_) = said(plain(tmp_path, *lossy(*trace()[:2]), stamp=stamp), tmp_path / "run")
     assert f"{lost} gaps longer than 1.5 periods of 0.0005 s" in note
 
 
@@ -226,8 +201,7 @@ def test_lines_that_end_before_their_reading_are_counted(tmp_path: Path) -> None
     t, watts, _ = trace()
     lines = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
     lines[10], lines[20] = lines[10].removesuffix(",x"), lines[20].split(",")[0]
-    (tmp_path / "a.csv").write_text("\n".join(["made by hand", *lines]))
-    run = plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
+    run = plain(tmp_path, text="\n".join(["made by hand", *lines]))
     _, missing = said(run, tmp_path / "run")
     assert f"1 of {len(t)} readings are not numbers" in missing
 
@@ -236,11 +210,13 @@ def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
     def early(t: np.ndarray, w: np.ndarray) -> Any:
         return t[t < 1.6], w[t < 1.6]
 
-    run = opened_plain(tmp_path, early)
+    run = plain(tmp_path, *early(*trace()[:2]))
     with pytest.raises(DataError, match="idle window"):
         write(run, tmp_path / "idle")
     (tmp_path / "w.csv").write_text("start,end\n0.6,0.8\n1.5,1.7\n")
-    (note,) = said(opened_plain(tmp_path, early, windows=str(tmp_path / "w.csv"), idle="0:0.55"), tmp_path / "run")
+    (note,) = said(
+        plain(tmp_path, *early(*trace()[:2]), windows=str(tmp_path / "w.csv"), idle="0:0.55"), tmp_path / "run"
+    )
     assert note == "Rail p: 1 of 2 windows lie outside the trace, in part or wholly"
 
 
@@ -248,8 +224,8 @@ def test_amperes_that_are_no_number_stay_so_times_volts(tmp_path: Path) -> None:
     t, watts, _ = trace()
     amps = watts / SUPPLY_V
     amps[1300] = np.nan
-    source = table(tmp_path / "a.csv", "t,i,v", t, amps, 0.0 * t + SUPPLY_V)
-    run = plain_csv.open_import(source, time="t:s", current="i:A", voltage="v:V", windows=windows(tmp_path))
+    columns = (t, amps, 0.0 * t + SUPPLY_V)
+    run = plain(tmp_path, *columns, header="t,i,v", power=None, current="i:A", voltage="v:V")
     assert said(run, tmp_path / "run") == [f"Rail i: 1 of {len(t)} readings are not numbers; they are left out"]
 
 
@@ -268,5 +244,5 @@ def test_the_command_prints_the_notes(
     monkeypatch.setattr(sys, "argv", ["rig", *words])
     assert main(words) == 0
     out = capsys.readouterr().out
-    note = f"Rail p: 1 of {round(2.4 * RATE_HZ)} readings are not numbers; they are left out"
+    note = "Rail p: 1 of 4800 readings are not numbers; they are left out"
     assert json.loads(out)["notes"] == [note] if as_json else f"note    {note}\n" in out

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivers.importers import plain_csv
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.result import Result
 from rig.importing.imported import ImportedRun
@@ -33,6 +34,19 @@ def table(path: Path, header: str, *columns: Any, end: str = "\n", separator: st
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(end.join([header, *lines]).encode())
     return path
+
+
+def plain(
+    folder: Path, *columns: Any, header: str = "t,p", text: str | None = None, zero_s: float = 0.0, **options: Any
+) -> ImportedRun:
+    """Import columns, those of ``trace`` by default, below a header, or a text; ``options`` go before its own."""
+    path = folder / "a.csv"
+    if text is None:
+        table(path, header, *(columns or trace()[:2]))
+    else:
+        path.write_text(text)
+    given = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(folder, zero_s=zero_s)} | options
+    return plain_csv.open_import(path, **{name: value for name, value in given.items() if value is not None})
 
 
 def windows(folder: Path, unit: str = "", scale: float = 1.0, inferences: int = 5, zero_s: float = 0.0) -> str:

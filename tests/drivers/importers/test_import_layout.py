@@ -14,7 +14,7 @@ from drivers.importers import joulescope_csv, otii, plain_csv, ppk2
 from drivers.importers.csv_layout import all_of, find
 from drivers.units import agree
 from rig.errors import DataError, UsageError
-from tests.support.import_traces import SUPPLY_V, check, table, trace, windows
+from tests.support.import_traces import SUPPLY_V, check, plain, table, trace, windows
 
 # ---- the header is found by what was declared -------------------------------------------------------------------
 
@@ -46,30 +46,34 @@ def test_what_an_oscilloscope_writes_around_its_header_is_passed_over(above: str
     assert any("read as units" in note for note in run.notes) == bool(below)
 
 
-def test_a_line_of_comment_amid_the_readings_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("t,p\n0,1\n# trigger\n1,2\n")
-    with pytest.raises(DataError, match="data row 2") as caught:
-        plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", windows=windows(tmp_path))
-    assert "comments" in caught.value.remedy
-
-
 def test_a_first_row_of_no_numbers_is_data(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,p\n0,nan\n1,2\n2,2\n")
     assert find(tmp_path / "a.csv", all_of(["p"])).below == 0
 
 
-def test_without_the_declared_columns_those_that_are_there_are_named(tmp_path: Path) -> None:
-    source = scope(tmp_path)
-    with pytest.raises(DataError, match="no column 'p'") as caught:
-        plain_csv.open_import(source, time="Time:s", power="p:W", windows=windows(tmp_path))
-    assert "Time, Ch1" in caught.value.remedy
+SCOPE = "Scope,X1000\nMade,2026\nt (s),p (mW)\n0.1,3.0\n0.2,3.5\n"
+THOUSANDS = "t;p\n0;0,5\n1;1.955\n2;0,5\n"
 
 
-def test_a_header_above_dates_and_numbers_is_named_and_not_the_line_above_it(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("Logger 3000;Channel 1\nTime;Power [mW]\n2026-10-01T12:00:00;1,5\n")
-    with pytest.raises(DataError, match="no column 'Power'") as caught:
-        plain_csv.open_import(tmp_path / "a.csv", time="Time:iso", power="Power:mW", windows=windows(tmp_path))
-    assert "Power [mW]" in caught.value.remedy
+@pytest.mark.parametrize(
+    ("text", "options", "match", "remedy"),
+    [
+        ("t,p\n0,1\n# trigger\n1,2\n", {}, "data row 2", "comments"),
+        ("Time,Ch1\n0,1\n1,2\n", {"time": "Time:s"}, "no column 'p'", "Time, Ch1"),
+        ("Logger 3000;Channel 1\nTime;Power [mW]\n2026-10-01T12:00:00;1,5\n", {"time": "Time:iso", "power": "Power:mW"},
+         "no column 'Power'", "Power [mW]"),
+        (SCOPE, {"power": "p (mW):mW"}, "no column 't'", "Write its name with the unit: t (s)"),
+        (SCOPE, {"time": "t (s):s", "power": "q:mW"}, "no column 'q'", "t (s), p (mW)"),
+        (THOUSANDS, {}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
+        (THOUSANDS, {"decimal": ","}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
+    ],
+)  # fmt: skip
+def test_what_is_no_such_table_is_named_with_its_row_or_its_columns(
+    text: str, options: dict[str, Any], match: str, remedy: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=match) as caught:
+        plain(tmp_path, text=text, **options)
+    assert remedy in caught.value.remedy
 
 
 def test_a_header_amid_the_readings_is_named_with_a_remedy_that_every_format_has(tmp_path: Path) -> None:
@@ -120,27 +124,14 @@ def test_decimal_commas_show_themselves(separator: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", [".", ","])
 def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mark: str, tmp_path: Path) -> None:
-    rows = [f"{k};1{mark}{950 + k}" for k in range(5)]
-    (tmp_path / "a.csv").write_text("\n".join(["t;p", *rows]))
-    (tmp_path / "w.csv").write_text("start,end\n1,3\n")
-    options: dict[str, Any] = {"time": "t:s", "power": "p:W", "windows": str(tmp_path / "w.csv")}
+    text = "\n".join(["t;p", *(f"{k};1{mark}{950 + k}" for k in range(5))])
     with pytest.raises(UsageError, match=r"such as 1.950 may be a decimal mark") as caught:
-        plain_csv.open_import(tmp_path / "a.csv", **options)
+        plain(tmp_path, text=text)
     assert caught.value.field == "decimal"
-    (readings,) = plain_csv.open_import(tmp_path / "a.csv", decimal=mark, **options).traces
+    (readings,) = plain(tmp_path, text=text, decimal=mark).traces
     assert np.concatenate([c.value for c in readings.chunks]).tolist() == pytest.approx(
         [1.95 + 0.001 * k for k in range(5)]
     )
-
-
-def test_marked_thousands_are_refused_and_never_read_as_decimals(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("t;p\n0;0,5\n1;1.955\n2;0,5\n")
-    for decimal in (None, ","):
-        with pytest.raises(DataError, match=r"p is '1\.955' in data row 2") as caught:
-            plain_csv.open_import(
-                tmp_path / "a.csv", time="t:s", power="p:W", decimal=decimal, windows=windows(tmp_path)
-            )
-        assert "thousands marks are not read" in caught.value.remedy
 
 
 @settings(max_examples=30, deadline=None)
@@ -158,10 +149,8 @@ def test_numbers_are_read_as_written_or_asked_about(
     wanted = [v / 10**places for v in values]
     cells = [f"{v:.{places}f}".replace(".", mark) for v in wanted]
     rows = [f"{k}{separator}{cell}" for k, cell in enumerate(cells)]
-    (folder / "a.csv").write_text("\n".join([f"t{separator}p", *rows]))
-    (folder / "w.csv").write_text("start,end\n0,1\n")
     try:
-        run = plain_csv.open_import(folder / "a.csv", time="t:s", power="p:W", windows=str(folder / "w.csv"))
+        run = plain(folder, text="\n".join([f"t{separator}p", *rows]))
     except UsageError as error:
         assert error.field == "decimal"
         assert places == 3
@@ -179,13 +168,12 @@ def test_windows_may_have_semicolons_and_decimal_commas(tmp_path: Path) -> None:
 
 
 def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path: Path) -> None:
-    source = scope(tmp_path)
     (tmp_path / "w.csv").write_text("start;end\n0,6;0,8\n1.2;1,4\n")
     with pytest.raises(UsageError) as asked:
-        plain_csv.open_import(source, time="Time:s", power="Ch1:W", decimal=".", windows=str(tmp_path / "w.csv"))
+        plain(tmp_path, decimal=".", windows=str(tmp_path / "w.csv"))
     (tmp_path / "w.csv").write_text("start,end\n0.6,x\n")
     with pytest.raises(DataError) as refused:
-        plain_csv.open_import(source, time="Time:s", power="Ch1:W", windows=str(tmp_path / "w.csv"))
+        plain(tmp_path, windows=str(tmp_path / "w.csv"))
     assert "decimal=" not in asked.value.remedy + refused.value.remedy
 
 
@@ -213,13 +201,12 @@ def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
 )
 def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: str, tmp_path: Path) -> None:
     t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", f"t,{header}", t, watts / SUPPLY_V)
-    options: dict[str, Any] = {"time": "t:s", "supply_v": SUPPLY_V, "stamp": "start", "windows": windows(tmp_path)}
+    columns, options = (t, watts / SUPPLY_V), {"power": None, "current": f"{header}:A", "supply_v": SUPPLY_V}
     with pytest.raises(UsageError, match="declares A") as caught:
-        plain_csv.open_import(source, current=f"{header}:A", **options)
+        plain(tmp_path, *columns, header=f"t,{header}", **options)
     assert header in caught.value.message
     assert "overrule_header=true" in caught.value.remedy
-    check(plain_csv.open_import(source, current=f"{header}:A", overrule_header=True, **options), tmp_path / "run")
+    check(plain(tmp_path, *columns, header=f"t,{header}", overrule_header=True, **options), tmp_path / "run")
 
 
 def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drivers.importers import plain_csv
 from rig.errors import DataError, RigError, UsageError
 from rig.importing.write import write
-from tests.support.import_traces import BUSY_W, RATE_HZ, SUPPLY_V, check, recorded, table, trace, windows
+from tests.support.import_traces import BUSY_W, RATE_HZ, SUPPLY_V, check, plain, recorded, table, trace, windows
 
 # ---- plain CSV ----------------------------------------------------------------------------
 
@@ -34,8 +34,7 @@ def test_plain_columns_and_units_are_declared(tmp_path: Path) -> None:
 
 def test_plain_rails_add_up(tmp_path: Path) -> None:
     t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", "t,core,io", t, 0.75 * watts, 0.25 * watts * 1e3)
-    run = plain_csv.open_import(source, time="t:s", power="core:W;io:mW", stamp="start", windows=windows(tmp_path))
+    run = plain(tmp_path, t, 0.75 * watts, 0.25 * watts * 1e3, header="t,core,io", power="core:W;io:mW")
     _, result = recorded(run, tmp_path / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
@@ -51,10 +50,8 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
     with pytest.raises(UsageError) as caught:
-        plain_csv.open_import(source, **{"time": "t:s", "windows": windows(tmp_path)} | options)
+        plain(tmp_path, **{"power": None} | options)
     assert caught.value.field == field
 
 
@@ -98,29 +95,22 @@ def test_local_time_that_comes_twice_or_never_is_no_moment(stamp: str, tmp_path:
 @pytest.mark.parametrize(("unit", "joules"), [("Wh", 3600.0), ("mWh", 3.6)])
 def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: Path) -> None:
     t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", f"t,e ({unit})", t + 1 / RATE_HZ, np.cumsum(watts) / RATE_HZ / joules)
-    run = plain_csv.open_import(source, time="t:s", energy=f"e ({unit}):{unit}", windows=windows(tmp_path))
+    columns = (t + 1 / RATE_HZ, np.cumsum(watts) / RATE_HZ / joules)
+    run = plain(tmp_path, *columns, header=f"t,e ({unit})", power=None, energy=f"e ({unit}):{unit}")
     _, result = recorded(run, tmp_path / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-2)
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59+00:00", "2026-13-01T00:00:00Z", "7"])
 def test_plain_iso_stamps_that_cannot_be_meant_are_refused(stamp: str, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(f"when,p\n{stamp},1\n2026-01-01T00:00:00Z,1\n")
     with pytest.raises(DataError):
-        plain_csv.open_import(tmp_path / "a.csv", time="when:iso", power="p:W", windows=windows(tmp_path))
+        plain(tmp_path, text=f"when,p\n{stamp},1\n2026-01-01T00:00:00Z,1\n", time="when:iso")
 
 
 def test_a_place_of_stamps_that_nobody_stated_is_doubted(tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
-    options: dict[str, Any] = {"time": "t:s", "power": "p:W", "windows": windows(tmp_path)}
-    width = {
-        stamp: run.brackets["recording"][0].after_ns - run.brackets["recording"][0].before_ns
-        for stamp in (None, "start")
-        for run in [plain_csv.open_import(source, stamp=stamp, **options)]
-    }
-    assert width == {None: round(1e9 / RATE_HZ), "start": 0}
+    for stamp, width_ns in ((None, round(1e9 / RATE_HZ)), ("start", 0)):
+        (bracket,) = plain(tmp_path, stamp=stamp).brackets["recording"]
+        assert bracket.after_ns - bracket.before_ns == width_ns
 
 
 # ---- windows in a file --------------------------------------------------------------------
@@ -128,10 +118,8 @@ def test_a_place_of_stamps_that_nobody_stated_is_doubted(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("unit", "scale"), [("", 1.0), ("_ms", 1e3), (" (us)", 1e6)])
 def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> None:
-    t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
-    given_ = windows(tmp_path, unit, scale)
-    check(plain_csv.open_import(source, time="t:s", power="p:W", stamp="start", windows=given_), tmp_path / "run")
+    (tmp_path / "own").mkdir()
+    check(plain(tmp_path, windows=windows(tmp_path / "own", unit, scale)), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -143,11 +131,9 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
-    t, watts, _ = trace(100.0)
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
     (tmp_path / "w.csv").write_text(text)
     with pytest.raises(RigError):
-        plain_csv.open_import(source, time="t:s", power="p:W", windows=str(tmp_path / "w.csv"))
+        plain(tmp_path, *trace(100.0)[:2], windows=str(tmp_path / "w.csv"))
 
 
 @pytest.mark.parametrize(
@@ -164,20 +150,15 @@ def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
     ids=["repeated", "backward", "nan", "far", "1e308", "one", "elsewhere"],
 )
 def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any], tmp_path: Path) -> None:
-    t, watts, _ = trace(100.0)
-    source = table(tmp_path / "a.csv", "t,p", *spoil(t, watts))
     with pytest.raises(DataError):
-        run = plain_csv.open_import(source, time="t:s", power="p:W", windows=windows(tmp_path))
-        write(run, tmp_path / "run")
+        write(plain(tmp_path, *spoil(*trace(100.0)[:2]), stamp=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_missing_reading_is_left_out(tmp_path: Path) -> None:
     t, watts, _ = trace()
     watts[700:703] = np.nan
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
-    run = plain_csv.open_import(source, time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
-    check(run, tmp_path / "run")
+    check(plain(tmp_path, t, watts), tmp_path / "run")
 
 
 @settings(max_examples=8, deadline=None)
@@ -190,8 +171,6 @@ def test_where_time_begins_and_its_unit_change_no_figure(
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
     t, watts, _ = trace(rate_hz)
     lines = ["t,p", *(f"{(x + zero_s) * scale!r},{w!r}" for x, w in zip(t.tolist(), watts.tolist(), strict=True))]
-    (folder / "a.csv").write_text("\n".join(lines))
-    given_ = windows(folder, zero_s=zero_s)
-    run = plain_csv.open_import(folder / "a.csv", time=f"t:{unit}", power="p:W", stamp="start", windows=given_)
+    run = plain(folder, text="\n".join(lines), time=f"t:{unit}", zero_s=zero_s)
     _, result = recorded(run, folder / "run")
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=2e-3)

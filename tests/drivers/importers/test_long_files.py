@@ -12,7 +12,7 @@ import pytest
 from drivers.importers import csv_columns, plain_csv, ppk2, raw_numbers
 from rig.errors import RigError
 from rig.importing.imported import ImportedRun
-from tests.support.import_traces import RATE_HZ, check, table, trace, windows
+from tests.support.import_traces import RATE_HZ, check, plain, table, trace, windows
 
 
 def columns(run: ImportedRun) -> list[np.ndarray]:
@@ -29,12 +29,10 @@ def test_readings_and_times_do_not_depend_on_where_blocks_end(
 ) -> None:
     t, watts, _ = trace()
     t = np.round(t + jitter / RATE_HZ * (np.arange(len(t)) % 5 == 4), 7)
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
-    options: dict[str, Any] = {"time": "t:s", "power": "p:W", "stamp": stamp, "windows": windows(tmp_path)}
-    whole = plain_csv.open_import(source, **options)
+    whole = plain(tmp_path, t, watts, stamp=stamp)
     wanted = columns(whole)
     monkeypatch.setattr(csv_columns, "ROWS", 701)
-    parts = plain_csv.open_import(source, **options)
+    parts = plain(tmp_path, t, watts, stamp=stamp)
 
     assert len(wanted) == (3 if jitter else 1)
     assert (parts.t0_ns, parts.meters) == (whole.t0_ns, whole.meters)
@@ -47,10 +45,8 @@ def test_a_grid_that_bends_only_after_the_first_block_is_no_grid(
 ) -> None:
     t, watts, _ = trace()
     t = np.where(t > 1.0, 1.0 + (t - 1.0) * 1.02, t)
-    source = table(tmp_path / "a.csv", "t,p", t, watts)
     monkeypatch.setattr(csv_columns, "ROWS", 701)
-    run = plain_csv.open_import(source, time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
-    assert len(columns(run)) == 3
+    assert len(columns(plain(tmp_path, t, watts))) == 3
 
 
 def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(
@@ -60,18 +56,16 @@ def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(
     source = table(tmp_path / "a.csv", "t,p", t, watts)
     lines = source.read_text().split("\n")
     lines[1503] = "0.751,broken"
-    source.write_text("\n".join(lines))
     monkeypatch.setattr(csv_columns, "ROWS", 701)
     with pytest.raises(RigError, match="p is 'broken' in data row 1503"):
-        plain_csv.open_import(source, time="t:s", power="p:W", windows=windows(tmp_path))
+        plain(tmp_path, text="\n".join(lines))
 
 
 def test_stamps_that_go_back_between_two_blocks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     t, watts, _ = trace()
-    source = table(tmp_path / "a.csv", "t,p", np.concatenate([t[:701], t[:701]]), watts[:1402])
     monkeypatch.setattr(csv_columns, "ROWS", 701)
     with pytest.raises(RigError, match=r"reading 702 is 0\.35 s before the one before it"):
-        plain_csv.open_import(source, time="t:s", power="p:W", windows=windows(tmp_path))
+        plain(tmp_path, np.concatenate([t[:701], t[:701]]), watts[:1402])
 
 
 def test_windows_of_a_channel_go_on_from_block_to_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
