@@ -24,8 +24,8 @@ from rig.recording.reader import Run
 from rig.types import Idle, Issue, Mark, Reply, Step
 from scenarios.rules import quick
 from scenarios.server import server
-from tests.support.serving import MS, Queue, S, bench, due, played, rows, samples, since_due, submitted
-from tests.support.toy_bench import Log, Watched
+from tests.support.serving import MS, Log, Queue, S, bench, due, played, rows, samples, since_due, submitted
+from tests.support.toy_bench import Watched
 
 # ---- the queue is the one that theory knows ------------------------------------------------
 

@@ -22,7 +22,8 @@ from rig.errors import SetupError
 from rig.recording.events import Brackets, ChunkArrived, MarkPulses
 from rig.recording.reader import Run, open_run
 from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
-from tests.support.toy_bench import Blank, Log, Looping, S, Toy, Watched, Witness, rows, samples
+from tests.support.serving import Blank, Log, S, rows, samples
+from tests.support.toy_bench import Looping, Toy, Watched, Witness
 
 Played = tuple[Run, Log]
 Play = Callable[..., Played]

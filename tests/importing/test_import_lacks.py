@@ -83,7 +83,7 @@ def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
     run = plain(tmp_path, *uneven(*trace()[:2]), calibration=str(tmp_path / "c.toml"))
     rail = run.meters[0].rails[0]
     assert rail.rate_hz == 0.0
-    assert rail.accuracy.offset == pytest.approx(3e-6)
+    assert rail.accuracy is not None and rail.accuracy.offset == pytest.approx(3e-6)
 
 
 # ---- windows of activity ---------------------------------------------------------------------------------------------

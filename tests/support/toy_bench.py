@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from fixtures.bench.mock_meter import MockMeter
 from rig.recording.columns.rows import ReplyRows
 from rig.recording.events import Line
-from rig.recording.reader import Run
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Budget, Chunk, Clock, DeviceInfo, Reply, Sample, Span
-
-S = 1_000_000_000
-Log = list[tuple[Any, ...]]
-
-
-def samples(n: int) -> list[Sample]:
-    return [Sample(f"s{k}", np.zeros(1, np.float32)) for k in range(n)]
+from tests.support.serving import Log, S
 
 
 class Toy:
@@ -114,15 +104,3 @@ class Witness(Recorder):
     def flush(self) -> None:
         self.log.append(("flush",))
         super().flush()
-
-
-class Blank:
-    """A workload of just a name."""
-
-    name, task, version, digest_sha256 = "blank", "none", "1", "0" * 64
-    samples: Sequence[Sample] = ()
-    details: dict[str, Any] = {}  # noqa: RUF012
-
-
-def rows(run: Run, *columns: str) -> list[tuple[Any, ...]]:
-    return list(zip(*(run.replies[c].to_pylist() for c in columns), strict=True))

@@ -19,7 +19,7 @@ from rig.engine.clock import HostClock
 from rig.engine.record import record
 from rig.recording.reader import Run, open_run
 from rig.types import DeviceInfo, Issue, Sample
-from tests.support.toy_bench import Blank
+from tests.support.serving import Blank
 
 SECONDS = 1.25
 

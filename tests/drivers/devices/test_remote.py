@@ -25,7 +25,7 @@ from rig.network.description import Layer, NetworkInfo
 from rig.recording.reader import open_run
 from rig.types import Budget, Clocked, Issue, Sample
 from tests.support.remote_workers import HERE, answers, asked, opened, stand_in_ssh, worker
-from tests.support.toy_bench import Blank, rows, samples
+from tests.support.serving import Blank, rows, samples
 
 pytestmark = pytest.mark.real_time
 

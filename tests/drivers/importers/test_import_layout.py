@@ -201,7 +201,8 @@ def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
 )
 def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: str, tmp_path: Path) -> None:
     t, watts, _ = trace()
-    columns, options = (t, watts / SUPPLY_V), {"power": None, "current": f"{header}:A", "supply_v": SUPPLY_V}
+    columns = (t, watts / SUPPLY_V)
+    options: dict[str, Any] = {"power": None, "current": f"{header}:A", "supply_v": SUPPLY_V}
     with pytest.raises(UsageError, match="declares A") as caught:
         plain(tmp_path, *columns, header=f"t,{header}", **options)
     assert header in caught.value.message
