@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from drivers.importers.files import unstated
+from drivers.importers.settings import Limit, Recorded
 from drivers.importers.time_axis import Block, TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
-from rig.bench import calibration as limits
-from rig.bench.option_checks import within
+from rig.bench.settings import of_settings
 from rig.errors import refused
 from rig.importing.checks import out_of_range
-from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace
+from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.events import LIMIT
 from rig.types import Bracket, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
@@ -34,28 +33,13 @@ class TraceOptions:
 
     ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
     as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if there
-    are two clocks; ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names
-    a calibration file; ``calibration_range`` and ``temperature_c`` choose its limits of error. ``device_description``
-    and ``meter_description`` say what was measured and by what; an audit asks for both.
+    are two clocks.
     """
 
     windows: str | None = None
     idle: str | None = None
-    sync_s: float = 0.0
-    clock_tolerance: float = CRYSTAL
-    calibration: str | None = None
-    calibration_range: float | None = None
-    temperature_c: float | None = None
-    device_description: str = ""
-    meter_description: str = ""
-
-    def calibrated(self, rail: Rail, axis: TimeAxis, day: date | None) -> Rail:
-        """Return the rail with the rate of its axis, and with the limits of error for readings of that length."""
-        aperture_s = axis.shortest_ns * 1e-9 if axis.typical_ns else None
-        return limits.stated(
-            replace(rail, rate_hz=axis.rate_hz), self.calibration, range_max=self.calibration_range,
-            temperature_c=self.temperature_c, on=day, aperture_s=aperture_s,
-        )  # fmt: skip
+    sync_s: Limit = 0.0
+    own: Recorded = Recorded()
 
 
 @dataclass(frozen=True)
@@ -97,25 +81,23 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
     table of windows are in the zone of the option ``timezone``, if ``read`` has this option.
     """
     own = inspect.signature(read).parameters
-    common = [inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
-              for f in fields(TraceOptions)]  # fmt: skip
 
-    @wraps(read)
-    def open_import(source: Path, **given: Any) -> ImportedRun:
-        options = TraceOptions(**{p.name: given.pop(p.name) for p in common if p.name in given})
-        windows = stated(options.windows, options.idle, given.get("timezone"))
+    def open_import(settings: TraceOptions, source: Path, **given: Any) -> ImportedRun:
+        windows = stated(settings.windows, settings.idle, given.get("timezone"))
         if not windows.spans and given.get("window_channel") is None:
             channel = ", or window_channel=NAME" if "window_channel" in own else ""
             how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
             raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
-        run = _imported(source, found, options, windows.joined(found.windows))
-        return run.described(options.device_description, options.meter_description, options.calibration)
+        return settings.own.described(_imported(source, found, settings, windows.joined(found.windows)))
 
-    open_import.__doc__ = f"{read.__doc__}\n    {TraceOptions.__doc__}"
-    open_import.__signature__ = inspect.Signature([*own.values(), *common])  # type: ignore[attr-defined]
-    open_import.__annotations__ = {**read.__annotations__, **TraceOptions.__annotations__}
-    return open_import
+    first, *_ = inspect.signature(open_import).parameters.values()
+    open_import.__signature__ = inspect.Signature([first, *own.values()])  # type: ignore[attr-defined]
+    made = of_settings(open_import)
+    made.__doc__ = f"{read.__doc__}\n    {TraceOptions.__doc__}\n    {Recorded.__doc__}"
+    made.__module__, made.__name__, made.__qualname__ = read.__module__, read.__name__, read.__qualname__
+    made.__annotations__ |= get_type_hints(read, include_extras=True)
+    return made
 
 
 def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: Windows) -> ImportedRun:
@@ -125,22 +107,20 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
     channel bounds the windows. Limits of error are looked up here, because the length of a reading is known here.
     Raises ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
     """
-    within(0.0, 1e5, sync_s=options.sync_s, clock_tolerance=options.clock_tolerance)
     zero = found.readings[0].axis.t0_ns
     for on, off in [*((s.on_tick, s.off_tick) for s in windows.spans), *windows.idle_ns, (zero, zero)]:
         if max(abs(on), abs(off)) >= LIMIT // 2:
             raise out_of_range("time", "a window or the first reading is at ns", max(on, off, key=abs))
     coarse = windows.tick_ns > 0 and all(not r.axis.typical_ns and r.axis.t0_ns == zero for r in found.readings)
     hz = 1e9 / windows.tick_ns if coarse else 1e9
-    clock = ClockInfo(RECORDING, hz, options.clock_tolerance)
+    clock = ClockInfo(RECORDING, hz, options.own.clock_tolerance)
     width_ns = round(1e9 * (max(r.axis.uncertainty_s for r in found.readings) + options.sync_s))
     brackets = {RECORDING: (Bracket(zero - width_ns, 0, zero + width_ns),)}
     stamped = clock
     if options.sync_s > 0.0:
         stamped = replace(clock, name=WINDOWS)
         brackets[WINDOWS] = (Bracket(zero, 0, zero),)
-    readings = [replace(r, rail=options.calibrated(r.rail, r.axis, found.day)) for r in found.readings]
-    rails = tuple(r.rail for r in readings)
+    rails = tuple(_declared(r, options.own, found.day) for r in found.readings)
     phases = tuple(dict.fromkeys(s.phase for s in windows.spans if not s.warmup)) or ("inference",)
 
     def tick(ns: int) -> int:
@@ -150,7 +130,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
         name=source.stem,
         device=DeviceInfo(found.device, found.mode, clock=stamped, phases=phases),
         meters=(MeterInfo(found.meter, found.mode, clock, rails, details=dict(found.details)),),
-        traces=tuple(r.trace(zero) for r in readings),
+        traces=tuple(r.trace(zero) for r in found.readings),
         spans=tuple(replace(s, on_tick=tick(s.on_tick), off_tick=tick(s.off_tick)) for s in windows.spans),
         brackets=brackets,
         originals={p.name: p for p in found.files or (source,)} | {f"windows/{p.name}": p for p in windows.files},
@@ -159,6 +139,13 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
         task="imported",
         notes=tuple(found.notes),
     )
+
+
+def _declared(readings: Readings, own: Recorded, day: date | None) -> Rail:
+    """Return a rail with the rate of its axis and the limits of error for its shortest reading."""
+    axis = readings.axis
+    shortest_s = axis.shortest_ns * 1e-9 if axis.typical_ns else None
+    return own.limited(replace(readings.rail, rate_hz=axis.rate_hz), day, shortest_s)
 
 
 def watts(current: Floats, voltage: Floats) -> Floats:

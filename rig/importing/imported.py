@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.bench.calibration import certificate
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, MeterInfo, Rail
 
 CRYSTAL = 1e-4
@@ -65,16 +64,6 @@ class ImportedRun:
     peers: tuple[Mapping[str, Any], ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-    def described(self, device: str, meter: str, calibration: str | None = None) -> ImportedRun:
-        """Return the run with the user's descriptions of device and meter, and the certificate of a calibration file.
-
-        Raises what ``rig.bench.calibration.load`` raises.
-        """
-        held = certificate(calibration)
-        own = replace(self.device, description=device or self.device.description)
-        meters = tuple(replace(m, description=meter or m.description, calibration=held) for m in self.meters)
-        return replace(self, device=own, meters=meters)
 
     def clocks(self) -> dict[str, ClockInfo]:
         """Every clock by name, with the host's."""

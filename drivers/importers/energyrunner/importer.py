@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from drivers.importers.energyrunner import session as sessions
-from drivers.importers.files import OTHER, bad_file, below, check_inferences, read_json, unstated
+from drivers.importers.files import OTHER, bad_file, below, read_json, unstated
+from drivers.importers.settings import Count, Recorded
 from drivers.importers.windows import idle_of
-from rig.bench.calibration import stated as calibrated
 from rig.bench.option_checks import within
+from rig.bench.settings import of_settings
 from rig.errors import DataError, refused
-from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
+from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Rail
 
 CLOCK, RAIL = "emon", "dut"
@@ -32,20 +35,19 @@ RUNNER_HZ = 1000.0
 LAID = "one behind the other; the pauses between them were not recorded"
 
 
-def open_import(
-    source: Path,
-    *,
-    inferences: int | None = None,
-    idle: str = "tail",
-    unit: str = "uJ",
-    rate_hz: float | None = None,
-    clock_tolerance: float = CRYSTAL,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-    device_description: str = "",
-    meter_description: str = "",
-) -> list[ImportedRun]:
+@dataclass(frozen=True)
+class EnergyRunner:
+    """The options. See ``open_import``."""
+
+    inferences: Count | None = None
+    idle: str = "tail"
+    unit: Literal["J", "mJ", "uJ", "nJ"] = "uJ"
+    rate_hz: Annotated[float, partial(within, 1e-3, 1e9, "Hz")] | None = None
+    own: Recorded = Recorded()
+
+
+@of_settings
+def open_import(settings: EnergyRunner, source: Path) -> list[ImportedRun]:
     """Every EnergyRunner trace in or below a folder: ``NAME-energy.bin`` with ``NAME-timestamps.json``.
 
     Window k lies between stamps 2k - 1 and 2k, counted from 0. The inferences of each are read from ``log.txt``, else
@@ -62,11 +64,10 @@ def open_import(
 
     Raises ``DataError`` for files that are not of the format, ``UsageError`` for an option that must be stated.
     """
-    found = [*sessions.bins(source), *jsons(source)]
+    s, found = settings, [*sessions.bins(source), *jsons(source)]
     if not found:
         what = f"{source} holds no NAME{sessions.ENERGY} and no {RESULTS} with samples"
         raise DataError(what, field="source", value=str(source), remedy=OTHER)
-    within(0.0, 1e5, clock_tolerance=clock_tolerance)
     top = source if source.is_dir() else source.parent
     runs = []
     for path in found:
@@ -75,16 +76,14 @@ def open_import(
         prefix = path.name.removesuffix(sessions.ENERGY).removesuffix(".json")
         name = (where if where != "." else path.parent.resolve().name) + ("" if alone else f"-{prefix}")
         if path.name.endswith(sessions.ENERGY):
-            session = sessions.read_session(path, name, alone, inferences, unit)
-            if rate_hz is not None and rate_hz != session.rate_hz:
-                raise wrong_rate(path, session.rate_hz, rate_hz)
+            session = sessions.read_session(path, name, alone, s.inferences, s.unit)
+            if s.rate_hz is not None and s.rate_hz != session.rate_hz:
+                raise wrong_rate(path, session.rate_hz, s.rate_hz)
         else:
-            session = read_results(path, name, inferences, rate_hz)
+            session = read_results(path, name, s.inferences, s.rate_hz or RUNNER_HZ)
         rail = Rail(RAIL, "mean", Conversion("W"), session.rate_hz)
-        day = sessions.day_of(session.facts.get("session", ""))
-        rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c, on=day)
-        run = _run(session, rail, idle, clock_tolerance)
-        runs.append(run.described(device_description, meter_description, calibration))
+        rail = s.own.limited(rail, sessions.day_of(session.facts.get("session", "")))
+        runs.append(s.own.described(_run(session, rail, s.idle, s.own.clock_tolerance)))
     return runs
 
 
@@ -153,16 +152,12 @@ def _holds_samples(path: Path) -> bool:
         return True  # reading it raises the error
 
 
-def read_results(path: Path, name: str, inferences: int | None, rate_hz: float | None) -> sessions.Session:
+def read_results(path: Path, name: str, inferences: int | None, rate: float) -> sessions.Session:
     """Return the trials of one session as one trace, in sequence. Raises ``DataError``, ``UsageError``.
 
     A trial contains joules per sample, and the numbers of the samples at which the device's pin fell. The last two of
     these bound its window.
     """
-    rate = RUNNER_HZ if rate_hz is None else rate_hz
-    if not (math.isfinite(rate) and 1e-3 <= rate <= 1e9):
-        raise refused("rate_hz", rate, "Give the sampling rate in samples per second")
-    check_inferences(inferences)
     trials = [_trial(path, k, entry, inferences) for k, entry in enumerate(_entries(path))]
     beside, texts = sessions.texts_beside(path.parent)
     _check_elapsed(texts.get("results.txt", ""), [(off - on) / rate for _, on, off, _ in trials])

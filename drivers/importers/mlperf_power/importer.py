@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -15,18 +15,17 @@ from drivers.importers.mlperf_power.logs import (
     DETAIL,
     METER_LOG,
     MS,
-    ORDERS,
     Counted,
     Part,
     counts_of,
     detail_of,
     read_part,
 )
+from drivers.importers.settings import Count, Limit, Recorded
 from drivers.units import zone
-from rig.bench.calibration import stated as calibrated
-from rig.bench.option_checks import within
-from rig.errors import DataError, refused
-from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
+from rig.bench.settings import of_settings
+from rig.errors import DataError
+from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail
 
 RANGING, RAIL = "ranging", "wall"
@@ -35,21 +34,20 @@ PEER_SYNC_S = 0.8
 """The largest offset between the two machines' clocks that the power checker of mlcommons/power-dev accepts."""
 
 
-def open_import(
-    source: Path,
-    *,
-    date_order: str | None = None,
-    timezone: str | None = None,
-    inferences: int | None = None,
-    sync_s: float = PEER_SYNC_S,
-    idle_guard_s: float | None = 15.0,
-    clock_tolerance: float = CRYSTAL,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-    device_description: str = "",
-    meter_description: str = "",
-) -> list[ImportedRun]:
+@dataclass(frozen=True)
+class MlperfPower:
+    """The options. See ``open_import``."""
+
+    date_order: Literal["mdy", "dmy"] | None = None
+    timezone: str | None = None
+    inferences: Count | None = None
+    sync_s: Limit = PEER_SYNC_S
+    idle_guard_s: Limit | None = 15.0
+    own: Recorded = Recorded()
+
+
+@of_settings
+def open_import(settings: MlperfPower, source: Path) -> list[ImportedRun]:
     """Every measured run in or below a folder: ``spl.txt`` beside ``mlperf_log_detail.txt``.
 
     A folder ``ranging`` (or with such an ending) beside a run is recorded with it as warm-up: its readings are in the
@@ -66,17 +64,13 @@ def open_import(
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
     """
-    if date_order not in (None, *ORDERS):
-        raise refused("date_order", date_order, "Give mdy or dmy")
-    within(0.0, 1e5, sync_s=sync_s, idle_guard_s=idle_guard_s or 0.0, clock_tolerance=clock_tolerance)
-    source = source.resolve()
+    s, source = settings, source.resolve()
     if source.name in (METER_LOG, DETAIL) and source.is_file():
         source = source.parent
-    dates = (UTC if timezone is None else zone(timezone), date_order)
+    dates = (UTC if s.timezone is None else zone(s.timezone), s.date_order)
     folders = sorted({p.parent for p in below(source, METER_LOG)}) if source.is_dir() else []
     if not folders:
         raise DataError(f"{source} holds no {METER_LOG}", field="source", value=str(source), remedy=OTHER)
-    calibrate = partial(calibrated, path=calibration, range_max=calibration_range, temperature_c=temperature_c)
     runs = []
     for folder in [f for f in folders if not _is_ranging(f)] or folders:
         main = read_part(folder, *dates)
@@ -86,12 +80,11 @@ def open_import(
             beside, notes = None, {"ranging": f"left out: {RANGING} has no {DETAIL}"}
         ranging = None if beside is None else read_part(beside, *dates)
         parts = _in_order(main, ranging)
-        rail = calibrate(_rail(parts), on=datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
-        clocks = [ClockInfo(name, 1e3, clock_tolerance) for name in (METER_CLOCK, DEVICE_CLOCK)]
-        idle_ns = tuple(window for part in parts for window in _idle(part, idle_guard_s))
-        run = _run(main, parts, rail, clocks, counts_of(main, inferences), idle_ns, sync_s)
+        rail = s.own.limited(_rail(parts), datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
+        clocks = [ClockInfo(name, 1e3, s.own.clock_tolerance) for name in (METER_CLOCK, DEVICE_CLOCK)]
+        idle_ns = tuple(window for part in parts for window in _idle(part, s.idle_guard_s))
+        run = s.own.described(_run(main, parts, rail, clocks, counts_of(main, s.inferences), idle_ns, s.sync_s))
         name = folder.relative_to(source).as_posix() if folder != source else folder.name or "run"
-        run = run.described(device_description, meter_description, calibration)
         runs.append(replace(run, name=name, details={**run.details, **notes}))
     return runs
 

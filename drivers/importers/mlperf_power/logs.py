@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drivers.importers.files import bad_file, check_inferences, read_text, unstated
+from drivers.importers.files import bad_file, read_text, unstated
 from drivers.units import utc_ns
 from rig.errors import DataError
 from rig.types import Floats, Indices
@@ -203,7 +203,6 @@ def counts_of(part: Part, inferences: int | None) -> Counted:
     each = _whole(part.values.get("effective_samples_per_query", 1))
     queries = _whole(part.values.get("result_query_count"))
     if inferences is not None:
-        check_inferences(inferences)
         return Counted(queries, inferences, "samples as the option inferences states")
     if queries and each:
         return Counted(queries, queries * each, "")

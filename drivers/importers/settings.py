@@ -1,0 +1,51 @@
+"""The options that all importers share, and what they say about a recording."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from typing import Annotated
+
+from rig.bench.calibration import certificate, stated
+from rig.bench.option_checks import within
+from rig.importing.imported import CRYSTAL, ImportedRun
+from rig.types import Rail
+
+Limit = Annotated[float, partial(within, 0.0, 1e5)]
+Count = Annotated[int, partial(within, 1, math.inf)]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is known about a recording besides its files.
+
+    ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names a calibration
+    file; ``calibration_range`` and ``temperature_c`` choose its limits of error. ``device_description`` and
+    ``meter_description`` say what was measured and by what; an audit asks for both.
+    """
+
+    clock_tolerance: Limit = CRYSTAL
+    calibration: str | None = None
+    calibration_range: float | None = None
+    temperature_c: float | None = None
+    device_description: str = ""
+    meter_description: str = ""
+
+    def limited(self, rail: Rail, day: date | None, aperture_s: float | None = None) -> Rail:
+        """Return a rail with the limits of error of that day for readings of that length."""
+        return stated(
+            rail, self.calibration, range_max=self.calibration_range, temperature_c=self.temperature_c, on=day,
+            aperture_s=aperture_s,
+        )  # fmt: skip
+
+    def described(self, run: ImportedRun) -> ImportedRun:
+        """Return the run with the descriptions of device and meter, and the certificate of the calibration file.
+
+        Raises what ``rig.bench.calibration.load`` raises.
+        """
+        held, device = certificate(self.calibration), run.device
+        own = replace(device, description=self.device_description or device.description)
+        meters = (replace(m, description=self.meter_description or m.description, calibration=held) for m in run.meters)
+        return replace(run, device=own, meters=tuple(meters))
