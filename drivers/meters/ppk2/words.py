@@ -107,12 +107,8 @@ def _uncalibrated(key: str, text: str) -> SetupError:
     )
 
 
-@dataclass(frozen=True)
-class Words:
-    """Words (uint32), and how many words are missing before each (modulo 64, mostly 0); both of shape (n,)."""
-
-    word: NDArray[np.uint32]
-    lost: NDArray[np.int64]
+Words = tuple[NDArray[np.uint32], Bools]
+"""Successive words, and whether each is known; shapes (n,). A word that the counter shows as lost is unknown."""
 
 
 class Aligner:
@@ -129,10 +125,9 @@ class Aligner:
         self._astray = True
 
     def feed(self, data: bytes) -> Words:
-        """Add bytes. Return the words that are now complete and certain."""
+        """Add bytes. Return the words that are now complete and certain, and those that are missing before them."""
         self._bytes += data
-        words: list[NDArray[np.uint32]] = []
-        lost: list[NDArray[np.int64]] = []
+        words, known = [np.zeros(0, np.uint32)], [np.zeros(0, np.bool_)]
         while True:
             missing = 0
             if self._astray:
@@ -145,15 +140,11 @@ class Aligner:
                 self._expected, self._astray = self._counter(place), False
                 del self._bytes[:place]
             run = self._run()
-            if len(run):
-                words.append(run)
-                lost.append(np.zeros(len(run), dtype=np.int64))
-                lost[-1][0] = missing
+            words += [np.zeros(missing, np.uint32), run]
+            known += [np.zeros(missing, np.bool_), np.ones(len(run), np.bool_)]
             if not self._astray:
                 break
-        if not words:
-            return Words(np.zeros(0, np.uint32), np.zeros(0, np.int64))
-        return Words(np.concatenate(words), np.concatenate(lost))
+        return np.concatenate(words), np.concatenate(known)
 
     def _run(self) -> NDArray[np.uint32]:
         """Return the consecutive words from the expected counter on, except the last ``HELD``."""
@@ -210,13 +201,9 @@ class PendingReadings:
         self._first = self.count = 0
 
     def add(self, words: Words) -> None:
-        """Add words. Put an unknown reading in the place of each one that the counter shows as lost."""
-        at = np.arange(len(words.word)) + np.cumsum(words.lost)
-        n = int(at[-1]) + 1 if len(at) else 0
-        word, known = np.zeros(n, np.uint32), np.zeros(n, np.bool_)
-        word[at], known[at] = words.word, True
-        self._word, self._known = np.concatenate([self._word, word]), np.concatenate([self._known, known])
-        self.count += n
+        """Add words."""
+        self._word, self._known = (np.concatenate(pair) for pair in zip((self._word, self._known), words, strict=True))
+        self.count += len(words[0])
 
     def release(self, until: int) -> Stretch:
         """Take out the readings up to number ``until``."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.ppk2_losses import MACHINES, arrivals, verdict
 from drivers.meters.ppk2.loss_detection import UNSEEN, Proof
-from drivers.meters.ppk2.words import RATE_HZ, PendingReadings, Words
+from drivers.meters.ppk2.words import RATE_HZ, PendingReadings
 from rig.errors import MeterError
 
 SECONDS = 12.0
@@ -64,14 +64,14 @@ def test_a_loss_after_a_long_run_ends_it_within_nine_seconds() -> None:
     assert proof.proved == 6_000_000
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(0, 60))
-def test_readings_stand_where_the_counter_puts_them(lost: list[int], first: int) -> None:
-    """The word of a reading is its number here, and one that the counter shows as lost is unknown."""
-    number = np.arange(len(lost)) + np.cumsum(lost)
+@given(st.lists(st.lists(st.booleans(), max_size=9), max_size=9), st.integers(0, 60))
+def test_readings_wait_in_their_order_until_they_are_released(pieces: list[list[bool]], first: int) -> None:
+    """The word of a reading is its number here."""
     pending = PendingReadings()
-    pending.add(Words(number.astype(np.uint32), np.array(lost)))
+    for piece in pieces:
+        pending.add((np.arange(pending.count, pending.count + len(piece), dtype=np.uint32), np.array(piece, bool)))
     early, late = pending.release(min(first, pending.count)), pending.release(pending.count)
 
     assert late.first == len(early.word)
-    word, known = np.concatenate([early.word, late.word]), np.concatenate([early.known, late.known])
-    assert np.flatnonzero(known).tolist() == word[known].tolist() == number.tolist()
+    assert [*early.word, *late.word] == list(range(pending.count))
+    assert [*early.known, *late.known] == [known for piece in pieces for known in piece]
