@@ -204,7 +204,10 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
         shield = PowerShield(line, s)
         who = shield.introduce()
         held_v = shield.configure()
-        rail = _rail(s, held_v, who["serial"])
+        rail = Rail(
+            s.rail, "mean", Conversion("W"), s.rate_hz, 1.0 / s.rate_hz, range_max=RANGE_A * held_v,
+            resolution=step_at(s.largest_a * held_v / s.rate_hz) * s.rate_hz, gain_id=who["serial"],
+        )  # fmt: skip
         info = s.own.info(
             f"ST PowerShield, energy, {s.rate_hz:g} readings/s",
             s.own.limited(rail, who["serial"], one_range=False), simulated=who["serial"].startswith("SIM"),
@@ -218,12 +221,3 @@ def open_meter(settings: Lpm01a, clock: Clock | None = None) -> Meter:
             serial_number=who["serial"], firmware=who["firmware"],
         )  # fmt: skip
         return sampled_meter(info, shield, clock, s.timeout_s + 1.0)
-
-
-def _rail(s: Lpm01a, held_v: float, serial: str) -> Rail:
-    rate_hz = s.rate_hz
-    step_w = step_at(s.largest_a * held_v / rate_hz) * rate_hz
-    return Rail(
-        s.rail, "mean", Conversion("W"), rate_hz, 1.0 / rate_hz,
-        resolution=step_w, range_max=RANGE_A * held_v, gain_id=serial,
-    )  # fmt: skip
