@@ -117,12 +117,11 @@ def _check_closed(source: Path) -> None:
         raise _bad(source, "is not a JLS v2 file")
     length = HEADER.unpack(head)[1]
     if length != size:
-        raise bad_file(
-            source,
-            f"has {size} bytes but states {length}: it was cut off, or never closed",
-            "Copy it again. Or open it in the Joulescope UI, which repairs it, and import the file that the UI saves",
-            value=size,
+        what = f"has {size} bytes but states {length}: it was cut off, or never closed"
+        remedy = (
+            "Copy it again. Or open it in the Joulescope UI, which repairs it, and import the file that the UI saves"
         )
+        raise bad_file(source, what, remedy, value=size)
 
 
 def _signals(reader: Any) -> list[_Signal]:

@@ -80,12 +80,9 @@ def _check_forward(stamps: Indices, steps: Indices, before: int) -> None:
     back = np.flatnonzero(steps <= 0)
     if len(back):
         row = int(back[0]) + len(stamps) - len(steps)
-        raise DataError(
-            f"reading {before + row + 1} is {steps[back[0]] * -1e-9:.9g} s before the one before it",
-            field="time",
-            value=int(stamps[row]),
-            remedy="Remove repeated and backward stamps, or import each part by itself",
-        )
+        what = f"reading {before + row + 1} is {steps[back[0]] * -1e-9:.9g} s before the one before it"
+        remedy = "Remove repeated and backward stamps, or import each part by itself"
+        raise DataError(what, field="time", value=int(stamps[row]), remedy=remedy)
 
 
 def _farthest(buckets: list[tuple[Indices, Floats, Floats]], lean: float) -> float:

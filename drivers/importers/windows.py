@@ -91,9 +91,8 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
         if phase == MARK_PHASE or not phase:
             raise _bad(path, k, f"has the phase {phase!r}", "Give another name")
         if phase not in _RESERVED and get_close_matches(phase.lower(), _RESERVED, 1, ALIKE):
-            raise _bad(
-                path, k, f"has the phase {phase!r}", f"Write {' or '.join(_RESERVED)}, or another name of a phase"
-            )
+            remedy = f"Write {' or '.join(_RESERVED)}, or another name of a phase"
+            raise _bad(path, k, f"has the phase {phase!r}", remedy)
         if phase == IDLE:
             idle.append((on, off))
         else:

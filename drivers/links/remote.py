@@ -110,9 +110,8 @@ class RemoteDevice:
         kept = self._keep(budget)
         for sample in samples:
             if sample.id not in self._staged:
-                raise DeviceError(
-                    f"sample {sample.id} was not staged", field="sample_id", value=sample.id, remedy="Stage it first"
-                )
+                what = f"sample {sample.id} was not staged"
+                raise DeviceError(what, field="sample_id", value=sample.id, remedy="Stage it first")
         allowed_s = self._info.timeout_s
         if kept is not None and kept.timeout_s is not None:
             allowed_s = min(allowed_s, 1.1 * kept.timeout_s + self._load_s)

@@ -125,12 +125,8 @@ class SerialLine:
 
     def _usable(self) -> None:
         if self._broken is not None or self._handle is None:
-            raise self._kinds.broken(
-                f"the {self._kinds.noun} on {self.port} cannot be used: earlier it {self._broken}",
-                field="port",
-                value=self.port,
-                remedy="Open it again",
-            )
+            what = f"the {self._kinds.noun} on {self.port} cannot be used: earlier it {self._broken}"
+            raise self._kinds.broken(what, field="port", value=self.port, remedy="Open it again")
 
     def _pull(self, until_s: float) -> None:
         """Wait for a byte until ``until_s``, at most for one slice, and take all that has arrived."""
@@ -169,11 +165,10 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
     try:
         handle.open()
     except Exception as error:  # SerialException, ValueError for a rate, PermissionError
-        raise SetupError(
-            f"the port {port} cannot be opened at {baud} baud: {brief(error)}",
-            field="port",
-            value=port,
-            remedy="Check its name, its cable, and your permission to open it (on Linux: the group dialout). "
-            "Close other programs that use it",
-        ) from error
+        what = f"the port {port} cannot be opened at {baud} baud: {brief(error)}"
+        remedy = (
+            "Check its name, its cable, and your permission to open it (on Linux: the group dialout). "
+            "Close other programs that use it"
+        )
+        raise SetupError(what, field="port", value=port, remedy=remedy) from error
     return SerialLine(handle, port, baud, kinds)

@@ -254,13 +254,12 @@ class _Counted:
         most = ((after_ns - self._bracket.before_ns) * 1e-9 * (1.0 + tolerance)) * rate_hz + 2.0
         if not least <= self._count <= most:
             elapsed_s = (after_ns - self._bracket.after_ns) * 1e-9
-            raise meter_failed(
+            what = (
                 f"meter {self._info.name} delivered {self._count} readings in {elapsed_s:.3f} s at {rate_hz:g} Hz, "
-                f"where {least:.0f} to {most:.0f} are expected: readings were lost, or its timer runs at another rate",
-                "rate_hz",
-                self._count,
-                "Lower rate_hz, or use a faster link",
+                f"where {least:.0f} to {most:.0f} are expected: readings were lost, or its timer runs at another rate"
             )
+            remedy = "Lower rate_hz, or use a faster link"
+            raise meter_failed(what, "rate_hz", self._count, remedy)
 
 
 def first_reading(before_ns: int, arrived_ns: int, count: int, rate_hz: float, tolerance: float) -> Bracket:

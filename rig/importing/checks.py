@@ -104,13 +104,12 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
     spans = [(host_ns(s.on_tick), host_ns(s.off_tick)) for s in run.spans]
     for rail, (begin, end) in extents.items():
         if spans and not any(on < end and off > begin for on, off in spans):
-            raise DataError(
+            what = (
                 f"no window overlaps the trace of rail {rail}, which runs {_from_to(begin, end)}; the first window "
-                f"begins at {spans[0][0] * 1e-9:.9g} s",
-                field="windows",
-                value=spans[0][0],
-                remedy="Check their unit of time and their zone, and whether they belong to this trace",
+                f"begins at {spans[0][0] * 1e-9:.9g} s"
             )
+            remedy = "Check their unit of time and their zone, and whether they belong to this trace"
+            raise DataError(what, field="windows", value=spans[0][0], remedy=remedy)
         if outside := sum(on < begin or off > end for on, off in spans):
             notes.append(f"Rail {rail}: {outside} of {len(spans)} windows lie outside the trace, in part or wholly")
     return notes

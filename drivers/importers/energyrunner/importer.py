@@ -203,9 +203,8 @@ def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None)
         raise sessions.other_count(path.name, count, inferences)
     count = inferences if count is None else count
     if not (isinstance(count, int) and not isinstance(count, bool) and 1 <= count < 2**31):
-        raise unstated(
-            "inferences", f"{path.name}, trial {k} does not count its inferences", "inferences=NUMBER", count
-        )
+        what = f"{path.name}, trial {k} does not count its inferences"
+        raise unstated("inferences", what, "inferences=NUMBER", count)
     return joules, on, off, count
 
 

@@ -177,9 +177,8 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
         try:
             value = math.nan if total.lower().lstrip("+-").startswith("nan") else float(total)
         except ValueError as error:
-            raise DataError(
-                f"{where}, line {number} holds no Watts", field="Watts", value=line[:80], remedy="Copy the log again"
-            ) from error
+            what = f"{where}, line {number} holds no Watts"
+            raise DataError(what, field="Watts", value=line[:80], remedy="Copy the log again") from error
         if abs(value) > 1e12:
             raise DataError(f"{where}, line {number}: {value} W", field="Watts", value=value, remedy="Check")
         stamps.append(stamp_of(cells[1], f"{where}, line {number}"))

@@ -159,9 +159,8 @@ class PowerShield:
         found = _VOLT.search(answer)
         volts = float(f"{found[1]}e{found[2]}") if found else 0.0
         if not 0.5 * SUPPLY_V[0] <= volts <= 1.5 * SUPPLY_V[1]:
-            raise SetupError(
-                f"the PowerShield states a supply of {answer!r}", field="supply_v", value=answer, remedy="Reset it"
-            )
+            what = f"the PowerShield states a supply of {answer!r}"
+            raise SetupError(what, field="supply_v", value=answer, remedy="Reset it")
         return volts
 
     def _command(self, command: str) -> str:

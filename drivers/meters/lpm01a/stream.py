@@ -98,9 +98,8 @@ class Stream:
         """Parse the message at ``at``; return its length, or 0 if it is not complete yet."""
         kind = rest[at + 1]
         if rest[at] != 0xF0 or not 0xF1 <= kind <= 0xF9:
-            raise StreamError(
-                f"sent {rest[at : at + 8].hex(' ')}, which is neither a reading nor a message: bytes were lost"
-            )
+            what = f"sent {rest[at : at + 8].hex(' ')}, which is neither a reading nor a message: bytes were lost"
+            raise StreamError(what)
         body = {0xF3: 5, 0xF4: 0, 0xF5: 0, 0xF6: 0, 0xF7: 2}.get(kind)
         end = at + 2 + body if body is not None else rest.find(b"\xff\xff", at + 2)
         if end < 0 or len(rest) < end + 2:

@@ -99,12 +99,11 @@ def _number(text: str) -> float:
 
 
 def _uncalibrated(key: str, text: str) -> SetupError:
-    return SetupError(
-        f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes",
-        field=key,
-        value=text,
-        remedy=f"Ask Nordic for the values of this kit, as in {THREAD}",
+    what = (
+        f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes"
     )
+    remedy = f"Ask Nordic for the values of this kit, as in {THREAD}"
+    return SetupError(what, field=key, value=text, remedy=remedy)
 
 
 Words = tuple[NDArray[np.uint32], Bools]

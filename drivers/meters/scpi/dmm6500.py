@@ -127,9 +127,8 @@ def open_meter(settings: Dmm6500, clock: Clock | None = None) -> Meter:
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it."""
     s = settings
     if s.supply_v is None:
-        raise refused(
-            "supply_v", None, "Add --option supply_v=VOLTS", "a current gives no power without the supply voltage"
-        )
+        what = "a current gives no power without the supply voltage"
+        raise refused("supply_v", None, "Add --option supply_v=VOLTS", what)
     session = s.visa.open()
     with released_on_error(session.close):
         who, language = session.identity(), session.query("*LANG?")

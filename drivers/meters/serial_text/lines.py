@@ -138,12 +138,9 @@ def layout_of(columns: str, separator: str, ignore: str = "") -> Layout:
     try:
         pattern = re.compile(ignore) if ignore else None
     except re.error as error:
-        raise _bad(
-            "ignore",
-            ignore,
-            f"is not a regular expression: {error}",
-            "Give a regular expression; lines that match it are left out",
-        ) from error
+        what = f"is not a regular expression: {error}"
+        remedy = "Give a regular expression; lines that match it are left out"
+        raise _bad("ignore", ignore, what, remedy) from error
     return Layout(found, SEPARATORS.get(separator, separator), pattern)
 
 
@@ -157,9 +154,8 @@ def by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, 
     for part in text.split(","):
         name, _, value = (side.strip() for side in part.partition("="))
         if name not in names or not value:
-            raise _bad(
-                option, text, f"contains {part.strip()!r}", f"Write RAIL=VALUE with a rail of {', '.join(names)}"
-            )
+            remedy = f"Write RAIL=VALUE with a rail of {', '.join(names)}"
+            raise _bad(option, text, f"contains {part.strip()!r}", remedy)
         found[name] = value
     return found
 

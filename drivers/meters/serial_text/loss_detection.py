@@ -75,13 +75,12 @@ class LineOrder:
             return self._accept(line, self._gap(last, line))
         odd = self._odd
         if odd is not None and self._contradiction(odd, row, at_ns, follow=True) is None:
-            raise meter_failed(
+            what = (
                 f"meter {self._name} {why}, and continued from there: it restarted, or its clock is off by more than "
-                "clock_tolerance",
-                "columns",
-                why,
-                "Check its supply; let it print a time or a counter that never starts again",
+                "clock_tolerance"
             )
+            remedy = "Check its supply; let it print a time or a counter that never starts again"
+            raise meter_failed(what, "columns", why, remedy)
         self._odd = _Line(row, row.time_ns or 0, at_ns)
         self.bad(why)
         return None

@@ -95,12 +95,11 @@ class Truevolt:
         self.session, self.rail, self.scale = session, "core", 1.0
         self.identity = session.identity()
         if self.identity.model not in MODELS:
-            raise SetupError(
-                f"the instrument at {session.address} is a {self.identity.model}, whose sample timer is not supported",
-                field="address",
-                value=self.identity.model,
-                remedy=f"Use a {' or a '.join(MODELS)}",
+            what = (
+                f"the instrument at {session.address} is a {self.identity.model}, whose sample timer is not supported"
             )
+            remedy = f"Use a {' or a '.join(MODELS)}"
+            raise SetupError(what, field="address", value=self.identity.model, remedy=remedy)
         options = [option.strip(' "') for option in session.query("*OPT?").split(",")]
         self.options = tuple(option for option in options if option not in ("", "0"))
         self.fast = "DIG" in self.options or _major(self.identity.firmware) >= 3
@@ -198,13 +197,12 @@ class Truevolt:
 
     def _refuse(self, questionable: int) -> None:
         if questionable & OVERFLOW:
-            raise meter_failed(
+            what = (
                 f"the memory of the {self.identity.model} ({self.memory} readings) overflowed. Its oldest readings "
-                "are lost, so the times of the later readings are not known",
-                "rate_hz",
-                questionable,
-                "Lower rate_hz, use a faster link, or an instrument with the option MEM",
+                "are lost, so the times of the later readings are not known"
             )
+            remedy = "Lower rate_hz, use a faster link, or an instrument with the option MEM"
+            raise meter_failed(what, "rate_hz", questionable, remedy)
         if questionable & TIMING:
             what = f"the {self.identity.model} reports a timing violation: its readings are not on its timer's grid"
             raise meter_failed(what, "rate_hz", questionable, "Lower rate_hz or shorten aperture_s")
