@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivers.failures import meter_failed
@@ -34,6 +34,9 @@ SLACK_S = 5e-3
 READ_ANYWAY = (
     f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the processor's power, "
     "CVE-2020-8694). Or run as root"
+)
+NONE = (
+    "They need an Intel or AMD processor and `modprobe intel_rapl_msr`; virtual machines and most containers have none"
 )
 REST = "everything that is not the processor's: boards, disks, fans, cards, and what the power supply loses"
 
@@ -181,29 +184,22 @@ def connected(addresses: Sequence[str], root: str = ROOT) -> Iterator[Connected]
 
 def zones_of(root: Path) -> list[Zone]:
     """Return the zones of a powercap tree. Raises ``SetupError`` where there is none."""
-    found: list[tuple[str, str, Path, float]] = []
+    found: list[Zone] = []
     if root.is_dir():
         for path in sorted(root.glob(f"{CONTROL}:*"), key=lambda p: [*map(int, re.findall(r":(\d+)", p.name))]):
             with contextlib.suppress(OSError, ValueError):
                 range_j = int((path / "max_energy_range_uj").read_text()) * 1e-6
                 label = (path / "name").read_text().strip()
                 if range_j > 0 and (path / "energy_uj").exists():
-                    found.append((path.name.partition(":")[2], label, path, range_j))
+                    found.append(Zone(path.name.partition(":")[2], label, "", path, range_j))
     if not found:
-        raise SetupError(
-            f"{root} has no RAPL counters",
-            field="root",
-            value=str(root),
-            remedy="They need an Intel or AMD processor and `modprobe intel_rapl_msr`; virtual machines and most "
-            "containers have none",
-        )
-    names = {key: label for key, label, _, _ in found}
-    rails = {key: _rail(key, names) for key in names}
-    doubled = {rail for rail in rails.values() if list(rails.values()).count(rail) > 1}
-    return [
-        Zone(k, label, f"{rails[k]}-{k.replace(':', '-')}" if rails[k] in doubled else rails[k], path, range_j)
-        for k, label, path, range_j in found
+        raise SetupError(f"{root} has no RAPL counters", field="root", value=str(root), remedy=NONE)
+    names = {zone.key: zone.name for zone in found}
+    rails = [_rail(zone.key, names) for zone in found]
+    own = [
+        r if rails.count(r) == 1 else f"{r}-{zone.key.replace(':', '-')}" for zone, r in zip(found, rails, strict=True)
     ]
+    return [replace(zone, rail=rail) for zone, rail in zip(found, own, strict=True)]
 
 
 def _rail(key: str, names: dict[str, str]) -> str:

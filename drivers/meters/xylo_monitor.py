@@ -100,14 +100,10 @@ def _rails(kit: Kit, rate_hz: float, calibration: str, temperature_c: float | No
     if strays := sorted(set(files) - set(kit.chip.rails)):
         raise refused("calibration", calibration, f"The rails are {', '.join(kit.chip.rails)}", f"no rail {strays[0]}")
     today = datetime.now(UTC).date()
+    rails = (Rail(n, "mean", rate_hz=rate_hz, aperture_s=aperture_s, gain_id=f"{NAME}:{n}") for n in kit.chip.rails)
     return tuple(
-        stated(
-            Rail(name, "mean", rate_hz=rate_hz, aperture_s=aperture_s, gain_id=f"{NAME}:{name}"),
-            files.get(name),
-            temperature_c=temperature_c if name in files else None,
-            on=today,
-        )
-        for name in kit.chip.rails
+        stated(rail, files[rail.name], temperature_c=temperature_c, on=today) if rail.name in files else rail
+        for rail in rails
     )
 
 

@@ -15,7 +15,6 @@ from drivers.importers.mlperf_power.logs import (
     DETAIL,
     METER_LOG,
     MS,
-    Counted,
     Part,
     counts_of,
     detail_of,
@@ -79,11 +78,7 @@ def open_import(settings: MlperfPower, source: Path) -> list[ImportedRun]:
         if beside is not None and detail_of(beside) is None:
             beside, notes = None, {"ranging": f"left out: {RANGING} has no {DETAIL}"}
         ranging = None if beside is None else read_part(beside, *dates)
-        parts = _in_order(main, ranging)
-        rail = s.own.limited(_rail(parts), datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
-        clocks = [ClockInfo(name, 1e3, s.own.clock_tolerance) for name in (METER_CLOCK, DEVICE_CLOCK)]
-        idle_ns = tuple(window for part in parts for window in _idle(part, s.idle_guard_s))
-        run = s.own.described(_run(main, parts, rail, clocks, counts_of(main, s.inferences), idle_ns, s.sync_s))
+        run = s.own.described(_run(main, _in_order(main, ranging), s))
         name = folder.relative_to(source).as_posix() if folder != source else folder.name or "run"
         runs.append(replace(run, name=name, details={**run.details, **notes}))
     return runs
@@ -119,17 +114,11 @@ def _rail(parts: list[Part]) -> Rail:
     return Rail(RAIL, "mean", Conversion("W"), 1e3 / typical)
 
 
-def _run(
-    main: Part,
-    parts: list[Part],
-    rail: Rail,
-    clocks: list[ClockInfo],
-    counted: Counted,
-    idle_ns: tuple[tuple[int, int], ...],
-    sync_s: float,
-) -> ImportedRun:
-    meter, device = clocks
-    middle, width_ns = (main.begin_ms + main.end_ms) // 2, round(1e9 * sync_s)
+def _run(main: Part, parts: list[Part], s: MlperfPower) -> ImportedRun:
+    meter, device = (ClockInfo(name, 1e3, s.own.clock_tolerance) for name in (METER_CLOCK, DEVICE_CLOCK))
+    rail = s.own.limited(_rail(parts), datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
+    counted = counts_of(main, s.inferences)
+    middle, width_ns = (main.begin_ms + main.end_ms) // 2, round(1e9 * s.sync_s)
     ranging = next(([p.begin_ms, p.end_ms] for p in parts if p is not main), None)
     peer = {
         "method": "mlperf-power", "rail": RAIL, "clock": METER_CLOCK, "testing": [main.begin_ms, main.end_ms],
@@ -149,7 +138,7 @@ def _run(
             DEVICE_CLOCK: (Bracket(middle * MS, middle, middle * MS),),
         },
         originals={name: path for p in parts for name, path in p.files.items()},
-        idle_ns=idle_ns,
+        idle_ns=tuple(window for part in parts for window in _idle(part, s.idle_guard_s)),
         t0_ns=int(parts[0].stamp_ms[0]) * MS,
         task="MLPerf Inference",
         peers=(peer,),
