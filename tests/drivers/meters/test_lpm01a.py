@@ -225,9 +225,8 @@ def test_a_short_stall_loses_nothing_and_a_long_one_is_told() -> None:
     assert "readings were lost" in error.message or "lost" in error.message
 
 
-@pytest.mark.parametrize("rate_hz", [1e3, 1e4])
-def test_an_overcurrent_is_flagged_and_the_measurement_goes_on(rate_hz: float) -> None:
-    with live("lpm01a") as it, closing(it.open(rate_hz=rate_hz)) as meter:
+def test_an_overcurrent_is_flagged_and_the_measurement_goes_on() -> None:
+    with live("lpm01a") as it, closing(it.open(rate_hz=1e4)) as meter:
         threading.Timer(0.05, it.sim.insert, ("overcurrent",)).start()
         chunks = taken(meter, 0.15)
     flags = np.concatenate([chunk.flags for chunk in chunks if chunk.flags is not None])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from fixtures.instruments.ppk2_sim import Ppk2Sim
 from rig.errors import MeterError, SetupError
 from rig.types import Chunk
 from tests.support.instruments import StandIn, live
-from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
+from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, or_the_machine_was_busy
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -96,16 +96,6 @@ def test_kept_means_that_nothing_is_switched(it: StandIn) -> None:
     assert (it.sim.mode, it.sim.vdd, it.sim.running) == (0, 0, False)
 
 
-@contextmanager
-def or_the_machine_was_busy() -> Iterator[None]:
-    """A run whose readings came late ends with these words; ``test_ppk2_loss_detection`` needs no clock."""
-    try:
-        yield
-    except MeterError as error:
-        if "readings were lost, or this machine was too busy to receive them in time" not in error.message:
-            raise
-
-
 def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:
     meter = it.open()
     meter.start()
@@ -114,7 +104,7 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:
     it.sim.lose_bytes(6)
     time.sleep(0.05)
     off_ns = pulsed(it.plant)
-    with closing(meter), or_the_machine_was_busy():
+    with closing(meter), or_the_machine_was_busy("this machine was too busy to receive them in time"):
         got = values([*meter.read(), *meter.stop()])
         assert 32 <= np.count_nonzero(np.isnan(got)) <= 34 + 2 * HELD + SURE  # the two may fall together
         assert misplaced(got, it.sim, off_ns) <= 1.1

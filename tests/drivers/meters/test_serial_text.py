@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rig.conformance.device import check_meter
 from rig.errors import DataError, MeterError, SetupError
 from rig.types import Chunk
 from tests.support.instruments import live
-from tests.support.meters import error_of, refusal, taken, values
+from tests.support.meters import error_of, or_the_machine_was_busy, refusal, taken, values
 from tests.support.scpi_bench import calibration
 
 pytestmark = pytest.mark.real_time
@@ -43,16 +43,6 @@ def ticks(chunks: Sequence[Chunk]) -> Any:
 def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes], bytes]:
     """Spoil every ``number``th line."""
     return lambda k, line: change(line) if k % number == 0 else line
-
-
-@contextmanager
-def or_the_machine_was_busy() -> Iterator[None]:
-    """If a board or reader lacks time for lines without a time, the run ends with these words."""
-    try:
-        yield
-    except MeterError as error:
-        if "missing against the host's clock" not in error.message:
-            raise
 
 
 # ---- one line -----------------------------------------------------------------------------
@@ -275,7 +265,7 @@ def test_a_lost_torn_or_garbled_line_is_missing_and_nothing_moves(
     options = COUNTED | {"columns": "n:count, core:mW, x:xor8", "bad_share": 0.5}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
         it.sim.spoil = once(20, change)
-        with or_the_machine_was_busy():
+        with or_the_machine_was_busy("missing against the host's clock"):
             value = values(taken(meter, 0.3))
             lost = np.flatnonzero(np.isnan(value))
             gaps = np.diff(lost)

@@ -13,7 +13,7 @@ import pytest
 from drivers.meters.scpi.session import Visa, identified
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.bench.connected import find
-from rig.errors import MeterError, RigError, SetupError
+from rig.errors import MeterError, SetupError
 from tests.support.scpi_bench import Fixed
 
 pyvisa = pytest.importorskip("pyvisa", reason="extra visa is not installed")
@@ -51,31 +51,24 @@ def test_a_session_on_pyvisa_sim(tmp_path: Path) -> None:
 # ---- USB under pyvisa-py --------------------------------------------------------------------------------------------
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> RigError:
-    class Manager:
-        def __init__(self, library: str) -> None: ...
+@pytest.mark.parametrize(
+    ("says", "remedy"),
+    [
+        ("Please install PyUSB to use this resource type.\nNo module named 'usb'", "pip install pyusb libusb-package"),
+        ("No device found.", "udev"),
+    ],
+)
+def test_an_instrument_on_usb_that_cannot_be_opened_is_no_matter_of_the_network(
+    says: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> Any:
+        raise ValueError(says)
 
-        def open_resource(self, address: str, open_timeout: int) -> Any:
-            raise error
-
-    monkeypatch.setattr(pyvisa, "ResourceManager", Manager)
+    monkeypatch.setattr(pyvisa, "ResourceManager", lambda library: SimpleNamespace(open_resource=failing))
     with pytest.raises(SetupError) as caught:
         Visa(USB).open()
-    return caught.value
-
-
-def test_without_pyusb_the_remedy_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = failing(monkeypatch, ValueError("Please install PyUSB to use this resource type.\nNo module named 'usb'"))
-    assert "pip install pyusb libusb-package" in error.remedy
-    assert "its network and the address" not in error.remedy
-
-
-def test_an_instrument_on_usb_that_may_not_be_opened_is_no_matter_of_the_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    error = failing(monkeypatch, ValueError("No device found."))
-    assert "udev" in error.remedy
-    assert "its network and the address" not in error.remedy
+    assert remedy in caught.value.remedy
+    assert "its network and the address" not in caught.value.remedy
 
 
 def test_an_instrument_on_usb_that_is_silent_under_pyvisa_py_is_told_of_other_ways(

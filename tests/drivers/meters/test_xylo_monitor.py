@@ -170,14 +170,22 @@ def test_a_rate_that_changes_under_way_is_an_error_and_no_figure(
     assert "kept" in error.remedy
 
 
-def test_a_monitor_that_something_else_stops_is_an_error(opened: Callable[..., XyloDevice]) -> None:
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (lambda board: board.power.stop_auto_power_measurement(), "stopped by something else"),
+        (lambda board: board.unplug(), "Device is not open"),
+    ],
+)
+def test_a_monitor_that_stops_is_an_error(
+    fault: Callable[[SimBoard], None], says: str, opened: Callable[..., XyloDevice]
+) -> None:
     device = opened(chip="audio3")
     meter = open_meter(device)
     meter.start()
+    fault(hardware(device))
 
-    hardware(device).power.stop_auto_power_measurement()
-
-    assert "stopped by something else" in error_of(meter).message
+    assert says in error_of(meter).message
 
 
 def test_a_wrong_rate_is_found_at_the_end_of_a_short_run(opened: Callable[..., XyloDevice]) -> None:
@@ -191,16 +199,6 @@ def test_a_wrong_rate_is_found_at_the_end_of_a_short_run(opened: Callable[..., X
 
     with pytest.raises(MeterError, match="runs at 5 Hz and was set to 20 Hz"):
         meter.stop()
-
-
-def test_an_unplugged_board_is_a_meter_error(opened: Callable[..., XyloDevice]) -> None:
-    device = opened()
-    meter = open_meter(device)
-    meter.start()
-
-    hardware(device).unplug()
-
-    assert "Device is not open" in error_of(meter).message
 
 
 def test_audio_3_refuses_a_rate_above_its_converters(opened: Callable[..., XyloDevice]) -> None:
