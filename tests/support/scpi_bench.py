@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
+
+from drivers.meters.scpi.session import ScpiSession, Visa
+from fixtures.instruments.scpi_server import ScpiServer
 
 Dialogue = Sequence[tuple[str, str | bytes | None]]
+T = TypeVar("T")
 
 
 class Scripted:
@@ -22,6 +28,15 @@ class Scripted:
             return b"" if answer is None else (answer.encode() if isinstance(answer, str) else answer) + b"\n"
         self.strange.append(line)
         return b"\n"
+
+
+def spoken(dialogue: Dialogue, use: Callable[[ScpiSession], T]) -> T:
+    """Return what ``use`` returns with an instrument that knows only this dialogue, which must be completed."""
+    instrument = Scripted(dialogue)
+    with ScpiServer(instrument) as server, closing(Visa(server.address, timeout_s=2.0).open()) as session:
+        value = use(session)
+    assert (instrument.strange, instrument.left) == ([], [])
+    return value
 
 
 class Fixed:

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from drivers.meters.scpi.dmm6500 import Digitizer, open_meter, setup_lines
-from drivers.meters.scpi.session import Visa
 from fixtures.instruments.scpi_server import ScpiServer
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, SetupError
 from rig.types import Chunk
 from tests.support.digitizer_sim import DigitizerSim
-from tests.support.scpi_bench import Scripted
+from tests.support.scpi_bench import Scripted, spoken
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -78,13 +77,7 @@ def test_readings_that_come_while_the_buffer_fills_are_each_read_once_and_in_ord
 
 
 def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any) -> Any:
-    with (
-        ScpiServer(instrument := Scripted(dialogue)) as server,
-        closing(Visa(server.address, timeout_s=1.0).open()) as session,
-    ):
-        value = use(Digitizer(session, "core", readings))
-    assert (instrument.left, instrument.strange) == ([], [])
-    return value
+    return spoken(dialogue, lambda session: use(Digitizer(session, "core", readings)))
 
 
 def test_the_buffer_is_read_on_from_where_it_was_read_to() -> None:

@@ -13,12 +13,11 @@ import pytest
 
 from drivers.meters.scpi.dmm import meter as scpi_dmm
 from drivers.meters.scpi.dmm.meter import CaptureSettings, Truevolt
-from drivers.meters.scpi.session import Visa
-from fixtures.instruments.scpi_server import ScpiServer
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
+from tests.support import scpi_bench
 from tests.support.instruments import live
-from tests.support.scpi_bench import Dialogue, Scripted, calibration
+from tests.support.scpi_bench import Dialogue, calibration
 
 WHO = "Keysight Technologies,34465A,MY54501234,A.02.17-02.40-02.17-00.52-04-02"
 WHO_3 = WHO.replace("A.02.17", "A.03.03")
@@ -43,13 +42,7 @@ FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6)
 
 
 def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
-    """Return what ``use`` returns on an instrument that knows only this dialogue, which must be completed."""
-    instrument = Scripted(dialogue)
-    with ScpiServer(instrument) as server, closing(Visa(server.address, timeout_s=2.0).open()) as link:
-        value = use(Truevolt(link))
-    assert instrument.strange == []
-    assert instrument.left == []
-    return value
+    return scpi_bench.spoken(dialogue, lambda session: use(Truevolt(session)))
 
 
 def refused(call: Callable[[], Any]) -> RigError:
@@ -101,13 +94,7 @@ def test_readings_are_big_endian_doubles_in_a_block() -> None:
 
 @pytest.mark.parametrize(("bit", "says"), [(1 << 14, "overflowed"), (1 << 2, "timing violation")])
 def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: str) -> None:
-    instrument = Scripted(
-        [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE), ("R? 25000", "#10"), ("STAT:QUES:EVEN?", f"+{bit | 2}")]
-    )
-    with ScpiServer(instrument) as server, closing(Visa(server.address).open()) as link:
-        dmm = Truevolt(link)
-        dmm.configure(FAST)
-        error = refused(dmm.readings)
+    error = refused(lambda: fetched("#10", f"+{bit | 2}"))
 
     assert isinstance(error, MeterError) and says in error.message
 

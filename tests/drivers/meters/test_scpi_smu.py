@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi.session import Visa
+from drivers.meters.scpi.session import ScpiSession
 from drivers.meters.scpi.smu.meter import Elog, open_meter, setup_lines
+from drivers.meters.threaded import Batch
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.engine.clock import HostClock
 from rig.errors import SetupError
 from rig.types import Meter
-from tests.support.scpi_bench import Scripted
+from tests.support.scpi_bench import Scripted, spoken
 
 pytestmark = pytest.mark.real_time
 
@@ -79,12 +80,13 @@ def test_a_module_logs_what_its_converters_allow(
 def test_records_are_current_times_voltage_and_a_trigger_that_came_too_early_is_repeated() -> None:
     early = [STARTS[0], STARTS[1], ("SYST:ERR?", '-211,"Trigger ignored"'), *STARTS[1:]]
     taken = [records(0.01, 1.8, 0.02, 1.5), records(9.9e37, 1.8), ("ABOR:ELOG (@1)", None), ("SYST:ERR?", NONE)]
-    instrument = Scripted([*early, *taken])
-    with ScpiServer(instrument) as server, closing(Visa(server.address).open()) as session:
+
+    def use(session: ScpiSession) -> list[Batch]:
         log = Elog(session, 1, ("CURR", "VOLT"), "core")
         log.begin(HostClock())
-        ((first,), *_), ((last,), *_) = list(log.fetch()), list(log.finish())
-    assert instrument.strange == instrument.left == []
+        return [*log.fetch(), *log.finish()]
+
+    ((first,), (last,)) = spoken([*early, *taken], use)
     assert first.value == pytest.approx([0.018, 0.03])
     assert np.isnan(last.value[0]) and last.flags is not None and last.flags.tolist() == [1]
 
