@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.fuzz_importers import lay_out
 from benchmarks.import_cases import cases
-from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
 from rig.analysis.evaluate import evaluate
 from rig.commands.shell.main import main
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write
+from rig.plugins import load
 from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
 from tests.support.import_traces import BUSY_W, SUPPLY_V, check, plain, recorded, table, trace, windows
@@ -50,10 +51,7 @@ def said(run: ImportedRun, out: Path) -> list[str]:
 
 # ---- limits of short readings ---------------------------------------------------------------------------------------
 
-IMPORTERS = {
-    "joulescope-csv": joulescope_csv, "joulescope-jls": joulescope_jls, "otii": otii, "plain-csv": plain_csv,
-    "ppk2": ppk2, "socwatch": socwatch,
-}  # fmt: skip
+IMPORTERS = ("joulescope-csv", "joulescope-jls", "otii", "plain-csv", "ppk2", "socwatch")
 
 
 @pytest.mark.parametrize("name", IMPORTERS)
@@ -62,12 +60,9 @@ def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Pat
     case = cases().get(name)
     if case is None:
         pytest.skip("pyjls is not installed")
-    for path, content in case.files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes(content)
     (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W") + RANGE.format(unit="A"))
-    options = {k: str(tmp_path / v) if k == "windows" else v for k, v in case.options.items()}
-    run = IMPORTERS[name].open_import(tmp_path / case.source, calibration=str(tmp_path / "c.toml"), **options)
+    options = lay_out(case, tmp_path, None)
+    run = load("importers", name)(tmp_path / case.source, calibration=str(tmp_path / "c.toml"), **options)
     accuracy = run.meters[0].rails[0].accuracy
     assert accuracy is not None and accuracy.offset == pytest.approx(3e-6)
 

@@ -26,9 +26,14 @@ IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
 """The instruments' rail and its supply."""
 
 
+def column(chunks: Sequence[Chunk], name: str, rail: str | None = None) -> Any:
+    """Return a column of all chunks, or of those of a rail, in one array."""
+    return np.concatenate([getattr(chunk, name) for chunk in chunks if rail in (None, chunk.rail)])
+
+
 def values(chunks: Sequence[Chunk]) -> Floats:
     """Return the values of all chunks, in one array."""
-    return np.concatenate([chunk.value for chunk in chunks])
+    return np.asarray(column(chunks, "value"))
 
 
 def recorded(meter: Meter, seconds: float) -> Floats:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from rig.errors import SetupError
 from rig.types import Meter
 from tests.support.instruments import StandIn
 from tests.support.joulescope_driver import PATH, FakeDriver
+from tests.support.meters import taken, values
 
 pytestmark = pytest.mark.real_time
 
@@ -41,13 +43,9 @@ def test_the_package_without_an_instrument_is_a_setup_error() -> None:
 
 
 def test_readings_missing_by_their_numbers_are_nan(it: StandIn) -> None:
-    meter = it.open()
-    meter.start()
-    it.sim.latest.skip_s = 0.03
-    time.sleep(0.15)
-    got = np.concatenate([chunk.value for chunk in [*meter.read(), *meter.stop()]])
-    meter.close()
-    assert np.count_nonzero(np.isnan(got)) == 600
+    with closing(it.open()) as meter:
+        chunks = taken(meter, 0.2, lambda: setattr(it.sim.latest, "skip_s", 0.03))
+    assert np.count_nonzero(np.isnan(values(chunks))) == 600
 
 
 def test_closing_lets_go_of_instrument_and_driver(it: StandIn) -> None:

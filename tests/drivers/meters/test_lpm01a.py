@@ -29,7 +29,7 @@ from rig.errors import SetupError
 from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Sample, Step
 from tests.support.instruments import live
-from tests.support.meters import check_figures, error_of, refusal, taken, values
+from tests.support.meters import check_figures, column, error_of, refusal, taken, values
 from tests.support.tiny_board import Chip, TinyBoardSim
 
 pytestmark = pytest.mark.real_time
@@ -229,7 +229,7 @@ def test_an_overcurrent_is_flagged_and_the_measurement_goes_on() -> None:
     with live("lpm01a") as it, closing(it.open(rate_hz=1e4)) as meter:
         threading.Timer(0.05, it.sim.insert, ("overcurrent",)).start()
         chunks = taken(meter, 0.15)
-    flags = np.concatenate([chunk.flags for chunk in chunks if chunk.flags is not None])
+    flags = column(chunks, "flags")
 
     assert 1 <= int(flags.sum()) <= 2 and len(flags) == it.sim.taken
 

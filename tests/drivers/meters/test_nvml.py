@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from rig.errors import SetupError
 from rig.types import Chunk, Meter
 from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
 from tests.support.instruments import live
-from tests.support.meters import refusal
+from tests.support.meters import column, refusal
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -33,10 +31,6 @@ def taken(meter: Meter, readings: int) -> list[Chunk]:
     meter.start()
     until(enough)
     return [*chunks, *meter.stop()]
-
-
-def joined(chunks: Sequence[Chunk], name: str, rail: str = "gpu0") -> Any:
-    return np.concatenate([getattr(chunk, name) for chunk in chunks if chunk.rail == rail])
 
 
 # ---- the contract with the real module ----------------------------------------------------
@@ -67,7 +61,7 @@ def test_a_reading_is_made_when_the_counter_is_renewed() -> None:
         with closing(it.open(rate_hz=500.0)) as meter:
             rail = meter.info().rails[0]
             chunks = taken(meter, 12)
-        value, end = joined(chunks, "value"), joined(chunks, "end_tick")
+        value, end = (column(chunks, name, "gpu0") for name in ("value", "end_tick"))
         renewals = np.array([it.sim.renewals(end_ns) for end_ns in end])
         renewed_ns = it.sim.began_ns + renewals * round(it.sim.update_s * 1e9)
         looks = np.searchsorted(it.sim.asked_ns, end) - np.searchsorted(it.sim.asked_ns, renewed_ns)
@@ -109,7 +103,7 @@ def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail() -> None:
             assert [(r.name, r.gain_id) for r in meter.info().rails] == [("gpu1", "GPU-abc"), ("gpu0", "GPU-0")]
             chunks = taken(meter, 2)
 
-    assert [joined(chunks, "value", rail)[0] for rail in ("gpu0", "gpu1")] == pytest.approx([50.0, 10.0])
+    assert [column(chunks, "value", rail)[0] for rail in ("gpu0", "gpu1")] == pytest.approx([50.0, 10.0])
 
 
 # ---- the whole chain ----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from fixtures.instruments.ppk2_sim import Ppk2Sim
 from rig.errors import MeterError, SetupError
 from rig.types import Chunk
 from tests.support.instruments import StandIn, live
-from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, or_the_machine_was_busy
+from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, column, or_the_machine_was_busy
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
@@ -144,9 +144,9 @@ def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(it: StandIn)
     rail, n = meter.info().rails[1], len(values(chunks))
     meter.close()
     edges = [chunk for chunk in chunks if chunk.rail == "D3"]
-    tick = np.concatenate([chunk.start_tick for chunk in edges if chunk.start_tick is not None])
+    tick = column(edges, "start_tick")
     assert (rail.name, rail.kind, rail.pin) == ("D3", "edges", "level")
-    assert list(np.concatenate([chunk.value for chunk in edges])) == [1, 0]
+    assert column(edges, "value").tolist() == [1, 0]
     assert 0 < tick[0] < tick[1] < n
     assert 0.02 < (tick[1] - tick[0]) * 1e-5 < 0.2
 
@@ -158,7 +158,7 @@ def test_a_range_coarser_than_the_one_declared_is_flagged(it: StandIn) -> None:
     chunks = [*meter.read(), *meter.stop()]
     resolution, steps_a = meter.info().rails[0].resolution, meter.info().details["step_a_by_range"]
     meter.close()
-    flagged = np.concatenate([chunk.flags for chunk in chunks if chunk.flags is not None]) == 1
+    flagged = column(chunks, "flags") == 1
     assert resolution == steps_a[2]
     assert np.array_equal(flagged, values(chunks) > 5e-3)
     assert np.count_nonzero(flagged) == pytest.approx(2000, abs=2)

@@ -20,18 +20,14 @@ from drivers.meters.rapl import EnergyCounter, Zone, open_meter
 from fixtures.instruments.powercap_tree import TreeZone
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, SetupError
-from rig.types import Chunk, Conversion, MeterInfo, Rail
+from rig.types import Conversion, MeterInfo, Rail
 from tests.support.instruments import live
-from tests.support.meters import refusal, taken
+from tests.support.meters import column, refusal, taken
 from tests.support.powercap_zones import DESKTOP, SERVER
 
 pytestmark = pytest.mark.real_time
 
 CALM = settings(deadline=None, derandomize=True, database=None)
-
-
-def joined(chunks: list[Chunk], name: str) -> Any:
-    return np.concatenate([getattr(chunk, name) for chunk in chunks])
 
 
 # ---- unwrapping ---------------------------------------------------------------------------
@@ -124,7 +120,7 @@ def test_what_was_counted_is_what_was_used_over_a_wrap() -> None:
     with live("rapl", zones=zones) as it:
         with closing(it.open(most_w=200.0)) as meter:
             chunks = taken(meter, 0.3)
-        value, begin, end = (joined(chunks, name) for name in ("value", "start_tick", "end_tick"))
+        value, begin, end = (column(chunks, name) for name in ("value", "start_tick", "end_tick"))
         used_j = it.sim.energy_j("intel-rapl:0", int(end[-1])) - it.sim.energy_j("intel-rapl:0", int(end[0]))
 
     assert value[-1] > 40.0 > value[0]  # it has wrapped
@@ -188,7 +184,7 @@ def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
     time.sleep(0.05)
     number.value = 1.0
     time.sleep(0.2)
-    value = joined(list(meter.stop()), "value")
+    value = column(list(meter.stop()), "value")
 
     assert value[0] == 1.0 and 2 <= len(value) <= 4
     assert number.looks > 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ from fixtures.instruments.pty_wire import PtyWire
 from fixtures.instruments.text_board import Sketch
 from rig.conformance.device import check_meter
 from rig.errors import DataError, MeterError, SetupError
-from rig.types import Chunk
 from tests.support.instruments import live
-from tests.support.meters import error_of, or_the_machine_was_busy, refusal, taken, values
+from tests.support.meters import column, error_of, or_the_machine_was_busy, refusal, taken, values
 from tests.support.scpi_bench import calibration
 
 pytestmark = pytest.mark.real_time
@@ -34,10 +33,6 @@ FEW = settings(CALM, max_examples=25)
 Options = dict[str, Any]
 TIMED: Options = {"columns": "time:ms, core:mW", "kind": "point"}
 COUNTED: Options = {"kind": "mean", "columns": "n:count, core:mW", "rate_hz": 200.0}
-
-
-def ticks(chunks: Sequence[Chunk]) -> Any:
-    return np.concatenate([chunk.end_tick for chunk in chunks if chunk.end_tick is not None])
 
 
 def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes], bytes]:
@@ -199,7 +194,7 @@ def test_its_time_wraps_and_its_readings_go_on() -> None:
     sketch = Sketch(columns="time:us,core:mW", begin_s=2**32 * 1e-6 - 0.15)
     options: Options = {"columns": "time:us, core:mW", "kind": "point"}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
-        tick = ticks(taken(meter, 0.3))
+        tick = column(taken(meter, 0.3), "end_tick")
 
     assert tick[0] < 2**32 * 1000 < tick[-1] and np.all(np.abs(np.diff(tick) - 5e6) < 2e3)
 
@@ -238,7 +233,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
 
     got = len(values(chunks))
     assert values(chunks).tolist() == pytest.approx([1e-3 * (20.5 + k) for k in range(9)][-got:]) and got >= 6
-    assert ticks(chunks).tolist() == [(1000 + 10 * k) * 10**6 + 500_000 for k in range(9)][-got:]
+    assert column(chunks, "end_tick").tolist() == [(1000 + 10 * k) * 10**6 + 500_000 for k in range(9)][-got:]
 
 
 # ---- the whole chain ----------------------------------------------------------------------
@@ -281,7 +276,7 @@ def test_a_line_that_is_missing_between_two_times_is_missing_in_the_trace() -> N
         chunks = taken(meter, 0.3)
 
     assert np.count_nonzero(np.isnan(values(chunks))) == pytest.approx(len(values(chunks)) / 20, abs=1.5)
-    assert np.all(np.abs(np.diff(ticks(chunks)) - 5e6) <= 1.01e6)
+    assert np.all(np.abs(np.diff(column(chunks, "end_tick")) - 5e6) <= 1.01e6)
 
 
 def test_too_many_lines_that_are_no_readings_end_it() -> None:
@@ -325,7 +320,7 @@ def test_a_late_burst_loses_nothing_where_lines_carry_their_time() -> None:
         chunks = taken(meter, 0.5, lambda: it.sim.stall(0.2))
 
     assert len(values(chunks)) > 60 and not np.any(np.isnan(values(chunks)))
-    assert np.all(np.abs(np.diff(ticks(chunks)) - 5e6) <= 1.01e6)
+    assert np.all(np.abs(np.diff(column(chunks, "end_tick")) - 5e6) <= 1.01e6)
 
 
 # ---- opening ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fixtures.instruments.xylo.helpers import set_power_measure, set_power_measu
 from rig import check_meter
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk, Meter
-from tests.support.meters import error_of
+from tests.support.meters import column, error_of, taken
 from tests.support.xylo_boards import hardware
 
 pytest.importorskip("xylosim")
@@ -47,23 +48,11 @@ def _opened() -> Iterator[Callable[..., XyloDevice]]:
 
 def measured(meter: Meter, seconds: float) -> dict[str, Chunk]:
     """Return the readings of each rail meanwhile."""
-    meter.start()
-    chunks: list[Chunk] = []
-    for _ in range(5):
-        time.sleep(seconds / 5)
-        chunks += meter.read()
-    chunks += meter.stop()
-    meter.close()
-    return {
-        rail.name: Chunk(
-            rail.name,
-            *(
-                np.concatenate([np.asarray(getattr(c, field)) for c in chunks if c.rail == rail.name])
-                for field in ("value", "start_tick", "end_tick")
-            ),
-        )
-        for rail in meter.info().rails
-    }
+    with closing(meter):
+        chunks = taken(meter, seconds)
+    names = ("value", "start_tick", "end_tick")
+    rails = (rail.name for rail in meter.info().rails)
+    return {rail: Chunk(rail, *(column(chunks, name, rail) for name in names)) for rail in rails}
 
 
 # ---- what it reads --------------------------------------------------------------------------
@@ -126,7 +115,7 @@ def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(
     time.sleep(0.6)
     chunks = meter.stop()
 
-    stamps = np.concatenate([np.asarray(c.end_tick) for c in chunks if c.rail == "Io"])
+    stamps = column(chunks, "end_tick", "Io")
     assert set(np.diff(stamps)) <= {780, 781, 782}
 
 
