@@ -11,15 +11,7 @@ from typing import Literal
 import numpy as np
 
 from drivers.importers.files import OTHER, below
-from drivers.importers.mlperf_power.logs import (
-    DETAIL,
-    METER_LOG,
-    MS,
-    Part,
-    counts_of,
-    detail_of,
-    read_part,
-)
+from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, MS, Part, counts_of, detail_of, read_part
 from drivers.importers.settings import Count, Limit, Recorded
 from drivers.units import zone
 from rig.bench.settings import of_settings

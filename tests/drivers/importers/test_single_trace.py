@@ -10,6 +10,7 @@ from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, p
 from drivers.importers.energyrunner.importer import open_import as energyrunner
 from drivers.importers.mlperf_power.importer import open_import as mlperf_power
 from rig.errors import DataError, UsageError
+from tests.support.import_traces import plain
 
 FORMATS = [joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch]
 
@@ -22,10 +23,8 @@ def test_without_windows_an_import_is_refused_before_its_file_is_read(module: ob
 
 
 def test_a_value_out_of_range_is_named_with_its_option(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("t,p\n0,1\n1,1\n2,1\n")
-    (tmp_path / "w.csv").write_text("start,end\n0,1\n")
     with pytest.raises(UsageError) as caught:
-        plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", sync_s=-1.0, windows=str(tmp_path / "w.csv"))
+        plain(tmp_path, sync_s=-1.0)
     assert (caught.value.field, caught.value.value) == ("sync_s", -1.0)
 
 

@@ -18,10 +18,10 @@ from drivers.meters.joulescope.stream import Bits
 from fixtures.bench.live_plant import LivePlant
 from fixtures.bench.true_power import ORIGIN_NS
 from rig.errors import SetupError
-from rig.types import Meter
+from rig.types import Meter, Rail
 from tests.support.instruments import StandIn
 from tests.support.joulescope_driver import PATH, FakeDriver
-from tests.support.meters import taken, values
+from tests.support.meters import column, taken, values
 
 pytestmark = pytest.mark.real_time
 
@@ -116,21 +116,13 @@ def edges_of(meter: Meter, plant: LivePlant, seconds: float = 0.2) -> tuple[np.n
     now_s = (plant.clock.now_ns() - ORIGIN_NS) * 1e-9
     plant.pin += [(now_s + 0.02, 1), (now_s + 0.05, 0)]
     time.sleep(seconds)
-    chunks = [c for c in [*meter.read(), *meter.stop()] if c.start_tick is not None]
-    ticks = np.concatenate([np.zeros(0, np.int64), *(c.start_tick for c in chunks if c.start_tick is not None)])
-    return ticks, np.concatenate([np.zeros(0, np.uint8), *(c.value for c in chunks)]), round(1e9 * now_s)
+    chunks, rail = [*meter.read(), *meter.stop()], meter.info().rails[1].name
+    return column(chunks, "start_tick", rail), column(chunks, "value", rail), round(1e9 * now_s)
 
 
 def test_edges_of_an_input_stand_on_the_clock_of_the_readings(it: StandIn) -> None:
     meter = it.open(mark_input=0, pin="level", pin_lag_s=1e-6)
-    rail = meter.info().rails[1]
-    assert (rail.name, rail.kind, rail.rate_hz, rail.pin, rail.pin_lag_s) == (
-        "joulescope in0",
-        "edges",
-        1e6,
-        "level",
-        1e-6,
-    )
+    assert meter.info().rails[1] == Rail("joulescope in0", "edges", rate_hz=1e6, pin="level", pin_lag_s=1e-6)
     ticks, levels, now_ns = edges_of(meter, it.plant)
     meter.close()
     began_ns = it.sim.latest.front_end.true_ns(it.sim.latest.from_tick) - ORIGIN_NS

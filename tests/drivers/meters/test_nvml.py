@@ -87,8 +87,7 @@ def test_a_name_that_only_begins_alike_is_another_gpu(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "source", "kind"),
-    [((), "energy", "cumulative"), (("energy",), "instant", "mean")],
+    ("missing", "source", "kind"), [((), "energy", "cumulative"), (("energy",), "instant", "mean")]
 )
 def test_the_best_that_it_has_is_taken(missing: tuple[str, ...], source: str, kind: str) -> None:
     with live("nvml", gpus=(FakeGpu(missing=missing),)) as it, closing(it.open()) as meter:

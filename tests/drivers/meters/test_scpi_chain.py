@@ -44,10 +44,7 @@ def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recordin
             yield Issue([sample])
 
     device, began_s = open_device(it.plant, idle_w=0.02, inference_w=0.06, inference_s=0.03), time.monotonic()
-    with (
-        closing(it.open(rate_hz=20_000, timeout_s=20.0)) as meter,
-        pytest.raises(MeterError, match=r"hung up|is gone"),
-    ):
+    with closing(it.open(rate_hz=20_000, timeout_s=20.0)) as meter, pytest.raises(MeterError, match=r"hung up|is gone"):
         bench = Bench(device, (meter,), it.plant.clock)
         record(tmp_path / "run", bench, blank(8), steps(), scenario={"name": "x"}, argv=[])
     lasted_s, run = time.monotonic() - began_s, open_run(tmp_path / "run")

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.instruments.scpi_server import (
-    ScpiError,
-    ScpiParser,
-    ScpiServer,
-    block,
-    choice,
-    number,
-    range_above,
-)
+from fixtures.instruments.scpi_server import ScpiError, ScpiParser, ScpiServer, block, choice, number, range_above
 
 pytestmark = pytest.mark.real_time
 
