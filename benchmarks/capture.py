@@ -73,7 +73,7 @@ class Replayed(FakeDriver):
         self.every.append(self)
         self.pattern = pattern(len(self.every))
 
-    def _values(self, signal: str, halt: threading.Event) -> None:
+    def _stream(self, signal: str, halt: threading.Event) -> None:
         hz, began_s, self.sent = self.state[f"{self.path}/h/fs"], time.monotonic(), 0
         while not halt.wait(BLOCK / hz / 2):
             while (self.sent + BLOCK) / hz <= time.monotonic() - began_s:

@@ -83,7 +83,7 @@ def session(
 
 
 def only(source: Path, **options: object) -> ImportedRun:
-    (run,) = open_import(source, **options)  # type: ignore[arg-type]
+    (run,) = open_import(source, **options)
     return run
 
 

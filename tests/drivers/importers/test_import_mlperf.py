@@ -89,7 +89,7 @@ def part(
 
 
 def only(source: Path, **options: object) -> ImportedRun:
-    (run,) = open_import(source, **options)  # type: ignore[arg-type]
+    (run,) = open_import(source, **options)
     return run
 
 
