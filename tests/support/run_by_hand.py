@@ -82,7 +82,7 @@ def rewritten(path: Path, to: Path, edit: Callable[[list[Document], dict[str, pa
     before = dict(tables)
     edit(events, tables)
     shutil.copytree(path, to)
-    changed = {name: content for name, content in tables.items() if content is not before.get(name)}
+    changed = {name: content for name, content in tables.items() if content is not before[name]}
     for name, content in changed.items():
         with pa.ipc.new_stream(str(to / name), content.schema) as stream:
             stream.write_table(content, max_chunksize=64)
