@@ -136,7 +136,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
             f"a tick of the clock {clock!r} lasts {found.rate:.6g} of its declared time by the clock of the host",
             field="tick_hz",
             value=clocks[clock].tick_hz,
-            remedy="Correct its tick_hz, or declare a wider tolerance",
+            remedy="Correct its tick_hz, see that nothing sets it during a run, or declare a wider tolerance",
         )
     if beyond_tolerance(found):  # nothing shows whether this clock or the host's is wrong
         return replace(found, rate_sigma=math.hypot(found.rate_sigma, off / math.sqrt(3.0)))
